@@ -1,0 +1,4 @@
+"""Stepping environments and acting in them, with NumPy alone.
+
+This room imports neither TensorFlow nor Ray.
+"""

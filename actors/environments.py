@@ -1,0 +1,260 @@
+"""Vector environments of every kind behind one small class.
+
+All of them reset on the step after an end (Gymnasium's NEXT_STEP) and give one
+frame per step; stacking is the trajectory's business.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from xagents_ray.actors import atari
+from xagents_ray.config import EnvConfig
+from xagents_ray.errors import UserError, near
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Array, BoolArray, FloatArray
+
+
+class EnvStep(NamedTuple):
+    """One step of B environments.
+
+    Attributes:
+        observations: [B, *observation_shape].
+        rewards: float32 [B], for learning: clipped when frames are preprocessed.
+        raw_rewards: float64 [B], for reports.
+        terminated: bool [B], no value after this; a lost Atari life counts.
+        truncated: bool [B], cut off.
+        ended: bool [B], the next step only resets.
+    """
+
+    observations: Array
+    rewards: FloatArray
+    raw_rewards: Array
+    terminated: BoolArray
+    truncated: BoolArray
+    ended: BoolArray
+
+
+class Envs:
+    """B environments stepped together; wraps any Gymnasium vector environment."""
+
+    def __init__(self, envs: Any, config: EnvConfig) -> None:
+        self._envs = envs
+        self._clip = config.preprocess
+        space, actions = envs.single_observation_space, envs.single_action_space
+        self._start = int(getattr(actions, "start", 0))
+        self.spec = describe(space, actions, config)
+        self._shape = (envs.num_envs, *self.spec.observation_shape)
+        self._lives: Array = np.zeros(envs.num_envs, np.int64)
+
+    def reset(self, seed: int) -> Array:
+        """Begin an episode in every environment, number i with seed + i.
+
+        Vector environments with one generator for all are seeded with `seed`.
+        """
+        observations, infos = self._envs.reset(seed=seed)
+        self._lives = self._count_lives(infos)
+        return self._observations(observations)
+
+    def step(self, actions: Array) -> EnvStep:
+        """Step every environment with [B] or [B, A] actions."""
+        if self._start:
+            actions = actions + np.asarray(self._start, actions.dtype)
+        observations, raw, terminated, truncated, infos = self._envs.step(actions)
+        ended = terminated | truncated
+        if self._clip:
+            lives = self._count_lives(infos)
+            terminated = terminated | ((lives < self._lives) & (lives > 0))
+            self._lives = lives
+        rewards = np.sign(raw) if self._clip else raw
+        return EnvStep(
+            self._observations(observations),
+            np.asarray(rewards, np.float32),
+            np.asarray(raw, np.float64),
+            terminated,
+            truncated,
+            ended,
+        )
+
+    def close(self) -> None:
+        """End them."""
+        self._envs.close()
+
+    def _observations(self, observations: Array) -> Array:
+        dtype = self.spec.observation_dtype
+        return np.asarray(observations, dtype).reshape(self._shape)
+
+    def _count_lives(self, infos: dict[str, Any]) -> Array:
+        return np.asarray(infos.get("lives", self._lives))
+
+
+def describe(space: gym.Space[Any], actions: gym.Space[Any], c: EnvConfig) -> EnvSpec:
+    """Return the spec of an environment with these spaces.
+
+    uint8 observations of two or three dimensions are frames; all others are
+    vectors, flattened when they have more than one dimension.
+    """
+    if not isinstance(space, gym.spaces.Box):
+        raise UserError(
+            f"{c.env} observes {type(space).__name__}; only Box observations can be "
+            "learnt from: wrap it with gymnasium.wrappers.FlattenObservation."
+        )
+    image = space.dtype == np.uint8 and len(space.shape) in (2, 3)
+    if c.preprocess and not image:
+        raise UserError(
+            f"--preprocess is for images and {c.env} observes a vector of "
+            f"{int(np.prod(space.shape))} numbers: leave the flag out."
+        )
+    shape: tuple[int, ...] = space.shape if image else (int(np.prod(space.shape)),)
+    if image and len(shape) == 3 and shape[0] == 1:
+        shape = shape[1:]  # AtariVectorEnv's stack of one frame
+    common = {
+        "observation_shape": shape,
+        "observation_dtype": "uint8" if space.dtype == np.uint8 else "float32",
+        "stack": c.frame_stack if image else 1,
+    }
+    if isinstance(actions, gym.spaces.Discrete):
+        return EnvSpec(**common, n_actions=int(actions.n))
+    if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
+        low, high = (tuple(map(float, b)) for b in (actions.low, actions.high))
+        return EnvSpec(**common, n_actions=0, action_low=low, action_high=high)
+    raise UserError(
+        f"{c.env} acts in {actions}; only Discrete and one-dimensional Box actions "
+        "can be taken: wrap it with a gymnasium.ActionWrapper."
+    )
+
+
+def probe(config: EnvConfig) -> EnvSpec:
+    """Return the spec of an environment by making one.
+
+    Raises:
+        UserError: there is no such environment, or nothing can learn in it.
+    """
+    envs = make_envs(config, 1, 1)
+    envs.close()
+    return envs.spec
+
+
+def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
+    """Return vector environments.
+
+    Args:
+        config: which, and how.
+        n_envs: how many.
+        threads: cores that they may use, where their kind has threads.
+    Raises:
+        UserError: there is no such environment, or not in this vectorization.
+    """
+    env_id = str(config.env)
+    factory = _factory(env_id)
+    mode = config.vectorization
+    try:
+        if mode == "envpool":
+            return Envs(_envpool(config, n_envs, threads), config)
+        if factory is None and mode in ("auto", "vector"):
+            envs = _vector(config, n_envs, threads)
+            if envs is not None:
+                return Envs(envs, config)
+        if mode == "vector":
+            raise UserError(
+                f"{env_id} has no vector environment of its own: use "
+                "--vectorization auto."
+            )
+        make = functools.partial(_single, config, factory)
+        return Envs(_sync_or_async(mode, [make] * n_envs), config)
+    except gym.error.Error as error:
+        raise _unknown(env_id, error) from None
+
+
+def _sync_or_async(mode: str, makers: list[Callable[[], gym.Env[Any, Any]]]) -> Any:
+    if mode == "async":
+        return gym.vector.AsyncVectorEnv(makers)
+    return gym.vector.SyncVectorEnv(makers)
+
+
+def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
+    """Return the environment's own vector form, None when it has none."""
+    atari_settings = atari.settings(str(config.env))
+    if atari_settings is not None:
+        if not config.preprocess:
+            return None
+        return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
+    if config.preprocess or gym.spec(str(config.env)).vector_entry_point is None:
+        return None
+    return gym.make_vec(
+        str(config.env), num_envs=n_envs, vectorization_mode="vector_entry_point"
+    )
+
+
+def _single(config: EnvConfig, factory: Callable[[], Any] | None) -> gym.Env[Any, Any]:
+    """Return one environment, preprocessed where that is asked for."""
+    env_id = str(config.env)
+    settings = None if factory else atari.settings(env_id)
+    if factory is not None:
+        env = factory()
+        if not isinstance(env, gym.Env):
+            raise UserError(
+                f"--env {env_id} made a {type(env).__name__}; the factory must "
+                "return a gymnasium.Env."
+            )
+    elif settings is not None and config.preprocess:
+        env = gym.make(env_id, frameskip=1)
+    else:
+        env = gym.make(env_id)
+    if config.preprocess and _is_image(env):
+        env = atari.Preprocessing(env, config.max_frame)
+    return env
+
+
+def _is_image(env: gym.Env[Any, Any]) -> bool:
+    space = env.observation_space
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 3
+
+
+def _factory(env_id: str) -> Callable[[], Any] | None:
+    """Return what `package.module:factory` names; None for a Gymnasium id."""
+    module, colon, name = env_id.partition(":")
+    if not colon:
+        return None
+    if module == "gym":
+        legacy = importlib.import_module("xagents_ray.actors.legacy_gym")
+        return functools.partial(legacy.make, name)
+    try:
+        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+    except ImportError as error:
+        raise UserError(
+            f"--env {env_id}: module {module} can't be imported ({error}); install "
+            "it or start where it lies."
+        ) from None
+    except AttributeError:
+        raise UserError(
+            f"--env {env_id}: module {module} has no {name}"
+            f"{near(name, dir(importlib.import_module(module)))}"
+        ) from None
+
+
+def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
+    try:
+        from xagents_ray.actors import pool
+    except ImportError:
+        raise UserError(
+            "--vectorization envpool needs EnvPool: pip install 'xagents-ray[envpool]'."
+        ) from None
+    return pool.make(config, n_envs, threads)
+
+
+def _unknown(env_id: str, error: Exception) -> UserError:
+    hint = near(env_id, gym.registry)
+    reason = str(error).split("`")
+    if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
+        return UserError(f"{env_id} is no longer there; use {reason[-2]}.")
+    if isinstance(error, gym.error.UnregisteredEnv):
+        return UserError(
+            f"There is no environment {env_id!r}"
+            f"{hint or '; see gymnasium.pprint_registry().'}"
+        )
+    return UserError(f"{env_id} can't be made: {str(error).rstrip('.')}.")

@@ -1,0 +1,141 @@
+"""Policies: they act in NumPy with weights of one version.
+
+Noise comes from one generator per environment, so that which environments share
+an actor changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from xagents_ray.config import AlgorithmConfig, DQNConfig
+from xagents_ray.networks.forward import bind
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Array, FloatArray, Weights
+
+
+class Actions(NamedTuple):
+    """What a policy chose for B environments.
+
+    Attributes:
+        stored: int32 [B] or float32 [B, A], as drawn; what is learnt from.
+        stepped: the same within the environment's bounds.
+        log_probs: float32 [B] of `stored`, or None.
+        values: float32 [B], or None.
+    """
+
+    stored: Array
+    stepped: Array
+    log_probs: FloatArray | None = None
+    values: FloatArray | None = None
+
+
+class Policy(Protocol):
+    """What an env actor needs of a policy."""
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+
+    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
+        """Draw [T, B, ...] of noise, each environment's from its own generator."""
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Choose actions for [B, *input_shape] with noise [B, ...]."""
+
+    def values(self, observations: Array) -> FloatArray | None:
+        """Return float32 [B] values of observations, None without a critic."""
+
+
+class ActorCriticPolicy:
+    """Samples from a categorical or a diagonal Gaussian policy; has values."""
+
+    def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
+        del config  # every policy is made with one; this one has no settings
+        self._spec, self._layout = spec, layout
+        self._low = np.asarray(spec.action_low, np.float32)
+        self._high = np.asarray(spec.action_high, np.float32)
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+        self._forward = bind(self._layout, weights.arrays)
+        if not self._spec.is_discrete:
+            self._log_std = weights.arrays["log_std"]
+
+    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
+        """Draw uniform [T, B], or standard normal [T, B, A] for Gaussians."""
+        if self._spec.is_discrete:
+            return np.stack([g.random(steps) for g in generators], axis=1)
+        shape = (steps, self._spec.action_units)
+        draws = [g.standard_normal(shape, dtype=np.float32) for g in generators]
+        return np.stack(draws, axis=1)
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Draw an action for each observation."""
+        outputs, values = self._forward(observations)
+        if self._spec.is_discrete:
+            actions, log_probs = sample_categorical(outputs, noise)
+            return Actions(actions, actions, log_probs, values[:, 0])
+        raw = outputs + np.exp(self._log_std) * noise
+        log_probs = -(np.square(noise) + np.log(2 * np.pi)).sum(-1) / 2
+        log_probs = (log_probs - self._log_std.sum()).astype(np.float32)
+        stepped = np.clip(raw, self._low, self._high)
+        return Actions(raw, stepped, log_probs, values[:, 0])
+
+    def values(self, observations: Array) -> FloatArray | None:
+        """Return float32 [B] values."""
+        return self._forward(observations)[1][:, 0]
+
+
+class EpsilonGreedyPolicy:
+    """The action of the largest value, or with a falling probability any action."""
+
+    def __init__(self, config: DQNConfig, spec: EnvSpec, layout: Layout) -> None:
+        self._config, self._spec, self._layout = config, spec, layout
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+        self._forward = bind(self._layout, weights.arrays)
+
+    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
+        """Draw uniform [T, B, 2]: a coin and an action for each environment."""
+        return np.stack([g.random((steps, 2)) for g in generators], axis=1)
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Choose an action for each observation, one coin each."""
+        explore = noise[:, 0] < epsilon(self._config, env_steps)
+        actions = (noise[:, 1] * self._spec.n_actions).astype(np.int32)
+        if not explore.all():
+            greedy = self._forward(observations)[0].argmax(-1).astype(np.int32)
+            actions = np.where(explore, actions, greedy)
+        return Actions(actions, actions)
+
+    def values(self, observations: Array) -> FloatArray | None:
+        """Return None: there is no critic."""
+        return None
+
+
+def sample_categorical(logits: FloatArray, uniform: Array) -> tuple[Array, FloatArray]:
+    """Draw from softmax(logits) by inverting its distribution function.
+
+    Args:
+        logits: float32 [B, n].
+        uniform: float64 [B] in [0, 1).
+    Returns:
+        int32 [B] actions and float32 [B] log-probabilities.
+    """
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    cumulative = np.exp(shifted).cumsum(axis=-1)
+    total = cumulative[:, -1:]
+    actions = (cumulative <= uniform[:, None] * total).sum(axis=-1, dtype=np.int32)
+    # Rounding may push a draw next to 1 past the last action.
+    actions = np.minimum(actions, logits.shape[-1] - 1)
+    chosen = shifted[np.arange(len(actions)), actions]
+    return actions, chosen - np.log(total[:, 0])
+
+
+def epsilon(config: DQNConfig, env_steps: int) -> float:
+    """Return the probability of a random action after this many env steps."""
+    part = min(1.0, env_steps / config.epsilon_decay_steps)
+    return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * part

@@ -1,0 +1,1 @@
+"""The only room that imports Ray: remote actors and the distributed driver."""

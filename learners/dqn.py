@@ -1,0 +1,113 @@
+"""Deep Q-learning, plain and double."""
+
+import tensorflow as tf
+
+from xagents_ray.config import DQNConfig
+from xagents_ray.learners import losses
+from xagents_ray.learners.frames import stack_transitions
+from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Transitions, Weights
+
+_METRICS = ("loss", "q_value", "grad_norm")
+
+
+class DQNLearner:
+    """Updates from replayed transitions towards a target network's values.
+
+    Source: doi:10.1038/nature14236; double, arXiv:1509.06461.
+    """
+
+    def __init__(
+        self, config: DQNConfig, spec: EnvSpec, layout: Layout, seed: int
+    ) -> None:
+        self._config, self._spec, self._layout = config, spec, layout
+        self._model = networks.build(layout, seed, "q")
+        self._target = networks.build(layout, seed, "target")
+        self._target.set_weights(self._model.get_weights())
+        self._optimizer = make_optimizer(config, self._model.trainable_variables)
+        self._stopping = tf.Variable(False, trainable=False)
+        self._syncs = self._version = 0
+        self._phase = tf.function(self._learn, input_signature=self._signature())
+
+    def update(self, batch: Transitions, env_steps: int) -> Metrics:
+        """Learn from K batches; sync the target when a sync step was crossed."""
+        syncs = env_steps // self._config.target_sync_steps
+        if syncs > self._syncs:
+            self._target.set_weights(self._model.get_weights())
+            self._syncs = syncs
+        means, updates = self._phase(*batch)
+        return {
+            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
+            "updates": int(updates),
+        }
+
+    def policy_weights(self) -> Weights:
+        """Return the newest weights to act with, under a new version."""
+        self._version += 1
+        return Weights(self._version, networks.arrays(self._model))
+
+    def stop(self) -> None:
+        """Make an update in progress end after its current batch."""
+        self._stopping.assign(True)
+
+    def _signature(self) -> list[tf.TensorSpec]:
+        frames = [None, None, self._spec.stack + 1]
+        shape = [*frames, *self._spec.observation_shape]
+        return [
+            tf.TensorSpec(shape, self._spec.observation_dtype),
+            tf.TensorSpec(frames, tf.bool),
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None, None], tf.float32),
+            tf.TensorSpec([None, None], tf.bool),
+        ]
+
+    def _learn(
+        self,
+        observations: tf.Tensor,
+        starts: tf.Tensor,
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        terminated: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """K updates on [K, N, ...]; returns metrics [3]."""
+        total = tf.zeros(len(_METRICS))
+        updates = tf.constant(0)
+        for k in tf.range(tf.shape(rewards)[0]):
+            if self._stopping:
+                break
+            total += self._minibatch(
+                observations[k], starts[k], actions[k], rewards[k], terminated[k]
+            )
+            updates += 1
+        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
+
+    def _minibatch(
+        self,
+        observations: tf.Tensor,
+        starts: tf.Tensor,
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        terminated: tf.Tensor,
+    ) -> tf.Tensor:
+        """One gradient step on [N, ...] transitions; returns metrics [3]."""
+        if self._spec.is_image:
+            now, after = stack_transitions(observations, starts)
+        else:
+            now, after = observations[:, 0], observations[:, 1]
+        after = networks.inputs(self._layout, after)
+        target_values = self._target(after)
+        choosing = self._model(after) if self._config.double else target_values
+        targets = losses.q_targets(
+            rewards, terminated, target_values, choosing, self._config.gamma
+        )
+        with tf.GradientTape() as tape:
+            values = self._model(networks.inputs(self._layout, now))
+            taken = tf.gather(values, actions, axis=-1, batch_dims=1)
+            loss = losses.huber(targets - taken)
+        variables = self._model.trainable_variables
+        norm = descend(self._optimizer, tape, loss, variables)
+        return tf.stack([loss, tf.reduce_mean(taken), norm])

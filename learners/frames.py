@@ -1,0 +1,66 @@
+"""Stacks of frames, built inside the graph."""
+
+import tensorflow as tf
+
+
+def _hidden(starts: tf.Tensor, axis: int) -> tf.Tensor:
+    """Return which frames of a window come before the last one's episode."""
+    later = tf.cumsum(
+        tf.cast(starts, tf.int32), axis=axis, exclusive=True, reverse=True
+    )
+    return later > 0
+
+
+def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.Tensor:
+    """Return what the network sees at each row of a rollout.
+
+    Args:
+        observations: uint8 [T + stack, B, H, W] or [T + stack, B, H, W, C].
+        starts: bool [T + stack, B].
+        stack: newest frames that one input shows.
+    Returns:
+        uint8 [T * B, H, W, stack * C], without the last row.
+    """
+    length = tf.shape(observations)[0] - stack
+    shown, begins = [], []
+    for i in range(stack):
+        shown.append(observations[i : i + length])
+        begins.append(starts[i : i + length])
+    hidden = _hidden(tf.stack(begins), axis=0)
+    flat = [
+        _hide(tf.reshape(frames, [-1, *frames.shape[2:]]), tf.reshape(mask, [-1]))
+        for frames, mask in zip(shown, tf.unstack(hidden, stack), strict=True)
+    ]
+    return _channels(flat)
+
+
+def stack_transitions(
+    observations: tf.Tensor, starts: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what the network sees before and after each transition.
+
+    Args:
+        observations: uint8 [N, stack + 1, H, W] or [N, stack + 1, H, W, C].
+        starts: bool [N, stack + 1].
+    Returns:
+        uint8 [N, H, W, stack * C], twice.
+    """
+    hidden = tf.unstack(_hidden(starts, axis=1), axis=1)
+    frames = [
+        _hide(frame, mask)
+        for frame, mask in zip(tf.unstack(observations, axis=1), hidden, strict=True)
+    ]
+    return _channels(frames[:-1]), _channels(frames[1:])
+
+
+def _hide(frames: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
+    """Return [N, ...] frames, zeros where `hidden` [N]."""
+    shape = tf.concat([tf.shape(hidden), [1] * (len(frames.shape) - 1)], axis=0)
+    return frames * tf.cast(~tf.reshape(hidden, shape), frames.dtype)
+
+
+def _channels(frames: list[tf.Tensor]) -> tf.Tensor:
+    """Return a list of [N, H, W(, C)] as [N, H, W, stack * C]."""
+    if len(frames[0].shape) == 3:
+        return tf.stack(frames, axis=-1)
+    return tf.concat(frames, axis=-1)

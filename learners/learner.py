@@ -1,0 +1,29 @@
+"""What every learner is: one update call, and weights to act with."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from xagents_ray.trajectory import Trajectory, Transitions, Weights
+
+Metrics = dict[str, float]
+"""Means over one learning phase, by name."""
+
+
+class Learner(Protocol):
+    """What the drivers need of a learner."""
+
+    def update(
+        self, batch: Sequence[Trajectory] | Transitions, env_steps: int
+    ) -> Metrics:
+        """Run one learning phase.
+
+        Args:
+            batch: trajectories of one round, or K batches of transitions.
+            env_steps: of the whole run, after the batch was collected.
+        """
+
+    def policy_weights(self) -> Weights:
+        """Return the newest weights to act with, under a new version."""
+
+    def stop(self) -> None:
+        """Make an update in progress end after its current pass."""

@@ -1,0 +1,84 @@
+"""Losses as pure functions of tensors; each is a mean over its batch."""
+
+import tensorflow as tf
+
+
+def normalize(advantages: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Return float32 [N] advantages with mean 0 and standard deviation 1.
+
+    Args:
+        advantages: float32 [N].
+        epsilon: added to the standard deviation.
+    """
+    mean, variance = tf.nn.moments(advantages, axes=[0])
+    return (advantages - mean) / (tf.sqrt(variance) + epsilon)
+
+
+def clipped_policy_loss(
+    log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor, clip: float
+) -> tf.Tensor:
+    """Return PPO's policy loss.
+
+    Args:
+        log_probs: float32 [N], of the actions under the policy being learnt.
+        old_log_probs: float32 [N], under the policy that acted.
+        advantages: float32 [N].
+        clip: largest change of the importance ratio that is rewarded.
+    Returns:
+        float32 [].
+    Source: arXiv:1707.06347, eq. 7.
+    """
+    ratios = tf.exp(log_probs - old_log_probs)
+    clipped = tf.clip_by_value(ratios, 1 - clip, 1 + clip)
+    return -tf.reduce_mean(tf.minimum(ratios * advantages, clipped * advantages))
+
+
+def clipped_value_loss(
+    values: tf.Tensor, old_values: tf.Tensor, returns: tf.Tensor, clip: float
+) -> tf.Tensor:
+    """Return PPO's value loss, half the larger squared error.
+
+    Args:
+        values: float32 [N], of the critic being learnt.
+        old_values: float32 [N], of the critic that acted.
+        returns: float32 [N].
+        clip: largest change of a value that is rewarded.
+    Returns:
+        float32 [].
+    Source: openai/baselines, ppo2.
+    """
+    clipped = old_values + tf.clip_by_value(values - old_values, -clip, clip)
+    errors = tf.maximum(tf.square(values - returns), tf.square(clipped - returns))
+    return 0.5 * tf.reduce_mean(errors)
+
+
+def q_targets(
+    rewards: tf.Tensor,
+    terminated: tf.Tensor,
+    target_values: tf.Tensor,
+    choosing_values: tf.Tensor,
+    gamma: float,
+) -> tf.Tensor:
+    """Return one-step targets of Q-learning.
+
+    Args:
+        rewards: float32 [N].
+        terminated: bool [N].
+        target_values: float32 [N, n], the target network's, of the next observation.
+        choosing_values: float32 [N, n], whose largest picks the next action: the
+            target network's own, or with double Q-learning the online network's.
+        gamma: discount factor.
+    Returns:
+        float32 [N].
+    Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
+    """
+    best = tf.argmax(choosing_values, axis=-1)
+    values = tf.gather(target_values, best, axis=-1, batch_dims=1)
+    return rewards + gamma * tf.cast(~terminated, tf.float32) * values
+
+
+def huber(errors: tf.Tensor) -> tf.Tensor:
+    """Return the float32 [] mean of ½x² where |x| ≤ 1, else |x| - ½."""
+    size = tf.abs(errors)
+    small = tf.minimum(size, 1.0)
+    return tf.reduce_mean(small * (size - 0.5 * small))

@@ -1,0 +1,171 @@
+"""Proximal policy optimisation."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.config import PPOConfig
+from xagents_ray.learners import distributions, losses, returns
+from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory, Weights, merge
+
+_METRICS = ("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
+
+
+class PPOLearner:
+    """Several passes of minibatches over each round of trajectories.
+
+    Source: arXiv:1707.06347.
+    """
+
+    def __init__(
+        self, config: PPOConfig, spec: EnvSpec, layout: Layout, seed: int
+    ) -> None:
+        self._config, self._spec, self._layout, self._seed = config, spec, layout, seed
+        self._model = networks.build(layout, seed, "policy")
+        self._variables = list(self._model.trainable_variables)
+        self._log_std = tf.Variable(tf.zeros(len(spec.action_low)), name="log_std")
+        if not spec.is_discrete:
+            self._variables.append(self._log_std)
+        self._optimizer = make_optimizer(config, self._variables)
+        self._stopping = tf.Variable(False, trainable=False)
+        self._phases = self._version = 0
+        self._phase = tf.function(self._learn, input_signature=self._signature())
+
+    def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
+        """Learn from one round of trajectories."""
+        t = merge(batch)
+        seed = np.array([self._seed, self._phases], np.int32)
+        self._phases += 1
+        means, updates = self._phase(
+            t.observations,
+            t.starts,
+            t.actions,
+            t.rewards,
+            t.terminated,
+            t.truncated,
+            t.valid,
+            t.log_probs,
+            t.values,
+            seed,
+        )
+        return {
+            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
+            "updates": int(updates),
+        }
+
+    def policy_weights(self) -> Weights:
+        """Return the newest weights to act with, under a new version."""
+        self._version += 1
+        arrays = networks.arrays(self._model)
+        return Weights(self._version, {**arrays, "log_std": self._log_std.numpy()})
+
+    def stop(self) -> None:
+        """Make an update in progress end after its current pass."""
+        self._stopping.assign(True)
+
+    def _signature(self) -> list[tf.TensorSpec]:
+        spec = self._spec
+        action = (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
+        rows = [None, None]
+        return [
+            tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
+            tf.TensorSpec(rows, tf.bool),
+            tf.TensorSpec([*rows, *action[1]], action[0]),
+            tf.TensorSpec(rows, tf.float32),
+            *[tf.TensorSpec(rows, tf.bool)] * 3,
+            *[tf.TensorSpec(rows, tf.float32)] * 2,
+            tf.TensorSpec([2], tf.int32),
+        ]
+
+    def _learn(
+        self,
+        observations: tf.Tensor,
+        starts: tf.Tensor,
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        terminated: tf.Tensor,
+        truncated: tf.Tensor,
+        valid: tf.Tensor,
+        log_probs: tf.Tensor,
+        values: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """All passes over one round; rows are [T, B], returned are metrics [5]."""
+        c = self._config
+        advantages = returns.gae(rewards, values, terminated, truncated, c.gamma, c.lam)
+        flat = [
+            _flatten(x)
+            for x in (
+                actions,
+                log_probs,
+                values[:-1],
+                advantages,
+                advantages + values[:-1],
+            )
+        ]
+        if self._spec.is_image:
+            inputs = stack_rollout(observations, starts, self._spec.stack)
+        else:
+            inputs = _flatten(observations[:-1])
+        rows = tf.where(tf.reshape(valid, [-1]))[:, 0]
+        count = tf.size(rows)
+        total = tf.zeros(len(_METRICS))
+        updates = tf.constant(0)
+        for epoch in tf.range(c.ppo_epochs):
+            if self._stopping:
+                break
+            order = tf.random.experimental.stateless_shuffle(rows, seed + [0, epoch])
+            for i in tf.range(c.mini_batches):
+                begin = i * count // c.mini_batches
+                end = (i + 1) * count // c.mini_batches
+                picked = order[begin:end]
+                batch = [tf.gather(x, picked) for x in (inputs, *flat)]
+                total += self._minibatch(*batch)
+                updates += 1
+        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
+
+    def _minibatch(
+        self,
+        inputs: tf.Tensor,
+        actions: tf.Tensor,
+        old_log_probs: tf.Tensor,
+        old_values: tf.Tensor,
+        advantages: tf.Tensor,
+        targets: tf.Tensor,
+    ) -> tf.Tensor:
+        """One gradient step on [N, ...] samples; returns metrics [5]."""
+        c = self._config
+        advantages = losses.normalize(advantages, c.advantage_epsilon)
+        with tf.GradientTape() as tape:
+            policy, values = self._model(networks.inputs(self._layout, inputs))
+            if self._spec.is_discrete:
+                log_probs = distributions.categorical_log_prob(policy, actions)
+                entropy = tf.reduce_mean(distributions.categorical_entropy(policy))
+            else:
+                log_probs = distributions.gaussian_log_prob(
+                    policy, self._log_std, actions
+                )
+                entropy = distributions.gaussian_entropy(self._log_std)
+            policy_loss = losses.clipped_policy_loss(
+                log_probs, old_log_probs, advantages, c.clip_norm
+            )
+            value_loss = losses.clipped_value_loss(
+                values[:, 0], old_values, targets, c.clip_norm
+            )
+            loss = policy_loss - c.entropy_coef * entropy
+            loss += c.value_loss_coef * value_loss
+        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        kl = tf.reduce_mean(old_log_probs - log_probs)
+        return tf.stack([policy_loss, value_loss, entropy, kl, norm])
+
+
+def _flatten(x: tf.Tensor) -> tf.Tensor:
+    """Return [T, B, ...] as [T * B, ...]."""
+    return tf.reshape(x, [-1, *x.shape[2:]])

@@ -1,0 +1,69 @@
+"""Returns and advantages as pure functions of tensors, time-major [T, B]."""
+
+import tensorflow as tf
+
+
+def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
+    """Solve x[t] = increments[t] + decays[t] * x[t + 1] backwards, x[T] = 0.
+
+    It doubles the span that each row has summed, so T rows take log2(T) steps.
+
+    Args:
+        increments: float32 [T, B].
+        decays: float32 [T, B].
+    Returns:
+        float32 [T, B].
+    Source: Blelloch, "Prefix sums and their applications", 1990.
+    """
+    increments.shape.assert_is_compatible_with(decays.shape)
+    length = tf.shape(increments)[0]
+
+    def later(x: tf.Tensor, span: tf.Tensor) -> tf.Tensor:
+        return tf.pad(x[span:], [[0, span], [0, 0]])
+
+    def double(
+        span: tf.Tensor, x: tf.Tensor, decay: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return 2 * span, x + decay * later(x, span), decay * later(decay, span)
+
+    _, x, _ = tf.while_loop(
+        lambda span, *_: span < length,
+        double,
+        (tf.constant(1), increments, decays),
+        shape_invariants=(
+            tf.TensorShape([]),
+            increments.shape,
+            decays.shape,
+        ),
+    )
+    return x
+
+
+def gae(
+    rewards: tf.Tensor,
+    values: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    gamma: float,
+    lam: float,
+) -> tf.Tensor:
+    """Return generalised advantage estimates.
+
+    At a truncated step the value of the next row, the final observation, stands for
+    the rest of the episode; at a terminated one there is no rest.
+
+    Args:
+        rewards: float32 [T, B].
+        values: float32 [T + 1, B], of each row's observation and the one after.
+        terminated: bool [T, B].
+        truncated: bool [T, B].
+        gamma: discount factor.
+        lam: trade of bias (0) against variance (1).
+    Returns:
+        float32 [T, B].
+    Source: arXiv:1506.02438, eq. 16.
+    """
+    discounts = gamma * tf.cast(~terminated, tf.float32)
+    goes_on = tf.cast(~(terminated | truncated), tf.float32)
+    errors = rewards + discounts * values[1:] - values[:-1]
+    return linear_recurrence(errors, gamma * lam * goes_on)

@@ -1,0 +1,29 @@
+"""TensorFlow's process-wide settings. Import this before any other learner module."""
+
+import os
+
+from xagents_ray.quiet import stderr_parked
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# The level comes too late for what TensorFlow writes while it is imported.
+with stderr_parked():
+    import tensorflow as tf
+
+
+def configure(threads: int, deterministic: bool) -> None:
+    """Set TensorFlow up; call it before the first operation.
+
+    Args:
+        threads: cores that one operation may use.
+        deterministic: whether operations must repeat bit for bit.
+    """
+    tf.get_logger().setLevel("ERROR")
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError:
+        pass  # this process has used TensorFlow before; its settings stand

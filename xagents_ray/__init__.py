@@ -1,0 +1,21 @@
+"""Distributed reinforcement learning on Ray and TensorFlow 2.
+
+`train` is what the command `xagents-ray train` calls. Importing this package
+imports neither TensorFlow nor Ray.
+"""
+
+from pathlib import Path
+
+# In a checkout the rooms `actors/`, `learners/` and `cluster/` stand beside this
+# folder; an installed copy has them inside it. This finds them in both, which a
+# bare checkout and Ray's `working_dir` need.
+_ROOT = Path(__file__).resolve().parent.parent
+if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
+    __path__.append(str(_ROOT))
+
+__version__ = "0.1.0"
+
+from xagents_ray.errors import UserError  # noqa: E402
+from xagents_ray.training import Result, train  # noqa: E402
+
+__all__ = ["Result", "UserError", "__version__", "train"]

@@ -1,0 +1,136 @@
+"""What a user sees of a run: a live table in a terminal, plain lines elsewhere."""
+
+import time
+from datetime import timedelta
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from xagents_ray.config import Config, OffPolicyConfig
+from xagents_ray.progress import Progress
+
+_LINE_SECONDS = 5.0
+_REFRESH_SECONDS = 0.2
+
+
+class Display:
+    """Shows a run's progress; a context that leaves the terminal as it was."""
+
+    def __init__(self, config: Config, console: Console | None = None) -> None:
+        self._config, self._quiet = config, config.display.quiet
+        self._console = console or Console(highlight=False, soft_wrap=True)
+        live = self._console.is_terminal and config.display.log_frequency is None
+        self._live = (
+            Live(console=self._console, auto_refresh=False)
+            if live and not self._quiet
+            else None
+        )
+        self._shown = 0.0
+        self._lines = 0
+        self._recent = (0, 0.0)
+        self._speed = 0.0
+
+    def __enter__(self) -> "Display":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show where the run is, when it is time to."""
+        if self._quiet:
+            return
+        now = time.perf_counter()
+        every = self._config.display.log_frequency
+        if every is not None:
+            if progress.games // every > self._lines:
+                self._lines = progress.games // every
+                self._print(progress)
+        elif self._live and now - self._shown >= _REFRESH_SECONDS:
+            self._shown = now
+            self._live.update(self._table(progress), refresh=True)
+        elif not self._live and now - self._shown >= _LINE_SECONDS:
+            self._shown = now
+            self._print(progress)
+
+    def end(self, progress: Progress, reason: str) -> None:
+        """Show the final state and why the run ended."""
+        if self._quiet:
+            return
+        if self._live:
+            self._live.update(self._table(progress), refresh=True)
+            self._live.stop()
+        else:
+            self._print(progress)
+        self._console.print(reason)
+
+    def _print(self, progress: Progress) -> None:
+        fields = self._fields(progress)
+        self._console.print(", ".join(f"{k}: {v}" for k, v in fields.items()))
+
+    def _fields(self, progress: Progress) -> dict[str, str]:
+        """Return the values by title."""
+        digits = self._config.display.display_precision
+
+        def number(value: float | None) -> str:
+            return "-" if value is None else f"{value:.{digits}f}"
+
+        fields = {
+            "time": str(timedelta(seconds=int(progress.seconds))),
+            "steps": str(progress.env_steps),
+            "games": str(progress.games),
+            "speed": f"{self._measure(progress):.0f} steps/s",
+            "mean reward": number(progress.mean_reward),
+            "best reward": number(progress.best_reward),
+        }
+        if isinstance(self._config.algorithm, OffPolicyConfig):
+            size = self._config.algorithm.buffer_max_size
+            fields["replay"] = f"{progress.replay_size or 0}/{size}"
+        return fields
+
+    def _measure(self, progress: Progress) -> float:
+        """Return the env steps a second since about a second ago."""
+        steps, seconds = self._recent
+        passed = progress.seconds - seconds
+        if passed >= 1.0:
+            self._speed = (progress.env_steps - steps) / passed
+            self._recent = progress.env_steps, progress.seconds
+        return self._speed or progress.env_steps / max(passed, 1e-9)
+
+    def _table(self, progress: Progress) -> RenderableType:
+        table = Table(expand=True)
+        fields = self._fields(progress)
+        for title in fields:
+            table.add_column(title)
+        table.add_row(*fields.values())
+        return Group(table, *self._bars(progress))
+
+    def _bars(self, progress: Progress) -> list[RenderableType]:
+        c, bars = self._config, []
+        algorithm, max_steps = c.algorithm, c.training.max_steps
+        held = progress.replay_size or 0
+        if isinstance(algorithm, OffPolicyConfig) and held < algorithm.initial_size:
+            bars.append(_bar("filling replay", held, algorithm.initial_size))
+        if max_steps is not None:
+            bars.append(_bar("steps", min(progress.env_steps, max_steps), max_steps))
+        return bars
+
+
+def _bar(title: str, done: int, total: int) -> RenderableType:
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(no_wrap=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    row.add_row(title, ProgressBar(total, done), f"{done}/{total} {done / total:4.0%}")
+    return row

@@ -1,0 +1,1 @@
+"""Networks from .cfg files: the layout, a NumPy forward pass, a Keras model."""

@@ -1,0 +1,111 @@
+"""A network's forward pass in NumPy, so that acting needs no TensorFlow."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from xagents_ray.networks.layout import Layer, Layout
+from xagents_ray.trajectory import Array, FloatArray
+
+Step = Callable[[Array], FloatArray]
+
+
+def _softmax(x: FloatArray) -> FloatArray:
+    exp = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exp / exp.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _elu(x: FloatArray) -> FloatArray:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+_ACTIVATE: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "tanh": lambda x: np.tanh(x, out=x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softmax": _softmax,
+    "elu": _elu,
+    "softplus": lambda x: np.logaddexp(x, np.float32(0)),
+}
+
+
+def _columns(x: Array, size: int, stride: int) -> Array:
+    """Return the patches of [B, H, W, C] as [B * h * w, size * size * C]."""
+    batch, height, width, channels = x.shape
+    out = ((height - size) // stride + 1, (width - size) // stride + 1)
+    b, h, w, c = x.strides
+    patches = as_strided(
+        x,
+        (batch, *out, size, size, channels),
+        (b, h * stride, w * stride, h, w, c),
+        writeable=False,
+    )
+    return patches.reshape(-1, size * size * channels)
+
+
+def _step(layer: Layer, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+    """Return the function of one layer with its weights bound."""
+    if layer.kind == "flatten":
+        return lambda x: x.reshape(len(x), -1)  # type: ignore[return-value]
+    kernel, bias = arrays[f"{layer.name}/kernel"], arrays[f"{layer.name}/bias"]
+    if scale != 1:
+        kernel = kernel * np.float32(scale)
+    activate = _ACTIVATE.get(layer.activation)
+
+    def dense(x: Array) -> FloatArray:
+        if x.dtype != np.float32:
+            x = x.astype(np.float32)
+        y: FloatArray = x @ kernel
+        y += bias
+        return activate(y) if activate else y
+
+    if layer.kind == "dense":
+        return dense
+    kernel = kernel.reshape(-1, layer.units)
+
+    def convolution(x: Array) -> FloatArray:
+        columns = _columns(np.ascontiguousarray(x), layer.size, layer.stride)
+        return dense(columns).reshape(-1, *layer.output_shape)
+
+    return convolution
+
+
+def bind(
+    layout: Layout, arrays: Mapping[str, FloatArray]
+) -> Callable[[Array], list[FloatArray]]:
+    """Return the network with its weights bound, as a function.
+
+    Args:
+        layout: the network.
+        arrays: float32 weights by name, `dense-0/kernel`.
+    Returns:
+        A function from [B, *input_shape], uint8 or float32, to float32 [B, units]
+        of each output.
+    """
+    steps = [
+        (
+            _step(layer, arrays, layout.scale if _first(layout, layer) else 1.0),
+            layer.source,
+        )
+        for layer in layout.layers
+    ]
+
+    def forward(x: Array) -> list[FloatArray]:
+        values: list[FloatArray] = []
+        for step, source in steps:
+            values.append(step(x if source < 0 else values[source]))
+        return [values[i] for i in layout.outputs]
+
+    return forward
+
+
+def _first(layout: Layout, layer: Layer) -> bool:
+    """Whether the layer is the first with weights on its path, which scales."""
+    if layer.kind == "flatten":
+        return False
+    while layer.source >= 0:
+        layer = layout.layers[layer.source]
+        if layer.kind != "flatten":
+            return False
+    return True

@@ -1,0 +1,66 @@
+"""The Keras model of a layout. Imports TensorFlow; learners use it, actors don't."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.networks.layout import Layer, Layout
+from xagents_ray.trajectory import FloatArray
+
+
+def _build(layer: Layer, seed: int) -> Any:
+    """Return the Keras layer; every layer needs a seed of its own."""
+    if layer.kind == "flatten":
+        return keras.layers.Flatten(name=layer.name)
+    if layer.initializer == "orthogonal":
+        kernel = keras.initializers.Orthogonal(layer.gain, seed=seed)
+    elif layer.initializer == "zeros":
+        kernel = keras.initializers.Zeros()
+    else:
+        kernel = keras.initializers.get(
+            {"class_name": layer.initializer, "config": {"seed": seed}}
+        )
+    settings = {
+        "name": layer.name,
+        "activation": layer.activation,
+        "kernel_initializer": kernel,
+    }
+    if layer.kind == "dense":
+        return keras.layers.Dense(layer.units, **settings)
+    return keras.layers.Conv2D(layer.units, layer.size, layer.stride, **settings)
+
+
+def build(layout: Layout, seed: int, name: str) -> Any:
+    """Return a `keras.Model` of float32 [B, *input_shape] to its output or outputs.
+
+    Args:
+        layout: the network.
+        seed: of the initial weights; networks with different names differ.
+        name: of the model.
+    """
+    entropy = np.random.SeedSequence([seed, *name.encode()])
+    seeds = entropy.generate_state(len(layout.layers))
+    x = keras.Input(layout.input_shape, name="observation")
+    values: list[Any] = []
+    for layer, own in zip(layout.layers, seeds, strict=True):
+        source = x if layer.source < 0 else values[layer.source]
+        values.append(_build(layer, int(own))(source))
+    return keras.Model(x, [values[i] for i in layout.outputs], name=name)
+
+
+def named_weights(model: Any) -> dict[str, Any]:
+    """Return the model's variables by name, `dense-0/kernel`."""
+    return {f"{v.path.split('/')[-2]}/{v.name}": v for v in model.weights}
+
+
+def arrays(model: Any) -> dict[str, FloatArray]:
+    """Return a copy of the model's weights by name."""
+    return {k: np.array(v.value, np.float32) for k, v in named_weights(model).items()}
+
+
+def inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
+    """Return observations as the network's float32 input, scaled."""
+    x = tf.cast(observations, tf.float32)
+    return x if layout.scale == 1 else x * layout.scale

@@ -1,0 +1,25 @@
+"""Keep libraries' notices off the screen."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def stderr_parked() -> Iterator[None]:
+    """Hold back what C++ libraries write to stderr; show it if the block fails."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            file.seek(0)
+            os.write(kept, file.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

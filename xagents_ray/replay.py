@@ -1,0 +1,188 @@
+"""The replay buffer: rings in memory of a fixed size, every observation once."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.config import OffPolicyConfig
+from xagents_ray.errors import UserError
+from xagents_ray.machine import free_memory
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import IntArray, Trajectory, Transitions
+
+# Rows that only reset hold a frame too: this many per transition, for episodes of
+# 30 steps or more.
+_ROWS_PER_TRANSITION = 31 / 30
+
+
+class TransitionReplay:
+    """Holds the newest transitions of every environment, sampled uniformly.
+
+    Each environment has a ring of its own, so env actors insert independently. Ring
+    row `p % length` holds observation `p` of its environment and the step taken on
+    it; the next observation is the next row.
+
+    Args:
+        spec: of the environments.
+        capacity: transitions of all environments together.
+        n_envs: how many environments insert.
+        longest: rows of the longest trajectory.
+        seed: of the sampling.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, capacity: int, n_envs: int, longest: int, seed: int
+    ) -> None:
+        self.capacity = capacity
+        self._stack = spec.stack
+        self._quota = np.full(n_envs, capacity // n_envs)
+        self._quota[: capacity % n_envs] += 1
+        rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
+        self._length = max(rows, longest) + spec.stack + 1
+        shape = (n_envs, self._length)
+        frames = (*shape, *spec.observation_shape)
+        self._observations = np.zeros(frames, spec.observation_dtype)
+        self._starts = np.zeros(shape, np.bool_)
+        discrete = spec.is_discrete
+        self._actions = np.zeros(
+            shape if discrete else (*shape, spec.action_units),
+            np.int32 if discrete else np.float32,
+        )
+        self._rewards = np.zeros(shape, np.float32)
+        self._terminated = np.zeros(shape, np.bool_)
+        self._valid = np.zeros(shape, np.bool_)
+        self._head = np.zeros(n_envs, np.int64)
+        self._tail = np.zeros(n_envs, np.int64)
+        self._count = np.zeros(n_envs, np.int64)
+        self._random = np.random.default_rng([seed, capacity])
+
+    @property
+    def size(self) -> int:
+        """Transitions held."""
+        return int(self._count.sum())
+
+    @property
+    def frame_nbytes(self) -> int:
+        """Bytes of all observations."""
+        return self._observations.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything."""
+        arrays = (self._starts, self._actions, self._rewards, self._terminated)
+        rest = sum(array.nbytes for array in arrays) + self._valid.nbytes
+        return self.frame_nbytes + rest
+
+    def commit(self) -> None:
+        """Take the memory now, so that a run can't fail for it hours later."""
+        self._observations.fill(0)
+
+    def insert(self, trajectory: Trajectory) -> None:
+        """Copy a trajectory in; the oldest transitions make room."""
+        length, envs = trajectory.rewards.shape
+        for column in range(envs):
+            env = trajectory.first_env + column
+            head = int(self._head[env])
+            rows = np.arange(head, head + length + 1) % self._length
+            skip = trajectory.stack - 1
+            starts = trajectory.starts[skip:, column]
+            last = (head - 1) % self._length
+            if starts[0] and self._valid[env, last]:
+                # A new actor's first episode: what followed the last step is lost.
+                self._valid[env, last] = False
+                self._count[env] -= 1
+            self._observations[env, rows] = trajectory.observations[skip:, column]
+            self._starts[env, rows] = starts
+            steps = rows[:-1]
+            self._actions[env, steps] = trajectory.actions[:, column]
+            self._rewards[env, steps] = trajectory.rewards[:, column]
+            self._terminated[env, steps] = trajectory.terminated[:, column]
+            self._make_room(env, head + length)
+            self._valid[env, steps] = trajectory.valid[:, column]
+            self._valid[env, rows[-1]] = False
+            self._count[env] += np.count_nonzero(trajectory.valid[:, column])
+            self._head[env] = head + length
+            self._evict(env)
+
+    def _make_room(self, env: int, head: int) -> None:
+        """Let go of rows that a head there overwrites, or whose stack it cuts."""
+        oldest = head + self._stack - self._length
+        tail = int(self._tail[env])
+        if oldest > tail:
+            gone = np.arange(tail, oldest) % self._length
+            self._count[env] -= np.count_nonzero(self._valid[env, gone])
+            self._tail[env] = oldest
+
+    def _evict(self, env: int) -> None:
+        """Drop the oldest transitions that are above the environment's quota."""
+        surplus = int(self._count[env] - self._quota[env])
+        if surplus > 0:
+            tail = int(self._tail[env])
+            # Every row that only resets follows a valid one.
+            end = min(tail + 2 * surplus + 1, int(self._head[env]))
+            held = np.arange(tail, end)
+            valid = np.flatnonzero(self._valid[env, held % self._length])
+            self._tail[env] = tail + valid[surplus - 1] + 1
+            self._count[env] -= surplus
+
+    def sample(self, batches: int, batch_size: int) -> Transitions:
+        """Draw K batches of N transitions, uniformly with replacement.
+
+        Args:
+            batches: K.
+            batch_size: N.
+        Raises:
+            ValueError: it is empty.
+        """
+        if self.size == 0:
+            raise ValueError("The replay is empty: insert a trajectory first.")
+        envs, rows = self._draw(batches * batch_size)
+        window = np.arange(1 - self._stack, 2)
+        frames = envs[:, None], (rows[:, None] + window) % self._length
+        at = envs, rows % self._length
+
+        def batched(array: Any) -> Any:
+            return array.reshape(batches, batch_size, *array.shape[1:])
+
+        return Transitions(
+            batched(self._observations[frames]),
+            batched(self._starts[frames]),
+            batched(self._actions[at]),
+            batched(self._rewards[at]),
+            batched(self._terminated[at]),
+        )
+
+    def _draw(self, count: int) -> tuple[IntArray, IntArray]:
+        """Return `count` environments and positions of valid rows."""
+        ends = (self._head - self._tail).cumsum()
+        flat = self._random.integers(ends[-1], size=count)
+        while True:
+            envs = np.searchsorted(ends, flat, side="right")
+            rows = self._head[envs] - (ends[envs] - flat)
+            bad = np.flatnonzero(~self._valid[envs, rows % self._length])
+            if len(bad) == 0:
+                return envs, rows
+            flat[bad] = self._random.integers(ends[-1], size=len(bad))
+
+
+def replay_for(
+    spec: EnvSpec, config: OffPolicyConfig, n_envs: int, seed: int
+) -> TransitionReplay:
+    """Return the replay of a run.
+
+    Raises:
+        UserError: the machine's memory can't hold it.
+    """
+    replay = TransitionReplay(
+        spec, config.buffer_max_size, n_envs, config.batch_steps, seed
+    )
+    free = free_memory()
+    if free is not None and replay.nbytes > free:
+        raise UserError(
+            f"--buffer-max-size {config.buffer_max_size} needs "
+            f"{replay.nbytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB of memory are "
+            "free: lower it."
+        )
+    replay.commit()
+    return replay

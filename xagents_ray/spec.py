@@ -1,0 +1,47 @@
+"""What an environment looks like to a network."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Shapes of one environment; the same for all copies of it.
+
+    Attributes:
+        observation_shape: of one frame, `(84, 84)` or `(H, W, C)`, or of a vector.
+        observation_dtype: `uint8` or `float32`, as stored.
+        stack: newest frames that the network sees; 1 for vectors.
+        n_actions: number of discrete actions; 0 for a continuous space.
+        action_low: lower bounds of a continuous action; empty for a discrete one.
+        action_high: upper bounds, likewise.
+    """
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    stack: int
+    n_actions: int
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
+
+    @property
+    def is_image(self) -> bool:
+        """Whether observations are frames."""
+        return len(self.observation_shape) > 1
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are numbers from 0 to n_actions - 1."""
+        return self.n_actions > 0
+
+    @property
+    def action_units(self) -> int:
+        """Outputs of a policy head: logits, or means."""
+        return self.n_actions or len(self.action_low)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of a network's input: `(H, W, stack * C)` for frames, else `(D,)`."""
+        if not self.is_image:
+            return self.observation_shape
+        height, width, *channels = self.observation_shape
+        return height, width, self.stack * (channels[0] if channels else 1)

@@ -1,0 +1,155 @@
+"""Trajectories with frames stored once, and the NumPy rebuild of their stacks.
+
+Row `t` of a trajectory holds the action taken on observation `t` and what it
+brought; observation `t + 1` is the next row's. After an end the environment
+resets on the following step (Gymnasium's NEXT_STEP), so the final observation
+is a row like any other; the step that only resets has `valid = False`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class Trajectory(NamedTuple):
+    """T steps of B environments, time-major, with the weights of one version.
+
+    Attributes:
+        observations: [T + stack, B, *observation_shape], each once; the first
+            stack - 1 rows are the frames before, the last row follows step T - 1.
+        starts: bool [T + stack, B], an episode's first observation.
+        actions: int32 [T, B], or float32 [T, B, A], as the policy drew them.
+        rewards: float32 [T, B], for learning (clipped on Atari).
+        terminated: bool [T, B], no value after this step.
+        truncated: bool [T, B], cut off; the next observation has a value.
+        valid: bool [T, B], False for a step that only reset its environment.
+        log_probs: float32 [T, B] of the actions under the acting policy, or None.
+        values: float32 [T + 1, B], the acting network's, or None.
+        weights_version: which weights acted.
+        first_env: index of the first environment among all of the run.
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    log_probs: FloatArray | None
+    values: FloatArray | None
+    weights_version: int
+    first_env: int
+
+    @property
+    def stack(self) -> int:
+        """Frames per stack."""
+        return len(self.observations) - len(self.rewards)
+
+
+class Transitions(NamedTuple):
+    """K batches of N transitions from the replay, frames unstacked.
+
+    Attributes:
+        observations: [K, N, stack + 1, *observation_shape]; the last frame belongs
+            to the next observation only.
+        starts: bool [K, N, stack + 1], an episode's first observation.
+        actions: int32 [K, N], or float32 [K, N, A].
+        rewards: float32 [K, N], for learning.
+        terminated: bool [K, N].
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+
+
+class Weights(NamedTuple):
+    """A network's arrays by name (`dense-0/kernel`), and their version."""
+
+    version: int
+    arrays: dict[str, FloatArray]
+
+
+class Episode(NamedTuple):
+    """A game that ended in a rollout.
+
+    Attributes:
+        env: index of its environment among all of the run.
+        row: the rollout's step in which it ended.
+        episode_return: sum of raw rewards.
+        length: env steps.
+    """
+
+    env: int
+    row: int
+    episode_return: float
+    length: int
+
+
+@dataclass(frozen=True)
+class RolloutReport:
+    """What a driver reads of a rollout; small.
+
+    Attributes:
+        steps: int64 [T], env steps of all of the actor's environments by row.
+        episodes: the games that ended, by row.
+        seconds: how long the rollout took.
+    """
+
+    steps: IntArray
+    episodes: tuple[Episode, ...]
+    seconds: float
+
+
+def seen(starts: BoolArray) -> BoolArray:
+    """Return which frames of a window belong to its last frame's episode.
+
+    Args:
+        starts: bool [stack, B], an episode's first observation.
+    Returns:
+        bool [stack, B]; the others are zeros in the stack.
+    """
+    later = np.zeros_like(starts)
+    # A frame is hidden when a later one in the window starts an episode.
+    np.logical_or.accumulate(starts[:0:-1], axis=0, out=later[-2::-1])
+    return ~later
+
+
+def stack_frames(frames: Array, starts: BoolArray) -> Array:
+    """Return what the network sees at a window's last row.
+
+    Args:
+        frames: uint8 [stack, B, H, W] or [stack, B, H, W, C], oldest first.
+        starts: bool [stack, B], an episode's first observation.
+    Returns:
+        uint8 [B, H, W, stack * C]; frames from before the episode are zeros.
+    """
+    mask = seen(starts)
+    if not mask.all():
+        frames = np.where(mask.reshape(mask.shape + (1,) * (frames.ndim - 2)), frames, 0)
+    axis = frames.ndim - 1 if frames.ndim == 4 else -2
+    stacked = np.stack(list(frames), axis=axis)
+    return stacked.reshape((*stacked.shape[:3], -1))
+
+
+def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
+    """Return trajectories of one round side by side: [T, B1 + B2 + ...]."""
+    if len(trajectories) == 1:
+        return trajectories[0]
+    arrays = [
+        None if parts[0] is None else np.concatenate(parts, axis=1)
+        for parts in zip(*(t[:-2] for t in trajectories), strict=True)
+    ]
+    oldest = min(t.weights_version for t in trajectories)
+    return Trajectory(*arrays, oldest, trajectories[0].first_env)
