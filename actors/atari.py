@@ -63,7 +63,7 @@ class Preprocessing(gym.Wrapper[Array, Any, Array, Any]):
 
     def __init__(self, env: gym.Env[Array, Any], max_frame: bool) -> None:
         super().__init__(env)
-        meanings = getattr(env.unwrapped, "get_action_meanings", list)()
+        meanings: list[str] = getattr(env.unwrapped, "get_action_meanings", list)()
         self._noop = meanings.index("NOOP") if "NOOP" in meanings else None
         self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
         self._max_frame = max_frame

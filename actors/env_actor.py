@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-
 from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.policies import Actions, Policy
+
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
 from xagents_ray.errors import Stopped

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-
 from xagents_ray.actors import atari
+
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec
@@ -112,7 +112,7 @@ def describe(space: gym.Space[Any], actions: gym.Space[Any], c: EnvConfig) -> En
     shape: tuple[int, ...] = space.shape if image else (int(np.prod(space.shape)),)
     if image and len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]  # AtariVectorEnv's stack of one frame
-    common = {
+    common: dict[str, Any] = {
         "observation_shape": shape,
         "observation_dtype": "uint8" if space.dtype == np.uint8 else "float32",
         "stack": c.frame_stack if image else 1,
@@ -195,7 +195,7 @@ def _single(config: EnvConfig, factory: Callable[[], Any] | None) -> gym.Env[Any
     env_id = str(config.env)
     settings = None if factory else atari.settings(env_id)
     if factory is not None:
-        env = factory()
+        env: gym.Env[Any, Any] = factory()
         if not isinstance(env, gym.Env):
             raise UserError(
                 f"--env {env_id} made a {type(env).__name__}; the factory must "

@@ -51,7 +51,9 @@ class _Adapter(gymnasium.Env[Any, Any]):
 def _space(space: Any) -> gymnasium.Space[Any]:
     kind = type(space).__name__
     if kind == "Box":
-        return gymnasium.spaces.Box(space.low, space.high, space.shape, space.dtype.type)
+        return gymnasium.spaces.Box(
+            space.low, space.high, space.shape, space.dtype.type
+        )
     if kind == "Discrete":
         return gymnasium.spaces.Discrete(int(space.n), start=int(space.start))
     raise UserError(f"gym spaces of the kind {kind} can't be learnt from.")

@@ -4,13 +4,13 @@ from typing import Any
 
 import envpool
 import gymnasium as gym
-
 from xagents_ray.actors import atari
+
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 
 
-class _Pool(gym.vector.VectorWrapper):  # type: ignore[type-arg]
+class _Pool(gym.vector.VectorWrapper):
     """An EnvPool, which takes its seeds only when it is made."""
 
     def __init__(self, make: Any) -> None:

@@ -1,22 +1,28 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
+import atexit
 import contextlib
 import math
+import os
+import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any
 
 import numpy as np
-
+import psutil
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.cluster.connection import connect
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
+
 from xagents_ray.config import OffPolicyConfig
 from xagents_ray.errors import Stopped, UserError
 from xagents_ray.machine import cores
+from xagents_ray.signals import Signals
 from xagents_ray.training import Collected, Run
 
 _POLL_SECONDS = 0.2
+_RETAKE_SECONDS = 0.02
 _START_SECONDS = 120.0
 _ENDING_SECONDS = 3.0
 """How long a pass may go on after a stop; frames take three times that."""
@@ -25,10 +31,9 @@ _ENDING_SECONDS = 3.0
 class RayBackend:
     """The parts of a run as Ray actors; the driver moves references only."""
 
-    def __init__(self, run: Run, ray: Any) -> None:
-        self._run, self._ray = run, ray
+    def __init__(self, run: Run, ray: Any, signals: Signals) -> None:
+        self._run, self._ray, self._signals = run, ray, signals
         self._config = run.config.algorithm
-        self._stopping = False
         self._round: list[Any] = []
         service = ray.remote(LearnerService).options(num_cpus=0, max_concurrency=2)
         self._learner = service.remote(run, cores())
@@ -45,6 +50,7 @@ class RayBackend:
 
     def collect(self, env_steps: int) -> Collected:
         """Roll every environment out with the newest weights; fill the replay."""
+        self._heed_signals()
         length = self._config.batch_steps
         pairs = [
             actor.rollout.options(num_returns=2).remote(
@@ -66,18 +72,14 @@ class RayBackend:
         update = self._learner.update.options(num_returns=2)
         metrics, self._weights = update.remote(env_steps, *batch)
         try:
-            return self._get(metrics)  # type: ignore[no-any-return]
+            return self._get(metrics)
         except Stopped:
             self._learner.stop.remote()
             limit = _ENDING_SECONDS * (3 if self._run.spec.is_image else 1)
             done, _ = self._ray.wait([metrics], timeout=limit)
             if not done:
                 raise
-            return self._ray.get(metrics)  # type: ignore[no-any-return]
-
-    def stop(self) -> None:
-        """End what is in progress early."""
-        self._stopping = True
+            return self._ray.get(metrics)
 
     def close(self) -> None:
         """End every part, and Ray where this run started it."""
@@ -122,13 +124,16 @@ class RayBackend:
                 raise error.cause from None
             raise
 
+    def _heed_signals(self) -> None:
+        if self._signals.received is not None:
+            raise Stopped
+
     def _wait(self, reference: Any, limit: float = math.inf) -> None:
         deadline = time.monotonic() + limit
-        while not self._ray.wait(
-            [reference], timeout=_POLL_SECONDS, fetch_local=False
-        )[0]:
-            if self._stopping:
-                raise Stopped
+        while not self._ray.wait([reference], timeout=_POLL_SECONDS, fetch_local=False)[
+            0
+        ]:
+            self._heed_signals()
             if time.monotonic() > deadline:
                 raise UserError(
                     f"Ray started no actor within {limit:.0f} s: the cluster lacks "
@@ -138,11 +143,14 @@ class RayBackend:
 
 def _shut_down(ray: Any) -> None:
     """Leave Ray; whatever it started here is gone afterwards."""
-    import psutil  # comes with Ray
-
     children = psutil.Process().children(recursive=True)
     ray.shutdown()
-    _, alive = psutil.wait_procs(children, timeout=2)
+    _end(children, seconds=2)
+
+
+def _end(processes: list[psutil.Process], seconds: float) -> None:
+    """Kill what is still alive after some seconds."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
     for process in alive:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -163,13 +171,36 @@ def _store_bytes(run: Run) -> int:
     return 3 * bytes_ + 128 * 2**20
 
 
-def start(run: Run, take_signals: Callable[[], None]) -> RayBackend:
+def start(run: Run, signals: Signals) -> RayBackend:
     """Start Ray, or join a cluster, and return the parts of a run."""
-    placement = run.config.placement
-    ray = connect(placement.address, placement.dashboard, _store_bytes(run))
-    take_signals()  # Ray has taken SIGTERM
+    signals.on_first = None  # heard by polling: Ray must not be interrupted
+    ray = _connect(run, signals)
     try:
-        return RayBackend(run, ray)
+        return RayBackend(run, ray, signals)
     except BaseException:
         _shut_down(ray)
         raise
+
+
+def _connect(run: Run, signals: Signals) -> Any:
+    """Connect in a thread, and take SIGTERM back from Ray as soon as it has it."""
+    placement, outcome = run.config.placement, Future[Any]()
+
+    def connecting() -> None:
+        try:
+            store = _store_bytes(run)
+            outcome.set_result(connect(placement.address, placement.dashboard, store))
+        except BaseException as error:
+            outcome.set_exception(error)
+        threading.Event().wait()  # Ray's processes end with the thread they began in
+
+    threading.Thread(target=connecting, daemon=True).start()
+    while not outcome.done():
+        wait([outcome], timeout=_RETAKE_SECONDS)
+        signals.take()
+        if signals.received is not None:
+            _end(psutil.Process().children(recursive=True), seconds=0)
+            # Ray's client aborts when it misses what it was connecting to.
+            atexit.register(os._exit, 128 + signals.received)
+            raise Stopped
+    return outcome.result()

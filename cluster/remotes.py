@@ -44,7 +44,7 @@ class LearnerService:
 
     def weights(self) -> Weights:
         """Return the newest weights under a new version."""
-        return self._learner.policy_weights()  # type: ignore[no-any-return]
+        return self._learner.policy_weights()
 
     def update(
         self, env_steps: int, *batch: Trajectory | Transitions

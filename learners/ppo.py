@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-
-from xagents_ray.config import PPOConfig
 from xagents_ray.learners import distributions, losses, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
+
+from xagents_ray.config import PPOConfig
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
@@ -72,7 +72,9 @@ class PPOLearner:
 
     def _signature(self) -> list[tf.TensorSpec]:
         spec = self._spec
-        action = (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
+        action = (
+            (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
+        )
         rows = [None, None]
         return [
             tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
@@ -121,7 +123,8 @@ class PPOLearner:
         for epoch in tf.range(c.ppo_epochs):
             if self._stopping:
                 break
-            order = tf.random.experimental.stateless_shuffle(rows, seed + [0, epoch])
+            own = tf.stack([seed[0], seed[1] * c.ppo_epochs + epoch])
+            order = tf.random.experimental.stateless_shuffle(rows, own)
             for i in tf.range(c.mini_batches):
                 begin = i * count // c.mini_batches
                 end = (i + 1) * count // c.mini_batches

@@ -89,10 +89,8 @@ ALGORITHMS = {
 def find(name: str) -> Algorithm:
     """Return the row of this name; UserError with near names when there is none."""
     if name not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise UserError(
-            f"There is no agent {name!r}{near(name, ALGORITHMS) or f'; known: {known}.'}"
-        )
+        hint = near(name, ALGORITHMS) or f"; known: {', '.join(ALGORITHMS)}."
+        raise UserError(f"There is no agent {name!r}{hint}")
     return ALGORITHMS[name]
 
 

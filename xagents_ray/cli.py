@@ -14,8 +14,6 @@ from xagents_ray.options import Option, options
 from xagents_ray.tables import print_options
 from xagents_ray.training import train_config
 
-_TYPES = {int: int, float: float, str: str}
-
 
 def main() -> NoReturn:
     """Run the command line; exit 2 with one sentence for a user's mistake."""
@@ -61,6 +59,18 @@ def _whole(argument: str, flags: Sequence[str]) -> str:
     return argument
 
 
+class _Value(click.ParamType):
+    """A flag's value, checked by its config field."""
+
+    def __init__(self, option: Option) -> None:
+        self._option, self.name = option, option.type.__name__
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        return self._option.parse(value)
+
+
 def _parameter(option: Option) -> click.Option:
     """Return the click option of a config field."""
     shown = [option.help, option.unit, option.bounds]
@@ -71,7 +81,7 @@ def _parameter(option: Option) -> click.Option:
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
     if option.type is bool:
         return click.Option([option.flag], is_flag=True, default=None, help=text)
-    return click.Option([option.flag], type=_TYPES[option.type], help=text)
+    return click.Option([option.flag], type=_Value(option), help=text)
 
 
 def _train_command(algorithm: Algorithm) -> click.Command:
@@ -79,7 +89,7 @@ def _train_command(algorithm: Algorithm) -> click.Command:
     context = {"help_option_names": ["-h", "--help"]}
 
     @click.pass_context
-    def train(ctx: click.Context, **given: Any) -> int:
+    def train(ctx: click.Context, /, **given: Any) -> int:
         if ctx.meta.get("bare"):
             title = f"xagents-ray train {algorithm.name}"
             print_options(title, [option for g in groups for option in options(g)])
@@ -98,9 +108,12 @@ def _train_command(algorithm: Algorithm) -> click.Command:
 
 
 @click.group(
-    invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name="xagents-ray", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, prog_name="xagents-ray", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def root(ctx: click.Context) -> None:
     """Distributed reinforcement learning on Ray and TensorFlow 2."""

@@ -365,7 +365,9 @@ class Config:
                 )
 
     @classmethod
-    def of(cls, algorithm: type[AlgorithmConfig], values: Mapping[str, Any]) -> "Config":
+    def of(
+        cls, algorithm: type[AlgorithmConfig], values: Mapping[str, Any]
+    ) -> "Config":
         """Return the config with these field values, by their flat names.
 
         Raises:

@@ -21,7 +21,7 @@ class Display:
 
     def __init__(self, config: Config, console: Console | None = None) -> None:
         self._config, self._quiet = config, config.display.quiet
-        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._console = console or Console(highlight=False)
         live = self._console.is_terminal and config.display.log_frequency is None
         self._live = (
             Live(console=self._console, auto_refresh=False)
@@ -77,7 +77,8 @@ class Display:
 
     def _print(self, progress: Progress) -> None:
         fields = self._fields(progress)
-        self._console.print(", ".join(f"{k}: {v}" for k, v in fields.items()))
+        line = ", ".join(f"{title}: {value}" for title, value in fields.items())
+        self._console.print(line, soft_wrap=True)
 
     def _fields(self, progress: Progress) -> dict[str, str]:
         """Return the values by title."""

@@ -1,7 +1,6 @@
 """The in-process driver: `--local`, no Ray."""
 
 import importlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +8,7 @@ from xagents_ray.algorithms import resolve
 from xagents_ray.config import OffPolicyConfig
 from xagents_ray.machine import cores
 from xagents_ray.replay import TransitionReplay, replay_for
+from xagents_ray.signals import Signals
 from xagents_ray.training import Collected, Run
 from xagents_ray.trajectory import Trajectory
 
@@ -27,7 +27,13 @@ class LocalBackend:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         config = run.config.env
         setup = env_actor.ActorSetup(
-            run.algorithm.name, run.config, run.layout, run.seed, 0, config.n_envs, cores()
+            run.algorithm.name,
+            run.config,
+            run.layout,
+            run.seed,
+            0,
+            config.n_envs,
+            cores(),
         )
         self._actor = env_actor.EnvActor(setup)
         self._replay: TransitionReplay | None = None
@@ -77,6 +83,8 @@ def _make_learner(run: Run) -> Any:
     return learner(run.config.algorithm, run.spec, run.layout, run.seed)
 
 
-def start(run: Run, take_signals: Callable[[], None]) -> LocalBackend:
+def start(run: Run, signals: Signals) -> LocalBackend:
     """Return the parts of a run in this process."""
-    return LocalBackend(run)
+    backend = LocalBackend(run)
+    signals.on_first = backend.stop
+    return backend

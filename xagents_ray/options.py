@@ -1,5 +1,6 @@
 """One dataclass field makes a flag: its default, help, unit, bounds and hp_type."""
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -54,6 +55,14 @@ class Option:
         if self.high is not None:
             parts.append(f"≤ {self.high:g}")
         return " and ".join(parts)
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a command line's text means; UserError if none."""
+        value: Any = text
+        with contextlib.suppress(ValueError):
+            value = self.type(text)
+        self.check(value)
+        return value
 
     def check(self, value: Any) -> None:
         """Raise UserError when `value` is of the wrong type or outside the bounds."""

@@ -156,10 +156,10 @@ class TransitionReplay:
     def _draw(self, count: int) -> tuple[IntArray, IntArray]:
         """Return `count` environments and positions of valid rows."""
         ends = (self._head - self._tail).cumsum()
-        flat = self._random.integers(ends[-1], size=count)
+        flat: IntArray = self._random.integers(ends[-1], size=count)
         while True:
-            envs = np.searchsorted(ends, flat, side="right")
-            rows = self._head[envs] - (ends[envs] - flat)
+            envs = np.searchsorted(ends, flat, side="right").astype(np.int64)
+            rows = self._head[envs] - ends[envs] + flat
             bad = np.flatnonzero(~self._valid[envs, rows % self._length])
             if len(bad) == 0:
                 return envs, rows

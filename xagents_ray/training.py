@@ -1,15 +1,12 @@
 """The training loop, one for both drivers, and the function that starts it."""
 
 import importlib
-import os
 import secrets
 import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from xagents_ray.algorithms import Algorithm, find
@@ -18,6 +15,7 @@ from xagents_ray.display import Display
 from xagents_ray.errors import Stopped
 from xagents_ray.networks.layout import Layout
 from xagents_ray.progress import Progress
+from xagents_ray.signals import Signals
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import RolloutReport
 
@@ -36,14 +34,15 @@ class Backend(Protocol):
         """Roll every environment out with the newest weights; fill the replay.
 
         Raises:
-            Stopped: `stop` was called.
+            Stopped: a signal asked the run to end.
         """
 
     def learn(self, batches: int, env_steps: int) -> dict[str, float]:
-        """Run one learning phase: on the newest round, or on K batches of replay."""
+        """Run one learning phase: on the newest round, or on K batches of replay.
 
-    def stop(self) -> None:
-        """End what is in progress early; callable from a signal handler."""
+        Raises:
+            Stopped: as in `collect`, when the phase does not end soon.
+        """
 
     def close(self) -> None:
         """End every part."""
@@ -119,19 +118,17 @@ def train(agent: str, **settings: Any) -> Result:
 
 def train_config(algorithm: Algorithm, config: Config) -> Result:
     """Train with a whole config; see `train`."""
-    with _signals() as signals, Display(config) as display:
+    progress = Progress(deque(maxlen=config.training.reward_buffer_size))
+    with Signals() as signals, Display(config) as display:
         run = prepare(algorithm, config)
-        driver = "xagents_ray.local" if config.placement.local else None
-        module = importlib.import_module(driver or "xagents_ray.cluster.driver")
-        backend: Backend = module.start(run, signals.install)
+        local = config.placement.local
+        name = "xagents_ray.local" if local else "xagents_ray.cluster.driver"
         try:
-            signals.on_first = backend.stop
-            progress = Progress(deque(maxlen=config.training.reward_buffer_size))
-            reason = _loop(run, backend, progress, display)
-        finally:
-            backend.close()
-        number = signals.received
-        if number is not None:
+            with closing(importlib.import_module(name).start(run, signals)) as backend:
+                reason = _loop(run, backend, progress, display)
+        except Stopped:
+            number = signals.received
+            assert number is not None
             reason = f"Stopped by {signal.Signals(number).name}"
         display.end(progress, reason)
     return Result(
@@ -144,7 +141,7 @@ def train_config(algorithm: Algorithm, config: Config) -> Result:
         mean_reward=progress.mean_reward,
         best_reward=progress.best_reward,
         episodes=tuple(progress.episodes),
-        signal=number,
+        signal=signals.received,
     )
 
 
@@ -163,21 +160,18 @@ def _loop(run: Run, backend: Backend, progress: Progress, display: Display) -> s
     """Collect and learn in turn until the run ends; return why it did."""
     owed = _Owed(run.config)
     display.show(progress)
-    try:
-        while True:
-            round_ = backend.collect(progress.env_steps)
-            before = progress.env_steps
-            reason = progress.collected(round_.reports, run.config.training)
-            progress.replay_size = round_.replay_size
-            if reason is not None:
-                return reason
-            batches = owed.batches(progress.env_steps - before, progress.replay_size)
-            if batches:
-                metrics = backend.learn(batches, progress.env_steps)
-                progress.learnt(int(metrics["updates"]))
-            display.show(progress)
-    except Stopped:
-        return "Stopped"
+    while True:
+        round_ = backend.collect(progress.env_steps)
+        before = progress.env_steps
+        reason = progress.collected(round_.reports, run.config.training)
+        progress.replay_size = round_.replay_size
+        if reason is not None:
+            return reason
+        batches = owed.batches(progress.env_steps - before, progress.replay_size)
+        if batches:
+            metrics = backend.learn(batches, progress.env_steps)
+            progress.learnt(int(metrics["updates"]))
+        display.show(progress)
 
 
 class _Owed:
@@ -197,40 +191,3 @@ class _Owed:
         self._steps += steps
         periods, self._steps = divmod(self._steps, c.train_frequency)
         return periods * c.gradient_steps
-
-
-class _Signals:
-    """The first Ctrl-C or SIGTERM ends a run in order, the second at once."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self.on_first: Callable[[], None] | None = None
-
-    def install(self) -> None:
-        """Take the signals; again after a library has taken them."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            os._exit(128 + number)
-        self.received = number
-        if self.on_first is None:
-            raise SystemExit(128 + number)
-        self.on_first()
-
-
-@contextmanager
-def _signals() -> Iterator[_Signals]:
-    """Take the signals inside the block, and give them back after it."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    signals = _Signals()
-    signals.install()
-    try:
-        yield signals
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)

@@ -8,12 +8,12 @@ is a row like any other; the step that only resets has `valid = False`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -137,7 +137,9 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
     """
     mask = seen(starts)
     if not mask.all():
-        frames = np.where(mask.reshape(mask.shape + (1,) * (frames.ndim - 2)), frames, 0)
+        frames = np.where(
+            mask.reshape(mask.shape + (1,) * (frames.ndim - 2)), frames, 0
+        )
     axis = frames.ndim - 1 if frames.ndim == 4 else -2
     stacked = np.stack(list(frames), axis=axis)
     return stacked.reshape((*stacked.shape[:3], -1))
@@ -152,4 +154,4 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
         for parts in zip(*(t[:-2] for t in trajectories), strict=True)
     ]
     oldest = min(t.weights_version for t in trajectories)
-    return Trajectory(*arrays, oldest, trajectories[0].first_env)
+    return Trajectory._make([*arrays, oldest, trajectories[0].first_env])

@@ -23,7 +23,7 @@ def _elu(x: FloatArray) -> FloatArray:
 _ACTIVATE: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda x: np.maximum(x, 0, out=x),
     "tanh": lambda x: np.tanh(x, out=x),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sigmoid": lambda x: np.reciprocal(1 + np.exp(-x)),
     "softmax": _softmax,
     "elu": _elu,
     "softplus": lambda x: np.logaddexp(x, np.float32(0)),
@@ -47,7 +47,7 @@ def _columns(x: Array, size: int, stride: int) -> Array:
 def _step(layer: Layer, arrays: Mapping[str, FloatArray], scale: float) -> Step:
     """Return the function of one layer with its weights bound."""
     if layer.kind == "flatten":
-        return lambda x: x.reshape(len(x), -1)  # type: ignore[return-value]
+        return lambda x: x.reshape(len(x), -1)
     kernel, bias = arrays[f"{layer.name}/kernel"], arrays[f"{layer.name}/bias"]
     if scale != 1:
         kernel = kernel * np.float32(scale)

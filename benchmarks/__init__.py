@@ -1,0 +1,1 @@
+"""How fast it trains, beside another library and alone, and what an actor weighs."""

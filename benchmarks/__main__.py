@@ -1,0 +1,102 @@
+"""`python -m benchmarks`, from the root of a checkout."""
+
+import json
+import sys
+from typing import NoReturn, TextIO
+
+import click
+
+from benchmarks import memory as actor_memory
+from benchmarks import throughput as speed
+from benchmarks.works import ROLLOUT, WORKS
+from xagents_ray.errors import Stopped, UserError
+
+
+def main() -> NoReturn:
+    """Run the command line; exit 2 with one sentence for a user's mistake."""
+    try:
+        cli(prog_name="python -m benchmarks")
+    except UserError as error:
+        click.echo(f"benchmarks: {error}", err=True)
+        sys.exit(2)
+    except Stopped:
+        sys.exit(130)
+    raise AssertionError("click exits by itself")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Measure xagents-ray on this machine."""
+
+
+@cli.command()
+@click.option(
+    "--vs", type=click.Choice(["sb3"]), help="Alternate with Stable-Baselines3."
+)
+@click.option(
+    "--work",
+    "names",
+    type=click.Choice(list(WORKS)),
+    multiple=True,
+    help="What to train; repeatable. Default: all.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Runs of each library and work.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=2 * ROLLOUT),
+    help=f"Env steps of a run, rounded up to rollouts of {ROLLOUT}. "
+    "Default: what the work says.",
+)
+@click.option(
+    "--sb3-vec",
+    type=click.Choice(["dummy", "subproc"]),
+    default="dummy",
+    show_default=True,
+    help="How Stable-Baselines3 steps its Pong environments.",
+)
+@click.option(
+    "--sb3-threads",
+    type=click.IntRange(min=1),
+    help="Threads of PyTorch in Stable-Baselines3. Default: its own choice.",
+)
+@click.option(
+    "--json",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    help="Write every run's number and what it ran on here.",
+)
+def throughput(
+    vs: str | None,
+    names: tuple[str, ...],
+    runs: int,
+    steps: int | None,
+    sb3_vec: str,
+    sb3_threads: int | None,
+    file: TextIO | None,
+) -> None:
+    """Training env steps a second, after the first learning phase."""
+    bench = speed.Bench(
+        vs=vs, runs=runs, steps=steps, sb3_vec=sb3_vec, sb3_threads=sb3_threads
+    )
+    bench.check()
+    results = [bench.measure(name) for name in names or WORKS]
+    speed.print_table(results)
+    if file is not None:
+        json.dump(speed.report(bench, results), file, indent=1)
+        file.write("\n")
+
+
+@cli.command()
+def memory() -> None:
+    """Memory that one env actor with 8 Pong environments shares with nobody."""
+    actor_memory.measure()
+
+
+if __name__ == "__main__":
+    main()

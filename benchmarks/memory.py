@@ -1,0 +1,40 @@
+"""What an env actor weighs: its process' unshared memory (USS)."""
+
+import importlib
+from contextlib import closing
+
+import click
+import psutil
+
+from benchmarks.works import PONG
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config
+from xagents_ray.signals import Signals
+from xagents_ray.training import prepare
+
+_N_ENVS, _N_STEPS = 8, 128
+_ROLLOUTS = 4
+
+
+def measure() -> None:
+    """Start Ray with one env actor, roll it out and print its memory."""
+    algorithm = find("ppo")
+    settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
+    config = Config.of(algorithm.config, {**settings, "max_steps": 1})
+    driver = importlib.import_module("xagents_ray.cluster.driver")
+    with (
+        Signals() as signals,
+        closing(driver.start(prepare(algorithm, config), signals)) as backend,
+    ):
+        for number in range(_ROLLOUTS):
+            backend.collect(number * _N_ENVS * _N_STEPS)
+        megabytes = _env_actor().memory_full_info().uss / 1e6
+    click.echo(f"env actor, {_N_ENVS} x {PONG['env']}: {megabytes:.0f} MB unshared")
+
+
+def _env_actor() -> psutil.Process:
+    """Return the process that Ray has titled with our class' name."""
+    for process in psutil.Process().children(recursive=True):
+        if " ".join(process.cmdline()).startswith("ray::EnvActor"):
+            return process
+    raise AssertionError("no process is titled ray::EnvActor")

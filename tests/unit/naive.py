@@ -1,0 +1,41 @@
+"""Slow, plain versions of what the source does fast, and random networks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.networks.layout import Layout
+
+
+def naive_stacks(frames: Any, starts: Any, stack: int) -> list[Any]:
+    """Walk along one environment's frames; return what is seen at each of them."""
+    shown: list[Any] = []
+    seen = []
+    for frame, start in zip(frames, starts, strict=True):
+        if start:
+            shown = []
+        shown.append(frame)
+        missing = [np.zeros_like(frame)] * max(0, stack - len(shown))
+        newest = [*missing, *shown[-stack:]]
+        channels = [f[..., None] if f.ndim == 2 else f for f in newest]
+        seen.append(np.concatenate(channels, axis=-1))
+    return seen
+
+
+def random_arrays(layout: Layout, seed: int, gain: float = 1.0) -> dict[str, Any]:
+    """Return weights for a layout, biases too, so that no term is zero."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for layer in layout.layers:
+        if layer.kind == "flatten":
+            continue
+        inputs: Sequence[int] = layer.input_shape
+        if layer.kind == "convolutional":
+            inputs = (layer.size, layer.size, layer.input_shape[-1])
+        scale = gain / np.sqrt(np.prod(inputs))
+        kernel = rng.normal(0, scale, (*inputs, layer.units))
+        arrays[f"{layer.name}/kernel"] = kernel.astype(np.float32)
+        bias = rng.normal(0, 0.3, layer.units)
+        arrays[f"{layer.name}/bias"] = bias.astype(np.float32)
+    return arrays

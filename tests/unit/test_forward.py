@@ -1,0 +1,127 @@
+"""The NumPy forward pass is the Keras model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from naive import random_arrays
+
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.forward import bind
+from xagents_ray.networks.layout import ACTIVATIONS, Layout, layout_for, read_layout
+from xagents_ray.spec import EnvSpec
+
+VECTOR = EnvSpec((7,), "float32", 1, 5)
+RAM = EnvSpec((128,), "uint8", 1, 5)
+GREY = EnvSpec((84, 84), "uint8", 4, 6)
+RGB = EnvSpec((84, 96, 3), "uint8", 2, 6)
+BATCH = 5
+
+
+def observations(spec: EnvSpec) -> Any:
+    rng = np.random.default_rng(1)
+    shape = (BATCH, *spec.input_shape)
+    if spec.observation_dtype == "uint8":
+        return rng.integers(0, 256, shape, np.uint8)
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def assert_same(layout: Layout, x: Any, gain: float = 1.0) -> None:
+    model = networks.build(layout, 3, "net")
+    random = random_arrays(layout, 2, gain)
+    variables = networks.named_weights(model)
+    assert variables.keys() == random.keys()
+    for name, variable in variables.items():
+        variable.assign(random[name])
+    before = x.copy()
+    expected = model(networks.inputs(layout, x))
+    if len(layout.outputs) == 1:
+        expected = [expected]  # Keras unpacks it
+    got = bind(layout, networks.arrays(model))(x)
+    np.testing.assert_array_equal(x, before)
+    assert len(got) == len(expected) == len(layout.outputs)
+    for mine, keras in zip(got, expected, strict=True):
+        theirs = keras.numpy()
+        assert mine.dtype == np.float32
+        assert mine.shape == theirs.shape
+        size = max(np.abs(theirs).max(), 1e-3)
+        assert np.abs(mine - theirs).max() <= 1e-5 * size
+
+
+@pytest.mark.parametrize("spec", [VECTOR, RAM, GREY, RGB], ids="vector ram grey rgb".split())
+@pytest.mark.parametrize(
+    ("name", "outputs"), [("actor-critic-{kind}.cfg", (6, 1)), ("q-{kind}.cfg", (6,))]
+)
+def test_default_networks(spec: EnvSpec, name: str, outputs: tuple[int, ...]) -> None:
+    assert_same(layout_for(None, name, spec, outputs), observations(spec))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("gain", [1.0, 300.0], ids=["usual", "saturated"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation: str, gain: float, tmp_path: Path) -> None:
+    """Every layer kind with it, without warnings when it saturates."""
+    path = write(
+        tmp_path / "net.cfg",
+        f"[convolutional-0]\nfilters=3\nsize=4\nstride=3\nactivation={activation}\n"
+        f"[flatten-0]\n[dense-0]\nunits=8\nactivation={activation}\n"
+        f"[dense-1]\noutput=1\nactivation={activation}\n",
+    )
+    layout = read_layout(path, (12, 15, 2), [4], 1 / 255)
+    x = np.random.default_rng(5).integers(0, 256, (BATCH, 12, 15, 2), np.uint8)
+    if gain > 1 and activation in ("linear", "relu", "elu", "softplus"):
+        gain = 30.0  # they grow with every layer
+    assert_same(layout, x, gain)
+
+
+@pytest.mark.parametrize("spec", [VECTOR, RAM], ids=["vector", "ram"])
+def test_branches_without_common(spec: EnvSpec, tmp_path: Path) -> None:
+    """A second branch that starts at the input is scaled too."""
+    path = write(
+        tmp_path / "net.cfg",
+        "[dense-0]\nunits=16\nactivation=relu\n[dense-1]\noutput=1\n"
+        "[dense-2]\nunits=9\nactivation=tanh\n[dense-3]\noutput=1\n",
+    )
+    scale = 1 / 255 if spec is RAM else 1.0
+    layout = read_layout(path, spec.input_shape, [5, 1], scale)
+    assert [layer.source for layer in layout.layers] == [-1, 0, -1, 2]
+    assert_same(layout, observations(spec))
+
+
+def test_branches_behind_their_own_flatten(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "net.cfg",
+        "[flatten-0]\n[dense-0]\noutput=1\n[convolutional-0]\nfilters=2\nsize=3\n"
+        "common=1\n[flatten-1]\n[dense-1]\noutput=1\n[flatten-2]\n[dense-2]\n"
+        "output=1\nactivation=softmax\n",
+    )
+    layout = read_layout(path, (6, 5, 4), [5, 1, 3], 1 / 255)
+    x = np.random.default_rng(5).integers(0, 256, (BATCH, 6, 5, 4), np.uint8)
+    assert_same(layout, x)
+
+
+def test_strided_input(tmp_path: Path) -> None:
+    """Frames need not lie in memory in the order of their axes."""
+    path = write(
+        tmp_path / "net.cfg",
+        "[convolutional-0]\nfilters=2\nsize=3\nstride=2\n[flatten-0]\n"
+        "[dense-0]\noutput=1\n",
+    )
+    layout = read_layout(path, (9, 8, 4), [5], 1 / 255)
+    x = np.random.default_rng(5).integers(0, 256, (4, BATCH, 9, 8), np.uint8)
+    assert_same(layout, np.moveaxis(x, 0, -1))
+
+
+def test_results_of_two_calls_are_apart() -> None:
+    layout = layout_for(None, "q-{kind}.cfg", VECTOR, [5])
+    forward = bind(layout, random_arrays(layout, 1))
+    x = observations(VECTOR)
+    first = forward(x)[0]
+    kept = first.copy()
+    forward(x + 1)
+    np.testing.assert_array_equal(first, kept)

@@ -1,0 +1,322 @@
+"""Reading .cfg files, what is said of mistakes in them, and initial weights."""
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xagents_ray.errors import UserError
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import (
+    INITIALIZERS,
+    Layout,
+    layout_for,
+    read_layout,
+)
+from xagents_ray.spec import EnvSpec
+
+IMAGE = (84, 84, 1)
+# The example of the reference document, section 3.10.
+EXAMPLE = """
+[convolutional-0]
+filters=32
+size=8
+stride=4
+activation=relu
+initializer=orthogonal
+gain=1.4142135
+
+[convolutional-1]
+filters=64
+size=4
+stride=2
+activation=relu
+initializer=orthogonal
+gain=1.4142135
+
+[convolutional-2]
+filters=64
+size=3
+stride=1
+activation=relu
+initializer=orthogonal
+gain=1.4142135
+
+[flatten-0]
+
+[dense-0]
+units=512
+activation=relu
+initializer=orthogonal
+gain=1.4142135
+common=1
+
+[dense-1]
+initializer=orthogonal
+gain=0.01
+output=1
+
+[dense-2]
+initializer=orthogonal
+gain=1.0
+output=1
+"""
+
+
+def read(path: Path, text: str, shape: Any = IMAGE, outputs: Any = (6, 1)) -> Layout:
+    path = path / "net.cfg"
+    path.write_text(text, encoding="utf-8")
+    return read_layout(path, shape, outputs, 1.0)
+
+
+def kernels(model: Any) -> dict[str, Any]:
+    weights = networks.named_weights(model)
+    return {k: v.numpy() for k, v in weights.items() if k.endswith("/kernel")}
+
+
+def test_reference_example(tmp_path: Path) -> None:
+    layout = read(tmp_path, EXAMPLE)
+    model = networks.build(layout, 0, "model")
+    assert model.count_params() == 1_681_575
+    assert model.input_shape == (None, 84, 84, 1)
+    assert [tuple(output.shape) for output in model.outputs] == [(None, 6), (None, 1)]
+    shapes = [layer.output_shape for layer in layout.layers]
+    assert shapes == [(20, 20, 32), (9, 9, 64), (7, 7, 64), (3136,), (512,), (6,), (1,)]
+    assert [layer.source for layer in layout.layers] == [-1, 0, 1, 2, 3, 4, 4]
+    sizes = [layer.count_params() for layer in model.layers[1:]]
+    assert sizes == [2080, 32832, 36928, 0, 1606144, 3078, 513]
+
+
+def test_gain_and_orthogonality_reach_keras(tmp_path: Path) -> None:
+    weights = kernels(networks.build(read(tmp_path, EXAMPLE), 0, "model"))
+    for name, gain in (("dense-0", 1.4142135), ("dense-1", 0.01), ("dense-2", 1.0)):
+        kernel = weights[f"{name}/kernel"]
+        product = kernel.T @ kernel
+        expected = gain**2 * np.eye(len(product))
+        np.testing.assert_allclose(product, expected, atol=1e-5 * gain**2)
+
+
+def test_defaults_of_keys(tmp_path: Path) -> None:
+    text = "[convolutional-0]\nfilters=2\nsize=3\n[flatten-0]\n[dense-0]\noutput=1\n"
+    convolution, _, dense = read(tmp_path, text, outputs=[5]).layers
+    assert convolution.stride == 1
+    assert (dense.activation, dense.initializer) == ("linear", "glorot_uniform")
+    assert dense.units == 5
+
+
+VECTOR_HEADS = "[dense-8]\noutput=1\n[dense-9]\noutput=1\n"
+IMAGE_HEADS = f"[flatten-9]\ncommon=1\n{VECTOR_HEADS}"
+VECTOR_MISTAKES = {
+    "unknown kind": ("[lstm-0]\nunits=4\n", ["[lstm-0]", "dense", "convolutional"]),
+    "no number": ("[dense0]\nunits=4\n", ["[dense0]", "KIND-NUMBER"]),
+    "unknown key": ("[dense-0]\nunit=4\n", ["[dense-0] unit", "units"]),
+    "foreign key": ("[dense-0]\nunits=4\nsize=2\n", ["[dense-0] size", "units"]),
+    "key of flatten": ("[flatten-0]\nunits=2\n", ["[flatten-0] units", "common"]),
+    "non-number": ("[dense-0]\nunits=many\n", ["[dense-0] units", "'many'", "≥ 1"]),
+    "fraction": ("[dense-0]\nunits=6.5\n", ["[dense-0] units", "'6.5'", "whole"]),
+    "zero": ("[dense-0]\nunits=0\n", ["[dense-0] units", "'0'", "≥ 1"]),
+    "negative": ("[dense-0]\nunits=-3\n", ["[dense-0] units", "'-3'", "≥ 1"]),
+    "empty value": ("[dense-0]\nunits=\n", ["[dense-0] units", "''", "≥ 1"]),
+    "missing units": ("[dense-0]\nactivation=relu\n", ["[dense-0] units", "missing"]),
+    "unknown activation": (
+        "[dense-0]\nunits=4\nactivation=rellu\n",
+        ["[dense-0] activation", "'rellu'", "did you mean relu"],
+    ),
+    "unknown initializer": (
+        "[dense-0]\nunits=4\ninitializer=ortogonal\n",
+        ["[dense-0] initializer", "did you mean orthogonal", "glorot_uniform"],
+    ),
+    "gain without orthogonal": (
+        "[dense-0]\nunits=4\ngain=1\n",
+        ["[dense-0] gain", "orthogonal"],
+    ),
+    "gain of another initializer": (
+        "[dense-0]\nunits=4\ninitializer=he_normal\ngain=1\n",
+        ["[dense-0] gain", "orthogonal"],
+    ),
+    "gain is no number": (
+        "[dense-0]\nunits=4\ninitializer=orthogonal\ngain=big\n",
+        ["[dense-0] gain", "'big'"],
+    ),
+    "gain is infinite": (
+        "[dense-0]\nunits=4\ninitializer=orthogonal\ngain=inf\n",
+        ["[dense-0] gain", "'inf'"],
+    ),
+    "switch": ("[dense-0]\nunits=4\ncommon=yes\n", ["[dense-0] common", "0 or 1"]),
+    "output switch": ("[dense-0]\noutput=2\n", ["[dense-0] output", "0 or 1"]),
+    "convolution of a vector": (
+        "[convolutional-0]\nfilters=2\nsize=2\n",
+        ["[convolutional-0]", "images"],
+    ),
+    "wrong output": ("[dense-0]\nunits=5\noutput=1\n", ["[dense-0] units", "needs 6"]),
+}
+IMAGE_MISTAKES = {
+    "no filters": ("[convolutional-0]\nsize=2\n", ["[convolutional-0] filters", "missing"]),
+    "no size": ("[convolutional-0]\nfilters=2\n", ["[convolutional-0] size", "missing"]),
+    "stride": (
+        "[convolutional-0]\nfilters=2\nsize=2\nstride=0\n",
+        ["[convolutional-0] stride", "≥ 1"],
+    ),
+    "large kernel": (
+        "[convolutional-0]\nfilters=2\nsize=85\n",
+        ["[convolutional-0] size", "85", "84x84"],
+    ),
+    "large second kernel": (
+        "[convolutional-0]\nfilters=2\nsize=8\nstride=16\n"
+        "[convolutional-1]\nfilters=2\nsize=6\n",
+        ["[convolutional-1] size", "6", "5x5"],
+    ),
+    "dense without flatten": (
+        "[convolutional-0]\nfilters=2\nsize=4\n[dense-0]\nunits=4\n",
+        ["[dense-0]", "[flatten-0]"],
+    ),
+    "dense on the frames": ("[dense-0]\nunits=4\n", ["[dense-0]", "[flatten-0]"]),
+    "output of a convolution": (
+        "[convolutional-0]\nfilters=2\nsize=4\noutput=1\n",
+        ["[convolutional-0] output"],
+    ),
+}
+CASES = [
+    *((name, *case, (4,), VECTOR_HEADS) for name, case in VECTOR_MISTAKES.items()),
+    *((name, *case, IMAGE, IMAGE_HEADS) for name, case in IMAGE_MISTAKES.items()),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "shape", "heads"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_mistakes_are_named(
+    text: str, parts: list[str], shape: Any, heads: str, tmp_path: Path
+) -> None:
+    read(tmp_path, heads, shape)  # nothing else is wrong
+    with pytest.raises(UserError) as error:
+        read(tmp_path, text + heads, shape)
+    message = str(error.value)
+    for part in (str(tmp_path / "net.cfg"), *parts):
+        assert part in message
+    assert "\n" not in message
+    assert message[-1] in ".?"
+
+
+@pytest.mark.parametrize("heads", [0, 1, 3], ids=["none", "too few", "too many"])
+def test_wrong_number_of_outputs(heads: int, tmp_path: Path) -> None:
+    text = "[dense-0]\nunits=4\ncommon=1\n"
+    text += "".join(f"[dense-{i}]\noutput=1\n" for i in range(1, heads + 1))
+    with pytest.raises(UserError, match="net.cfg.*output") as error:
+        read(tmp_path, text, (4,))
+    assert ("[dense-3] output" if heads == 3 else f"has {heads} output") in str(error.value)
+
+
+@pytest.mark.parametrize("common", ["", "common=1\n"], ids=["end", "common"])
+def test_layers_that_lead_nowhere(common: str, tmp_path: Path) -> None:
+    """The network would leave them out, and acting would miss their weights."""
+    text = f"[dense-0]\nunits=4\ncommon=1\n{VECTOR_HEADS}[dense-10]\nunits=4\n{common}"
+    with pytest.raises(UserError, match=r"net.cfg.*\[dense-10\]"):
+        read(tmp_path, text, (4,))
+
+
+def test_section_names_that_keras_refuses(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"net.cfg.*\[dense-a/b\]"):
+        read(tmp_path, f"[dense-a/b]\nunits=4\n{VECTOR_HEADS}", (4,))
+
+
+UNREADABLE = {
+    "key first": b"units=4\n[dense-0]\n",
+    "no value": b"[dense-0]\nunits\n",
+    "twice the section": b"[dense-0]\nunits=4\n[dense-0]\nunits=4\n",
+    "twice the key": b"[dense-0]\nunits=4\nunits=4\n",
+    "binary": bytes(range(256)) * 8,
+    "zeros": bytes(64),
+    "invalid UTF-8": b"[dense-0]\nunits=\xff\n",
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=list(UNREADABLE))
+def test_what_is_no_cfg_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "garbage.cfg"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        read_layout(path, (4,), (6, 1), 1.0)
+    message = str(error.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    assert message.isprintable()
+
+
+def test_errors_of_the_parser_keep_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "net.cfg"
+    path.write_text("[dense-0]\nunits=4\nactivation\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"line +3"):
+        read_layout(path, (4,), (6, 1), 1.0)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    spec = EnvSpec((4,), "float32", 1, 2)
+    for path in (tmp_path / "none.cfg", tmp_path):
+        with pytest.raises(UserError, match=r"--model a \.cfg file") as error:
+            layout_for(str(path), "q-{kind}.cfg", spec, [2])
+        assert str(path) in str(error.value)
+
+
+def test_the_default_fits_the_observations() -> None:
+    vector = EnvSpec((4,), "float32", 1, 2)
+    ram = EnvSpec((128,), "uint8", 1, 2)
+    image = EnvSpec((84, 84), "uint8", 4, 2)
+    read = [layout_for(None, "q-{kind}.cfg", s, [2]) for s in (vector, ram, image)]
+    assert [layout.scale for layout in read] == [1, 1 / 255, 1 / 255]
+    assert [layout.input_shape for layout in read] == [(4,), (128,), (84, 84, 4)]
+    assert [layout.layers[0].kind for layout in read] == [
+        "dense",
+        "dense",
+        "convolutional",
+    ]
+
+
+def test_own_file_takes_precedence(tmp_path: Path) -> None:
+    path = tmp_path / "own.cfg"
+    package = Path(networks.__file__).parent
+    shutil.copy(package / "actor-critic-vector.cfg", path)
+    spec = EnvSpec((4,), "float32", 1, 2)
+    assert len(layout_for(str(path), "q-{kind}.cfg", spec, [2, 1]).outputs) == 2
+
+
+def four_equal_layers(initializer: str) -> str:
+    layers = [
+        f"[dense-{i}]\nunits=24\ninitializer={initializer}\n" for i in range(4)
+    ]
+    return "".join(layers) + f"[dense-4]\noutput=1\ninitializer={initializer}\n"
+
+
+@pytest.mark.parametrize("initializer", [i for i in INITIALIZERS if i != "zeros"])
+def test_no_two_layers_share_values(initializer: str, tmp_path: Path) -> None:
+    """Keras draws the same values twice from one seed."""
+    layout = read(tmp_path, four_equal_layers(initializer), (24,), [24])
+    policy = networks.build(layout, 7, "policy")
+    target = networks.build(layout, 7, "target")
+    drawn = [k.ravel() for m in (policy, target) for k in kernels(m).values()]
+    assert len(drawn) == 10
+    for one, other in itertools.combinations(drawn, 2):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.25
+
+
+def test_zeros(tmp_path: Path) -> None:
+    layout = read(tmp_path, four_equal_layers("zeros"), (24,), [24])
+    assert not any(k.any() for k in kernels(networks.build(layout, 7, "q")).values())
+
+
+def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:
+    layout = read(tmp_path, four_equal_layers("glorot_uniform"), (24,), [24])
+    made = {
+        key: kernels(networks.build(layout, *key))
+        for key in ((0, "policy"), (1, "policy"), (0, "target"), (2**31 - 1, "policy"))
+    }
+    again = kernels(networks.build(layout, 0, "policy"))
+    for name, kernel in again.items():
+        np.testing.assert_array_equal(kernel, made[0, "policy"][name])
+        for one, other in itertools.combinations(made.values(), 2):
+            assert abs(np.corrcoef(one[name].ravel(), other[name].ravel())[0, 1]) < 0.25

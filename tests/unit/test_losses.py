@@ -1,0 +1,168 @@
+"""Losses against hand-worked tables, their gradients against finite differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xagents_ray.learners import distributions, losses
+
+
+def floats(*numbers: Any) -> tf.Tensor:
+    return tf.constant(numbers, tf.float32)
+
+
+def test_clipped_policy_loss_by_hand() -> None:
+    # ratio, advantage, clip 0.2: the smaller of ratio * A and clipped ratio * A
+    rows = [
+        (1.0, 1.0, 1.0),
+        (1.5, 2.0, 2.4),  # gains nothing beyond 1.2
+        (0.5, 2.0, 1.0),  # may grow
+        (1.5, -1.0, -1.5),  # may shrink
+        (0.5, -1.0, -0.8),  # gains nothing beyond 0.8
+    ]
+    ratios, advantages, gains = zip(*rows, strict=True)
+    old = floats(-1, -2, -3, 0, 1)
+    got = losses.clipped_policy_loss(
+        old + tf.math.log(ratios), old, floats(*advantages), 0.2
+    )
+    np.testing.assert_allclose(got, -np.mean(gains), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "moves"),
+    [(1.5, 1.0, False), (0.5, -1.0, False), (1.5, -1.0, True), (0.5, 1.0, True)],
+)
+def test_clipped_policy_loss_stops_pushing(
+    ratio: float, advantage: float, moves: bool
+) -> None:
+    log_probs = tf.Variable(np.log([ratio]))
+    with tf.GradientTape() as tape:
+        loss = losses.clipped_policy_loss(log_probs, [0.0], [advantage], 0.2)
+    gradient = tape.gradient(loss, log_probs).numpy()
+    np.testing.assert_allclose(gradient, [-ratio * advantage if moves else 0])
+
+
+def test_clipped_value_loss_by_hand() -> None:
+    # values, old values, returns, clip 0.5: the larger of both squared errors
+    rows = [
+        (1.0, 1.0, 2.0, 1.0),  # unmoved
+        (2.0, 1.0, 3.0, 2.25),  # clipped to 1.5
+        (-1.0, 0.0, -0.2, 0.64),  # clipped to -0.5, which is nearer
+        (0.75, 1.0, 0.25, 0.25),  # within the clip
+    ]
+    *columns, errors = zip(*rows, strict=True)
+    got = losses.clipped_value_loss(*(floats(*c) for c in columns), 0.5)
+    np.testing.assert_allclose(got, 0.5 * np.mean(errors), rtol=1e-6)
+
+
+Q_ROWS = (floats(1, 2, 3), tf.constant([False, False, True]))
+TARGET = floats((1, 5), (4, 2), (9, 8))
+ONLINE = floats((3, 1), (0, 1), (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("choosing", "expected"), [(TARGET, (3.5, 4, 3)), (ONLINE, (1.5, 3, 3))]
+)
+def test_q_targets_by_hand(choosing: tf.Tensor, expected: Any) -> None:
+    got = losses.q_targets(*Q_ROWS, TARGET, choosing, 0.5)
+    np.testing.assert_array_equal(got, floats(*expected))
+
+
+def test_huber_by_hand() -> None:
+    errors = floats(0, 0.5, -1, 2, -3)
+    np.testing.assert_allclose(losses.huber(errors), (0.125 + 0.5 + 1.5 + 2.5) / 5)
+    for error in errors:
+        alone = losses.huber(error[None])
+        keras = tf.keras.losses.Huber()(tf.zeros(1), error[None])
+        np.testing.assert_allclose(alone, keras, rtol=1e-6)
+
+
+def test_huber_gradient_by_hand() -> None:
+    errors = tf.Variable([0.0, 0.5, -0.25, 2.0, -3.0])
+    with tf.GradientTape() as tape:
+        loss = losses.huber(errors)
+    expected = np.array([0, 0.5, -0.25, 1, -1]) / 5
+    np.testing.assert_allclose(tape.gradient(loss, errors), expected, rtol=1e-6)
+
+
+def test_normalize_by_hand() -> None:
+    advantages = floats(1, 2, 3, 4)
+    deviation = 1.25**0.5
+    expected = np.array([-1.5, -0.5, 0.5, 1.5])
+    got = losses.normalize(advantages, 0.0)
+    np.testing.assert_allclose(got, expected / deviation, rtol=1e-6)
+    got = losses.normalize(advantages, 1.0)
+    np.testing.assert_allclose(got, expected / (deviation + 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("advantages", [[3.0], [2.0] * 5])
+def test_normalize_equal_advantages(advantages: list[float]) -> None:
+    got = losses.normalize(floats(*advantages), 1e-8)
+    np.testing.assert_array_equal(got, np.zeros(len(advantages)))
+
+
+# Gradients. A network of 3 inputs, 4 tanh units and 2 or more outputs in float64.
+RNG = np.random.default_rng(0)
+N = 7
+INPUTS = RNG.normal(size=(N, 3))
+ACTIONS = RNG.integers(0, 3, N, np.int32)
+RAW = RNG.normal(size=(N, 2))
+ADVANTAGES = RNG.normal(size=N)
+RETURNS = RNG.normal(size=N)
+OLD = RNG.normal(size=N)
+
+
+def network(theta: tf.Tensor, units: int) -> tf.Tensor:
+    first, second = theta[:12], theta[12 : 12 + 4 * units]
+    hidden = tf.tanh(INPUTS @ tf.reshape(first, (3, 4)))
+    return hidden @ tf.reshape(second, (4, units))
+
+
+def categorical(theta: tf.Tensor) -> tf.Tensor:
+    return distributions.categorical_log_prob(network(theta, 3), ACTIONS)
+
+
+def gaussian(theta: tf.Tensor) -> tf.Tensor:
+    return distributions.gaussian_log_prob(network(theta, 2), theta[-2:], RAW)
+
+
+def policy_loss(log_probs: tf.Tensor, old: Any) -> tf.Tensor:
+    return losses.clipped_policy_loss(log_probs, old, ADVANTAGES, 0.2)
+
+
+def q_loss(theta: tf.Tensor) -> tf.Tensor:
+    taken = tf.gather(network(theta, 3), ACTIONS, axis=-1, batch_dims=1)
+    return losses.huber(RETURNS * 3 - taken)
+
+
+LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "categorical policy": lambda x: policy_loss(categorical(x), OLD / 4 - 1.1),
+    "gaussian policy": lambda x: policy_loss(gaussian(x), OLD / 4 - 3),
+    "categorical entropy": lambda x: tf.reduce_mean(
+        distributions.categorical_entropy(network(x, 3))
+    ),
+    "gaussian entropy": lambda x: distributions.gaussian_entropy(x[-2:]),
+    "value": lambda x: losses.clipped_value_loss(network(x, 1)[:, 0], OLD, RETURNS, 0.5),
+    "q": q_loss,
+    "normalize": lambda x: tf.reduce_sum(
+        losses.normalize(network(x, 1)[:, 0], 0.1) * ADVANTAGES
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
+def test_gradients(loss: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    theta = tf.Variable(np.random.default_rng(4).normal(size=26))
+    with tf.GradientTape() as tape:
+        value = loss(theta)
+    got = tf.convert_to_tensor(tape.gradient(value, theta)).numpy()
+    step = 1e-6
+    expected = [
+        float(loss(theta + step * axis) - loss(theta - step * axis)) / (2 * step)
+        for axis in np.eye(26)
+    ]
+    assert np.abs(got).max() > 1e-3
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-8)

@@ -1,0 +1,46 @@
+"""One step down a loss, and the clipping of its gradient."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xagents_ray.config import DQNConfig
+from xagents_ray.learners.optimizer import descend, make_optimizer
+
+
+@pytest.mark.parametrize(
+    ("largest", "scale"), [(None, 1.0), (6.0, 1.0), (5.0, 1.0), (1.0, 0.2)]
+)
+def test_gradients_are_clipped_by_their_global_norm(
+    largest: float | None, scale: float
+) -> None:
+    one, other = tf.Variable([1.0, 1.0]), tf.Variable(1.0)
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.build([one, other])
+    with tf.GradientTape() as tape:
+        loss = 3 * one[0] + 4 * other  # a norm of 5
+    norm = descend(optimizer, tape, loss, [one, other], largest)
+    assert float(norm) == 5
+    np.testing.assert_allclose(one, [1 - 3 * scale, 1], rtol=1e-6)
+    np.testing.assert_allclose(other, 1 - 4 * scale, rtol=1e-6)
+
+
+def test_adam_by_hand() -> None:
+    """The first step is lr * g / (|g| + epsilon), with the moments' bias removed."""
+    config = DQNConfig(lr=0.1, beta1=0.8, beta2=0.5, opt_epsilon=0.25)
+    variable = tf.Variable(1.0)
+    optimizer = make_optimizer(config, [variable])
+    moment = square = 0.0
+    expected = 1.0
+    for step in (1, 2, 3):
+        with tf.GradientTape() as tape:
+            loss = 0.5 * tf.square(variable)
+        gradient = float(variable)
+        descend(optimizer, tape, loss, [variable])
+        moment = 0.8 * moment + 0.2 * gradient
+        square = 0.5 * square + 0.5 * gradient**2
+        # Keras adds epsilon before it corrects the bias of the second moment.
+        rate = 0.1 * (1 - 0.5**step) ** 0.5 / (1 - 0.8**step)
+        expected -= rate * moment / (square**0.5 + 0.25)
+        np.testing.assert_allclose(variable, expected, rtol=1e-5)

@@ -1,0 +1,309 @@
+"""Acting: what is drawn, with which probabilities, and from whose noise."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tensorflow as tf
+from naive import random_arrays
+
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.policies import (
+    ActorCriticPolicy,
+    EpsilonGreedyPolicy,
+    epsilon,
+    sample_categorical,
+)
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config, DQNConfig, PPOConfig
+from xagents_ray.errors import Stopped
+from xagents_ray.learners.distributions import categorical_log_prob, gaussian_log_prob
+from xagents_ray.networks.forward import bind
+from xagents_ray.spec import EnvSpec
+from xagents_ray.training import prepare
+from xagents_ray.trajectory import Weights
+
+DISCRETE = EnvSpec((3,), "float32", 1, 5)
+BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
+CONTINUOUS = EnvSpec((3,), "float32", 1, 0, *BOUNDS)
+LOG_STD = np.array([0.3, -0.7], np.float32)
+LARGEST = np.nextafter(1.0, 0.0)
+DRAWS = 40_000
+
+
+def generators(seed: int, envs: Any) -> list[np.random.Generator]:
+    return [np.random.default_rng([seed, env]) for env in envs]
+
+
+def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
+    """Return a policy with random weights, and the network's function."""
+    name = "dqn" if kind is EpsilonGreedyPolicy else "ppo"
+    layout = find(name).layout(None, spec)
+    arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
+    policy = kind(config, spec, layout)
+    policy.load(Weights(1, arrays))
+    return policy, bind(layout, arrays)
+
+
+def assert_frequencies(counts: Any, probabilities: Any) -> None:
+    """Counts lie within five standard deviations of what is expected."""
+    n = counts.sum()
+    deviation = np.sqrt(n * probabilities * (1 - probabilities))
+    assert (np.abs(counts - n * probabilities) <= 5 * deviation + 1e-9).all()
+
+
+def one_observation(rows: int = 1) -> Any:
+    return np.repeat(np.array([[0.5, -1.0, 2.0]], np.float32), rows, axis=0)
+
+
+# Actor-critic, discrete
+
+
+def test_categorical_frequencies_are_the_softmax() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
+    noise = policy.noise(generators(0, [0]), DRAWS)[:, 0]
+    actions = policy.act(one_observation(DRAWS), noise, 0)
+    logits = forward(one_observation())[0][0].astype(np.float64)
+    softmax = np.exp(logits) / np.exp(logits).sum()
+    assert softmax.min() > 0.02
+    assert_frequencies(np.bincount(actions.stored, minlength=5), softmax)
+    assert actions.stored.dtype == np.int32
+    assert actions.stepped is actions.stored
+
+
+def test_categorical_log_probs_are_those_that_learners_compute() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    noise = policy.noise(generators(0, range(64)), 1)[0]
+    actions = policy.act(observations, noise, 0)
+    logits, values = forward(observations)
+    expected = categorical_log_prob(tf.constant(logits), tf.constant(actions.stored))
+    np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
+    assert actions.log_probs.dtype == np.float32
+    np.testing.assert_array_equal(actions.values, values[:, 0])
+    np.testing.assert_array_equal(policy.values(observations), values[:, 0])
+
+
+def test_sample_categorical_by_hand() -> None:
+    """Probabilities 1/2, 0, 1/4, 1/4: an action's interval holds its lower end."""
+    logits = np.log(np.array([2, 1, 1, 1], np.float32)) + np.float32(50)
+    logits[1] = -np.inf
+    draws = np.array([0, 0.49, 0.5, 0.74, 0.75, LARGEST])
+    actions, log_probs = sample_categorical(np.tile(logits, (6, 1)), draws)
+    np.testing.assert_array_equal(actions, [0, 0, 2, 2, 3, 3])
+    np.testing.assert_allclose(np.exp(log_probs), [0.5] * 2 + [0.25] * 4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("first", [-np.inf, 0.0])
+def test_sample_categorical_never_draws_the_impossible(first: float) -> None:
+    logits = np.tile(np.array([first, 0, -np.inf], np.float32), (3, 1))
+    actions, log_probs = sample_categorical(logits, np.array([0, 0.7, LARGEST]))
+    assert set(actions.tolist()) <= ({1} if first else {0, 1})
+    assert np.isfinite(log_probs).all()
+
+
+# Actor-critic, continuous
+
+
+def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    noise = policy.noise(generators(0, range(64)), 1)[0]
+    actions = policy.act(observations, noise, 0)
+    means, values = forward(observations)
+    raw = means + np.exp(LOG_STD) * noise
+    np.testing.assert_allclose(actions.stored, raw, rtol=1e-6)
+    np.testing.assert_array_equal(actions.stepped, np.clip(actions.stored, *BOUNDS))
+    outside = actions.stepped != actions.stored
+    assert outside[:, 0].any() and not outside.all()
+    assert actions.stored.dtype == actions.stepped.dtype == np.float32
+    np.testing.assert_array_equal(actions.values, values[:, 0])
+
+
+def test_gaussian_log_probs_are_those_of_the_raw_actions() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    noise = policy.noise(generators(0, range(64)), 1)[0]
+    actions = policy.act(observations, noise, 0)
+    means = forward(observations)[0]
+    expected = gaussian_log_prob(
+        tf.constant(means), tf.constant(LOG_STD), tf.constant(actions.stored)
+    )
+    np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
+    assert actions.log_probs.dtype == np.float32
+
+
+def test_gaussian_draws_have_the_mean_and_deviation() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
+    noise = policy.noise(generators(0, [0]), DRAWS)[:, 0]
+    raw = policy.act(one_observation(DRAWS), noise, 0).stored.astype(np.float64)
+    mean, std = forward(one_observation())[0][0], np.exp(LOG_STD)
+    assert (np.abs(raw.mean(0) - mean) < 5 * std / DRAWS**0.5).all()
+    np.testing.assert_allclose(raw.std(0), std, rtol=5 / (2 * DRAWS) ** 0.5)
+    assert abs(np.corrcoef(raw.T)[0, 1]) < 5 / DRAWS**0.5
+
+
+# Epsilon-greedy
+
+SCHEDULE = {
+    "epsilon_start": 0.9,
+    "epsilon_end": 0.1,
+    "epsilon_decay_steps": 1000,
+}
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "expected"),
+    [(0, 0.9), (250, 0.7), (500, 0.5), (999, 0.1008), (1000, 0.1), (10**9, 0.1)],
+)
+def test_epsilon(env_steps: int, expected: float) -> None:
+    assert epsilon(DQNConfig(**SCHEDULE), env_steps) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("env_steps", [0, 500, 2000])
+def test_epsilon_greedy_frequencies(env_steps: int) -> None:
+    policy, forward = loaded(EpsilonGreedyPolicy, DQNConfig(**SCHEDULE), DISCRETE)
+    noise = policy.noise(generators(0, [0]), DRAWS)[:, 0]
+    actions = policy.act(one_observation(DRAWS), noise, env_steps)
+    chance = epsilon(DQNConfig(**SCHEDULE), env_steps)
+    probabilities = np.full(5, chance / 5)
+    probabilities[forward(one_observation())[0][0].argmax()] += 1 - chance
+    assert_frequencies(np.bincount(actions.stored, minlength=5), probabilities)
+    assert actions.stored.dtype == np.int32
+    assert actions.log_probs is actions.values is policy.values(None) is None
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+def test_epsilon_at_its_bounds(chance: float) -> None:
+    config = DQNConfig(epsilon_start=chance, epsilon_end=chance)
+    policy, forward = loaded(EpsilonGreedyPolicy, config, DISCRETE)
+    observations = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
+    noise = policy.noise(generators(0, range(200)), 1)[0]
+    actions = policy.act(observations, noise, 0).stored
+    greedy = forward(observations)[0].argmax(axis=-1)
+    assert len(set(greedy.tolist())) > 1
+    if chance == 0:
+        np.testing.assert_array_equal(actions, greedy)
+    else:
+        assert_frequencies(np.bincount(actions, minlength=5), np.full(5, 0.2))
+
+
+def test_every_environment_has_its_own_coin() -> None:
+    config = DQNConfig(epsilon_start=0.5, epsilon_end=0.5)
+    policy, forward = loaded(EpsilonGreedyPolicy, config, DISCRETE)
+    greedy = forward(one_observation())[0][0].argmax()
+    explored = []
+    for noise in policy.noise(generators(0, range(4)), 3000):
+        explored.append(policy.act(one_observation(4), noise, 0).stored != greedy)
+    correlation = np.corrcoef(np.array(explored).T)
+    assert np.abs(correlation - np.eye(4)).max() < 5 / 3000**0.5
+
+
+@pytest.mark.parametrize("n", range(1, 20))
+def test_random_actions_exist(n: int) -> None:
+    spec = EnvSpec((3,), "float32", 1, n)
+    config = DQNConfig(epsilon_start=1, epsilon_end=1)
+    policy, _ = loaded(EpsilonGreedyPolicy, config, spec)
+    noise = np.array([[0.0, 0.0], [0.0, LARGEST]])
+    actions = policy.act(one_observation(2), noise, 0)
+    np.testing.assert_array_equal(actions.stored, [0, n - 1])
+
+
+# Noise
+
+MAKERS = [
+    (ActorCriticPolicy, PPOConfig(), DISCRETE),
+    (ActorCriticPolicy, PPOConfig(), CONTINUOUS),
+    (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
+]
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=["categorical", "gaussian", "epsilon"])
+def test_noise_depends_on_the_environment_only(maker: Any) -> None:
+    policy, _ = loaded(*maker)
+    together = generators(7, range(4))
+    apart = [generators(7, [0]), generators(7, [1, 2, 3])]
+    for steps in (5, 5, 1, 16):
+        whole = policy.noise(together, steps)
+        parts = [policy.noise(group, steps) for group in apart]
+        assert whole.shape[:2] == (steps, 4)
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+        assert len(np.unique(whole)) == whole.size
+
+
+class Bounded(gym.Env[Any, Any]):
+    """Refuses actions outside its bounds; its reward is the action."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Box(-0.5, 0.25, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation(), {}
+
+    def observation(self) -> Any:
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        self.steps += 1
+        return self.observation(), float(action[0]), False, self.steps == 6, {}
+
+
+def bounded_actor(envs: range) -> EnvActor:
+    row = find("ppo")
+    values = {"env": "test_policies:Bounded", "n_envs": 3, "max_steps": 1}
+    run = prepare(row, Config.of(row.config, values))
+    setup = ActorSetup(
+        row.name, run.config, run.layout, 5, envs.start, len(envs), 1
+    )
+    return EnvActor(setup)
+
+
+def rolled(actor: EnvActor) -> Any:
+    arrays = random_arrays(actor._setup.layout, 1)
+    weights = Weights(4, {**arrays, "log_std": LOG_STD[:1]})
+    for _ in range(2):
+        trajectory, report = actor.rollout(weights, 10, 0)
+    actor.close()
+    return trajectory, report
+
+
+def test_an_actor_steps_clipped_and_stores_raw_actions() -> None:
+    trajectory, report = rolled(bounded_actor(range(0, 3)))
+    raw = trajectory.actions[..., 0]
+    assert (raw < -0.5).any() and (raw > 0.25).any()
+    expected = np.where(trajectory.valid, np.clip(raw, -0.5, 0.25), 0)
+    np.testing.assert_array_equal(trajectory.rewards, expected)
+    assert trajectory.weights_version == 4
+    # Rows 10 to 19 of games of six steps and a row that only resets.
+    np.testing.assert_array_equal(
+        trajectory.valid[:, 0], [True] * 3 + [False] + [True] * 6
+    )
+    np.testing.assert_array_equal(np.flatnonzero(trajectory.truncated[:, 0]), [2, 9])
+    assert not trajectory.terminated.any()
+    ended = [(episode.env, episode.row, episode.length) for episode in report.episodes]
+    assert ended == [(env, row, 6) for row in (2, 9) for env in range(3)]
+    np.testing.assert_array_equal(report.steps, trajectory.valid.sum(axis=1))
+
+
+def test_who_shares_an_actor_changes_nothing() -> None:
+    whole = rolled(bounded_actor(range(0, 3)))[0]
+    parts = [rolled(bounded_actor(envs))[0] for envs in (range(0, 1), range(1, 3))]
+    for name in ("observations", "starts", "rewards", "truncated", "valid", "actions"):
+        together = np.concatenate([getattr(part, name) for part in parts], axis=1)
+        expected = getattr(whole, name)
+        if expected.dtype == np.float32:
+            np.testing.assert_allclose(together, expected, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(together, expected)
+
+
+def test_a_stopped_actor_raises() -> None:
+    actor = bounded_actor(range(0, 3))
+    actor.stop()
+    with pytest.raises(Stopped):
+        rolled(actor)
+    actor.close()

@@ -1,0 +1,395 @@
+"""The replay against a list: what it holds, what it draws, what it costs."""
+
+import statistics
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xagents_ray.config import DQNConfig
+from xagents_ray.errors import UserError
+from xagents_ray.learners.frames import stack_transitions
+from xagents_ray.machine import free_memory
+from xagents_ray.replay import TransitionReplay, replay_for
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory
+
+GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
+ATARI = EnvSpec((84, 84), "uint8", 4, 6)
+
+
+class Step(NamedTuple):
+    """One transition; observations are ids, 0 for zeros."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    action: Any
+    reward: float
+    terminated: bool
+
+
+def spec_of(shape: tuple[int, ...], stack: int, discrete: bool) -> EnvSpec:
+    dtype = "float32" if shape == VECTOR else "uint8"
+    actions = (6,) if discrete else (0, (-1.0, -1.0), (1.0, 1.0))
+    return EnvSpec(shape, dtype, stack, *actions)
+
+
+def encode(ids: Any, spec: EnvSpec) -> Any:
+    """Return observations that hold their id in their first four bytes."""
+    size = int(np.prod(spec.observation_shape))
+    if not spec.is_image:
+        return np.repeat(ids[..., None], size, axis=-1).astype(np.float32)
+    data = np.repeat(ids[..., None].astype(np.uint32).view(np.uint8), 2, axis=-1)
+    return data[..., :size].reshape(*ids.shape, *spec.observation_shape)
+
+
+def decode(observations: Any, spec: EnvSpec) -> Any:
+    """Return [N, stack] ids of what the network sees, [N, H, W, stack * C]."""
+    n = len(observations)
+    if not spec.is_image:
+        return observations[:, :1].astype(np.int64)
+    height, width, *channels = spec.observation_shape
+    parts = observations.reshape(n, height, width, spec.stack, *channels)
+    flat = np.moveaxis(parts, 3, 1).reshape(n, spec.stack, -1)[..., :6:2]
+    return flat.astype(np.int64) @ (1 << np.arange(0, 24, 8))
+
+
+class World:
+    """Environments and, of each, the list of steps that the replay should hold."""
+
+    def __init__(self, spec: EnvSpec, n_envs: int, capacity: int, seed: int) -> None:
+        self.spec, self.rng = spec, np.random.default_rng(seed)
+        self.rows: list[deque[Step | None]] = [deque() for _ in range(n_envs)]
+        self.quotas = [
+            capacity // n_envs + (env < capacity % n_envs) for env in range(n_envs)
+        ]
+        self._next = 0
+
+    def new_id(self) -> int:
+        self._next += 1
+        return self._next
+
+    def keep(self, env: int, longest_ring: int) -> None:
+        rows = self.rows[env]
+        while len(rows) > longest_ring or count(rows) > self.quotas[env]:
+            rows.popleft()
+
+    @property
+    def held(self) -> dict[int, Step]:
+        return {s.before[-1]: s for rows in self.rows for s in rows if s is not None}
+
+
+def count(rows: Any) -> int:
+    return sum(row is not None for row in rows)
+
+
+class Actor:
+    """Steps environments that end at random; starts anew when it is made."""
+
+    def __init__(self, world: World, first_env: int, envs: int, p_end: float) -> None:
+        self.world, self.first_env, self.envs, self.p_end = (
+            world,
+            first_env,
+            envs,
+            p_end,
+        )
+        stack = world.spec.stack
+        self.shown = [[world.new_id()] for _ in range(envs)]
+        self.ended = [False] * envs
+        self.ids = np.zeros((stack, envs), np.int64)
+        self.starts = np.zeros((stack, envs), bool)
+        self.ids[-1], self.starts[-1] = [s[0] for s in self.shown], True
+        self.is_new = True
+
+    def stack(self, column: int) -> tuple[int, ...]:
+        stack = self.world.spec.stack
+        return tuple(([0] * stack + self.shown[column])[-stack:])
+
+    def rollout(self, length: int) -> Trajectory:
+        spec, rng, shape = self.world.spec, self.world.rng, (length, self.envs)
+        ids = np.concatenate([self.ids, np.zeros(shape, np.int64)])
+        starts = np.concatenate([self.starts, np.zeros(shape, bool)])
+        terminated, truncated, valid = (np.zeros(shape, bool) for _ in range(3))
+        if spec.is_discrete:
+            actions = rng.integers(0, 6, shape, np.int32)
+        else:
+            actions = rng.normal(size=(*shape, 2)).astype(np.float32)
+        rewards = rng.normal(size=shape).astype(np.float32)
+        for column in range(self.envs):
+            rows = self.world.rows[self.first_env + column]
+            if self.is_new and rows:
+                rows[-1] = None  # what followed is lost
+            for t in range(length):
+                new, before = self.world.new_id(), self.stack(column)
+                ids[t + spec.stack, column] = new
+                if self.ended[column]:
+                    self.ended[column] = False
+                    self.shown[column] = [new]
+                    starts[t + spec.stack, column] = True
+                    rows.append(None)
+                    continue
+                self.shown[column].append(new)
+                ends = rng.random() < self.p_end
+                kind = rng.choice(["terminated", "truncated"]) if ends else "on"
+                lost_life = rng.random() < 0.1
+                valid[t, column] = True
+                terminated[t, column] = kind == "terminated" or lost_life
+                truncated[t, column] = kind == "truncated"
+                self.ended[column] = kind != "on"
+                rows.append(
+                    Step(
+                        before,
+                        self.stack(column),
+                        actions[t, column].tolist(),
+                        float(rewards[t, column]),
+                        bool(terminated[t, column]),
+                    )
+                )
+        self.is_new = False
+        self.ids, self.starts = ids[length:], starts[length:]
+        return Trajectory(
+            encode(ids, spec),
+            starts,
+            actions,
+            rewards,
+            terminated,
+            truncated,
+            valid,
+            None,
+            None,
+            1,
+            self.first_env,
+        )
+
+
+def ring_rows(replay: TransitionReplay, spec: EnvSpec, n_envs: int) -> int:
+    """Rows of each environment that fit, with a whole stack before the oldest."""
+    size = np.dtype(spec.observation_dtype).itemsize * np.prod(spec.observation_shape)
+    return int(replay.frame_nbytes / size / n_envs) - spec.stack
+
+
+def steps_of(sample: Any, spec: EnvSpec) -> list[Step]:
+    """Return sampled transitions as the learner rebuilds them."""
+    flat = [x.reshape(-1, *x.shape[2:]) for x in sample]
+    observations, starts, actions, rewards, terminated = flat
+    if spec.is_image:
+        now, after = (x.numpy() for x in stack_transitions(observations, starts))
+    else:
+        now, after = observations[:, 0], observations[:, 1]
+    return [
+        Step(tuple(a), tuple(b), c, d, e)
+        for a, b, c, d, e in zip(
+            decode(now, spec).tolist(),
+            decode(after, spec).tolist(),
+            actions.tolist(),
+            rewards.tolist(),
+            terminated.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def assert_draws_what_is_held(replay: TransitionReplay, world: World) -> None:
+    """Each held transition is drawn, and nothing else; 60 draws for each one."""
+    held = world.held
+    assert replay.size == len(held)
+    if not held:
+        with pytest.raises(ValueError, match="empty"):
+            replay.sample(1, 1)
+        return
+    drawn = steps_of(replay.sample(4, 15 * len(held)), world.spec)
+    assert len(drawn) == 60 * len(held)
+    for step in drawn:
+        assert step == held.get(step.before[-1])
+    assert {step.before[-1] for step in drawn} == held.keys()
+
+
+class Plan(NamedTuple):
+    spec: EnvSpec
+    groups: list[tuple[int, int]]
+    capacity: int
+    p_end: float
+    inserts: list[tuple[int, int, bool]]
+    seed: int
+
+
+@st.composite
+def plans(draw: Any) -> Plan:
+    shape = draw(st.sampled_from([GREY, RGB, VECTOR]))
+    stack = 1 if shape == VECTOR else draw(st.integers(1, 5))
+    sizes = draw(st.lists(st.integers(1, 2), min_size=1, max_size=3))
+    ends = np.cumsum(sizes).tolist()
+    groups = [(end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    insert = st.tuples(
+        st.integers(0, len(groups) - 1),
+        st.integers(1, draw(st.sampled_from([1, 2, 7]))),
+        st.sampled_from(draw(st.sampled_from([[False], [False] * 3 + [True]]))),
+    )
+    return Plan(
+        spec_of(shape, stack, draw(st.booleans())),
+        groups,
+        draw(st.integers(1, 30)),
+        draw(st.sampled_from([0.02, 0.2, 0.7, 1.0])),
+        draw(st.lists(insert, max_size=25)),
+        draw(st.integers(0, 2**31 - 1)),
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(plans())
+def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
+    n_envs = sum(size for _, size in plan.groups)
+    replay = TransitionReplay(plan.spec, plan.capacity, n_envs, 7, plan.seed)
+    world = World(plan.spec, n_envs, plan.capacity, plan.seed)
+    fit = ring_rows(replay, plan.spec, n_envs)
+    assert fit >= max(world.quotas)
+    actors = [Actor(world, *group, plan.p_end) for group in plan.groups]
+    for index, length, replaced in plan.inserts:
+        if replaced:
+            actors[index] = Actor(world, *plan.groups[index], plan.p_end)
+        replay.insert(actors[index].rollout(length))
+        for env in range(n_envs):
+            world.keep(env, fit)
+        assert replay.size == len(world.held) <= plan.capacity
+    assert_draws_what_is_held(replay, world)
+
+
+def test_an_actor_that_dies_early_again_and_again() -> None:
+    """Its rows become invalid one after another, with no valid one between."""
+    spec = spec_of(GREY, 2, True)
+    replay = TransitionReplay(spec, 300, 1, 16, 0)
+    world = World(spec, 1, 300, 0)
+    for _ in range(6):
+        actor = Actor(world, 0, 1, 0.0)
+        replay.insert(actor.rollout(1))
+    for _ in range(310):
+        replay.insert(actor.rollout(1))
+        world.keep(0, ring_rows(replay, spec, 1))
+        assert replay.size == len(world.held)
+    assert_draws_what_is_held(replay, world)
+
+
+def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
+    spec = spec_of(GREY, 3, True)
+    replay = TransitionReplay(spec, 100, 2, 8, 0)
+    world = World(spec, 2, 100, 0)
+    replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
+    assert replay.size == 16
+    replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
+    assert replay.size == 30
+    assert_draws_what_is_held(replay, world)
+    firsts = [s for s in world.held.values() if s.before[:-1] == (0, 0)]
+    assert len(firsts) == 4
+
+
+def test_fewer_transitions_than_environments() -> None:
+    spec = spec_of(GREY, 2, True)
+    replay = TransitionReplay(spec, 2, 3, 4, 0)
+    world = World(spec, 3, 2, 0)
+    for _ in range(3):
+        replay.insert(Actor(world, 0, 3, 0.0).rollout(4))
+        for env in range(3):
+            world.keep(env, ring_rows(replay, spec, 3))
+        assert_draws_what_is_held(replay, world)
+
+
+def test_draws_are_uniform() -> None:
+    """Over environments of unequal pace and episodes of all lengths."""
+    spec = spec_of(GREY, 2, True)
+    replay = TransitionReplay(spec, 60, 3, 40, 1)
+    world = World(spec, 3, 60, 3)
+    for env, length in enumerate((3, 14, 40)):
+        replay.insert(Actor(world, env, 1, 0.2).rollout(length))
+        world.keep(env, ring_rows(replay, spec, 3))
+    held = world.held
+    drawn = steps_of(replay.sample(100, 20 * len(held)), spec)
+    counts = dict.fromkeys(held, 0)
+    for step in drawn:
+        counts[step.before[-1]] += 1
+    expected = len(drawn) / len(held)
+    statistic = sum((c - expected) ** 2 / expected for c in counts.values())
+    freedom = len(held) - 1
+    assert freedom > 20
+    assert statistic < freedom + 5 * (2 * freedom) ** 0.5
+    assert statistic > freedom - 5 * (2 * freedom) ** 0.5  # and no lottery wheel
+
+
+def filled(seed: int) -> TransitionReplay:
+    spec = spec_of(VECTOR, 1, True)
+    replay = TransitionReplay(spec, 60, 2, 20, seed)
+    replay.insert(Actor(World(spec, 2, 60, 0), 0, 2, 0.1).rollout(20))
+    return replay
+
+
+def test_the_seed_decides_the_draws() -> None:
+    one, same, other = filled(1), filled(1), filled(2)
+    for again in (False, True):
+        first = one.sample(2, 16)
+        for a, b in zip(first, same.sample(2, 16), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(first.rewards, other.sample(2, 16).rewards), again
+    assert not np.array_equal(one.sample(2, 16).rewards, first.rewards)
+
+
+def test_samples_are_copies() -> None:
+    replay = filled(1)
+    first = replay.sample(1, 64)
+    for array in first:
+        array[...] = 1
+    assert replay.sample(1, 64).rewards.min() != 1
+
+
+@pytest.mark.parametrize("n_envs", [1, 8, 64])
+def test_memory_of_a_million_atari_transitions(n_envs: int) -> None:
+    replay = TransitionReplay(ATARI, 1_000_000, n_envs, 16, 0)
+    assert 7.056e9 < replay.frame_nbytes <= 7.3e9
+    assert (replay.nbytes - replay.frame_nbytes) / 1e6 <= 365
+
+
+def test_vectors_are_stored_once() -> None:
+    spec = EnvSpec((17,), "float32", 1, 0, (-1.0,) * 6, (1.0,) * 6)
+    replay = TransitionReplay(spec, 100_000, 4, 16, 0)
+    assert replay.frame_nbytes <= 1.04 * 100_000 * 17 * 4
+
+
+@pytest.mark.skipif(free_memory() is None, reason="the free memory can't be told")
+@pytest.mark.parametrize("times", [2, 10**6])
+def test_refuses_what_memory_can_not_hold(times: int) -> None:
+    size = times * (free_memory() or 0) // (84 * 84)
+    with pytest.raises(UserError, match=r"--buffer-max-size .*GiB.*lower it"):
+        replay_for(ATARI, DQNConfig(buffer_max_size=size), 1, 0)
+
+
+def test_a_batch_of_256_stacks_takes_10_ms() -> None:
+    replay = TransitionReplay(ATARI, 20_000, 8, 500, 0)
+    rng = np.random.default_rng(0)
+    shape = (500, 8)
+    no = np.zeros(shape, bool)
+    trajectory = Trajectory(
+        rng.integers(0, 256, (504, 8, 84, 84), np.uint8),
+        rng.random((504, 8)) < 0.01,
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.float32),
+        no,
+        no,
+        ~no,
+        None,
+        None,
+        1,
+        0,
+    )
+    for _ in range(5):
+        replay.insert(trajectory._replace(starts=np.zeros((504, 8), bool)))
+    assert replay.size == 20_000
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        assert replay.sample(1, 256).observations.shape == (1, 256, 5, 84, 84)
+        return time.perf_counter() - began
+
+    # Of several medians the best: the machine may be busy with other things.
+    assert min(statistics.median(seconds() for _ in range(5)) for _ in range(8)) <= 0.01
