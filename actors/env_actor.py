@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
 from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.policies import Actions, Policy
-
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
 from xagents_ray.errors import Stopped
@@ -146,7 +146,9 @@ class _Rows:
     ) -> None:
         stack, envs, *shape = before[0].shape
         self._stack, self._is_image = stack, is_image
-        self.observations = np.empty((length + stack, envs, *shape), before[0].dtype)
+        self.observations: Array = np.empty(
+            (length + stack, envs, *shape), before[0].dtype
+        )
         self.starts = np.zeros((length + stack, envs), np.bool_)
         self.observations[:stack], self.starts[:stack] = before
         self._rewards = np.empty((length, envs), np.float32)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from xagents_ray.actors import atari
 
+from xagents_ray.actors import atari
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec

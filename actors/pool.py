@@ -4,8 +4,8 @@ from typing import Any
 
 import envpool
 import gymnasium as gym
-from xagents_ray.actors import atari
 
+from xagents_ray.actors import atari
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.cluster.connection import connect
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
-
 from xagents_ray.config import OffPolicyConfig
 from xagents_ray.errors import Stopped, UserError
 from xagents_ray.machine import cores
@@ -59,10 +59,10 @@ class RayBackend:
             for actor in self._actors
         ]
         self._round = [trajectory for trajectory, _ in pairs]
-        size = None
+        fill = None
         if self._replay is not None:
-            size = self._get(self._replay.insert.remote(*self._round))
-        return Collected([self._get(report) for _, report in pairs], size)
+            fill = self._get(self._replay.insert.remote(*self._round))
+        return Collected([self._get(report) for _, report in pairs], fill)
 
     def learn(self, batches: int, env_steps: int) -> dict[str, float]:
         """Run one learning phase; its weights stay in the object store."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from xagents_ray.algorithms import resolve
 from xagents_ray.config import OffPolicyConfig
-from xagents_ray.replay import TransitionReplay, replay_for
+from xagents_ray.replay import Fill, TransitionReplay, replay_for
 from xagents_ray.training import Run
 from xagents_ray.trajectory import Trajectory, Transitions, Weights
 
@@ -22,11 +22,11 @@ class ReplayService:
             run.spec, config, run.config.env.n_envs, run.seed
         )
 
-    def insert(self, *trajectories: Trajectory) -> int:
-        """Copy trajectories in; return the transitions held."""
+    def insert(self, *trajectories: Trajectory) -> Fill:
+        """Copy trajectories in; return how full it is."""
         for trajectory in trajectories:
             self._replay.insert(trajectory)
-        return self._replay.size
+        return self._replay.fill
 
     def sample(self, batches: int) -> Transitions:
         """Draw K batches."""

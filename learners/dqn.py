@@ -1,12 +1,12 @@
 """Deep Q-learning, plain and double."""
 
 import tensorflow as tf
+
+from xagents_ray.config import DQNConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
-
-from xagents_ray.config import DQNConfig
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec

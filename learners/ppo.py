@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+
+from xagents_ray.config import PPOConfig
 from xagents_ray.learners import distributions, losses, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
-
-from xagents_ray.config import PPOConfig
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
@@ -128,10 +128,11 @@ class PPOLearner:
             for i in tf.range(c.mini_batches):
                 begin = i * count // c.mini_batches
                 end = (i + 1) * count // c.mini_batches
-                picked = order[begin:end]
-                batch = [tf.gather(x, picked) for x in (inputs, *flat)]
-                total += self._minibatch(*batch)
-                updates += 1
+                if begin < end:
+                    picked = order[begin:end]
+                    batch = [tf.gather(x, picked) for x in (inputs, *flat)]
+                    total += self._minibatch(*batch)
+                    updates += 1
         return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
 
     def _minibatch(

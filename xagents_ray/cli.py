@@ -59,7 +59,7 @@ def _whole(argument: str, flags: Sequence[str]) -> str:
     return argument
 
 
-class _Value(click.ParamType):
+class _Value(click.ParamType):  # type: ignore[type-arg]
     """A flag's value, checked by its config field."""
 
     def __init__(self, option: Option) -> None:

@@ -384,7 +384,7 @@ class Config:
         if rest:
             known = [o.name for g in (*GROUPS.values(), algorithm) for o in options(g)]
             name = next(iter(rest))
-            raise UserError(f"There is no setting {name!r}{near(name, known)}")
+            raise UserError(f"There is no setting {name!r}{near(name, known) or '.'}")
         return cls(algorithm=made, **parts)
 
 

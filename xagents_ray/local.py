@@ -50,7 +50,7 @@ class LocalBackend:
             self._round = trajectory
             return Collected([report], None)
         self._replay.insert(trajectory)
-        return Collected([report], self._replay.size)
+        return Collected([report], self._replay.fill)
 
     def learn(self, batches: int, env_steps: int) -> dict[str, float]:
         """Run one learning phase and take its weights."""

@@ -71,7 +71,7 @@ class Option:
         number = self.type in (int, float)
         allowed = (int, float) if self.type is float else self.type
         wrong = not isinstance(value, allowed) or (number and isinstance(value, bool))
-        if wrong or (number and not math.isfinite(value)):
+        if wrong or (self.type is float and not math.isfinite(value)):
             kind = {int: "a whole number", float: "a number", bool: "true or false"}
             expected = kind.get(self.type, "text")
             raise UserError(f"{self.flag} takes {expected}, got {value!r}.")

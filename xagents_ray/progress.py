@@ -23,8 +23,9 @@ class Progress:
         replay_size: transitions in the replay; None without one.
         best_reward: largest mean reward.
         steady: env steps and seconds when the first learning phase ended.
+        learnt_until: env steps and seconds when the newest one ended.
         episodes: (env step, return) of every game, in order.
-        began: clock at the start.
+        began: clock when every part was ready.
     """
 
     rewards: deque[float]
@@ -34,6 +35,7 @@ class Progress:
     replay_size: int | None = None
     best_reward: float | None = None
     steady: tuple[int, float] | None = None
+    learnt_until: tuple[int, float] = (0, 0.0)
     episodes: list[tuple[int, float]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
@@ -49,15 +51,16 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Env steps a second since the first learning phase ended."""
-        steps, seconds = self.steady or (0, 0.0)
-        return (self.env_steps - steps) / max(self.seconds - seconds, 1e-9)
+        """Env steps a second from the first learning phase's end to the newest's."""
+        (first, began), (last, ended) = self.steady or (0, 0.0), self.learnt_until
+        return (last - first) / max(ended - began, 1e-9)
 
     def learnt(self, updates: int) -> None:
         """Count a learning phase."""
         self.updates += updates
+        self.learnt_until = self.env_steps, self.seconds
         if self.steady is None:
-            self.steady = self.env_steps, self.seconds
+            self.steady = self.learnt_until
 
     def collected(
         self, reports: Sequence[RolloutReport], config: TrainingConfig

@@ -1,7 +1,7 @@
 """The replay buffer: rings in memory of a fixed size, every observation once."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from xagents_ray.trajectory import IntArray, Trajectory, Transitions
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
 _ROWS_PER_TRANSITION = 31 / 30
+
+
+class Fill(NamedTuple):
+    """How full a replay is.
+
+    Attributes:
+        size: transitions held.
+        is_full: old transitions make room for new ones; with episodes shorter than
+            30 steps that begins below the capacity.
+    """
+
+    size: int
+    is_full: bool
 
 
 class TransitionReplay:
@@ -55,12 +68,13 @@ class TransitionReplay:
         self._head = np.zeros(n_envs, np.int64)
         self._tail = np.zeros(n_envs, np.int64)
         self._count = np.zeros(n_envs, np.int64)
+        self._full = np.zeros(n_envs, np.bool_)
         self._random = np.random.default_rng([seed, capacity])
 
     @property
-    def size(self) -> int:
-        """Transitions held."""
-        return int(self._count.sum())
+    def fill(self) -> Fill:
+        """How full it is."""
+        return Fill(int(self._count.sum()), bool(self._full.all()))
 
     @property
     def frame_nbytes(self) -> int:
@@ -88,7 +102,8 @@ class TransitionReplay:
             skip = trajectory.stack - 1
             starts = trajectory.starts[skip:, column]
             last = (head - 1) % self._length
-            if starts[0] and self._valid[env, last]:
+            held = self._tail[env] < head and self._valid[env, last]
+            if starts[0] and held:
                 # A new actor's first episode: what followed the last step is lost.
                 self._valid[env, last] = False
                 self._count[env] -= 1
@@ -113,18 +128,20 @@ class TransitionReplay:
             gone = np.arange(tail, oldest) % self._length
             self._count[env] -= np.count_nonzero(self._valid[env, gone])
             self._tail[env] = oldest
+            self._full[env] = True
 
     def _evict(self, env: int) -> None:
         """Drop the oldest transitions that are above the environment's quota."""
         surplus = int(self._count[env] - self._quota[env])
         if surplus > 0:
-            tail = int(self._tail[env])
-            # Every row that only resets follows a valid one.
-            end = min(tail + 2 * surplus + 1, int(self._head[env]))
-            held = np.arange(tail, end)
-            valid = np.flatnonzero(self._valid[env, held % self._length])
+            tail, span = int(self._tail[env]), 2 * surplus + 1
+            valid = np.empty(0, np.int64)
+            while len(valid) < surplus:  # one look, but for a dying actor's short rows
+                rows = np.arange(tail, tail + span) % self._length
+                valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
             self._tail[env] = tail + valid[surplus - 1] + 1
             self._count[env] -= surplus
+            self._full[env] = True
 
     def sample(self, batches: int, batch_size: int) -> Transitions:
         """Draw K batches of N transitions, uniformly with replacement.
@@ -135,7 +152,7 @@ class TransitionReplay:
         Raises:
             ValueError: it is empty.
         """
-        if self.size == 0:
+        if self.fill.size == 0:
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows = self._draw(batches * batch_size)
         window = np.arange(1 - self._stack, 2)
@@ -174,15 +191,16 @@ def replay_for(
     Raises:
         UserError: the machine's memory can't hold it.
     """
-    replay = TransitionReplay(
-        spec, config.buffer_max_size, n_envs, config.batch_steps, seed
-    )
-    free = free_memory()
-    if free is not None and replay.nbytes > free:
+    size = config.buffer_max_size
+    try:
+        replay = TransitionReplay(spec, size, n_envs, config.batch_steps, seed)
+        free = free_memory()
+        if free is not None and replay.nbytes > free:
+            raise MemoryError
+    except MemoryError:
         raise UserError(
-            f"--buffer-max-size {config.buffer_max_size} needs "
-            f"{replay.nbytes / 2**30:.1f} GiB and {free / 2**30:.1f} GiB of memory are "
-            "free: lower it."
-        )
+            f"--buffer-max-size {size} needs more memory than this machine has free: "
+            "lower it."
+        ) from None
     replay.commit()
     return replay

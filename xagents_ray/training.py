@@ -3,6 +3,7 @@
 import importlib
 import secrets
 import signal
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
@@ -15,6 +16,7 @@ from xagents_ray.display import Display
 from xagents_ray.errors import Stopped
 from xagents_ray.networks.layout import Layout
 from xagents_ray.progress import Progress
+from xagents_ray.replay import Fill
 from xagents_ray.signals import Signals
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import RolloutReport
@@ -24,7 +26,7 @@ class Collected(NamedTuple):
     """One round of rollouts, as the loop sees it."""
 
     reports: Sequence[RolloutReport]
-    replay_size: int | None
+    replay: Fill | None
 
 
 class Backend(Protocol):
@@ -82,7 +84,8 @@ class Result:
         games: that ended.
         updates: gradient steps.
         seconds: of training, without start-up.
-        steps_per_second: after the first learning phase.
+        steps_per_second: env steps a second, learning phases included, from the
+            first one's end to the last one's.
         mean_reward: of the newest games; None when none ended.
         best_reward: largest mean reward so far.
         episodes: (env step, return) of every game, in order.
@@ -159,15 +162,16 @@ def prepare(algorithm: Algorithm, config: Config) -> Run:
 def _loop(run: Run, backend: Backend, progress: Progress, display: Display) -> str:
     """Collect and learn in turn until the run ends; return why it did."""
     owed = _Owed(run.config)
+    progress.began = time.perf_counter()
     display.show(progress)
     while True:
         round_ = backend.collect(progress.env_steps)
         before = progress.env_steps
         reason = progress.collected(round_.reports, run.config.training)
-        progress.replay_size = round_.replay_size
+        progress.replay_size = round_.replay.size if round_.replay else None
         if reason is not None:
             return reason
-        batches = owed.batches(progress.env_steps - before, progress.replay_size)
+        batches = owed.batches(progress.env_steps - before, round_.replay)
         if batches:
             metrics = backend.learn(batches, progress.env_steps)
             progress.learnt(int(metrics["updates"]))
@@ -181,12 +185,12 @@ class _Owed:
         self._algorithm = config.algorithm
         self._steps = 0
 
-    def batches(self, steps: int, replay_size: int | None) -> int:
+    def batches(self, steps: int, replay: Fill | None) -> int:
         """Return what is owed after this many more env steps; 1 without a replay."""
         c = self._algorithm
-        if not isinstance(c, OffPolicyConfig):
+        if not isinstance(c, OffPolicyConfig) or replay is None:
             return 1
-        if (replay_size or 0) < c.initial_size:
+        if replay.size == 0 or not (replay.is_full or replay.size >= c.initial_size):
             return 0
         self._steps += steps
         periods, self._steps = divmod(self._steps, c.train_frequency)

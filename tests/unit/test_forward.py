@@ -49,7 +49,9 @@ def assert_same(layout: Layout, x: Any, gain: float = 1.0) -> None:
         assert np.abs(mine - theirs).max() <= 1e-5 * size
 
 
-@pytest.mark.parametrize("spec", [VECTOR, RAM, GREY, RGB], ids="vector ram grey rgb".split())
+@pytest.mark.parametrize(
+    "spec", [VECTOR, RAM, GREY, RGB], ids="vector ram grey rgb".split()
+)
 @pytest.mark.parametrize(
     ("name", "outputs"), [("actor-critic-{kind}.cfg", (6, 1)), ("q-{kind}.cfg", (6,))]
 )

@@ -154,8 +154,14 @@ VECTOR_MISTAKES = {
     "wrong output": ("[dense-0]\nunits=5\noutput=1\n", ["[dense-0] units", "needs 6"]),
 }
 IMAGE_MISTAKES = {
-    "no filters": ("[convolutional-0]\nsize=2\n", ["[convolutional-0] filters", "missing"]),
-    "no size": ("[convolutional-0]\nfilters=2\n", ["[convolutional-0] size", "missing"]),
+    "no filters": (
+        "[convolutional-0]\nsize=2\n",
+        ["[convolutional-0] filters", "missing"],
+    ),
+    "no size": (
+        "[convolutional-0]\nfilters=2\n",
+        ["[convolutional-0] size", "missing"],
+    ),
     "stride": (
         "[convolutional-0]\nfilters=2\nsize=2\nstride=0\n",
         ["[convolutional-0] stride", "≥ 1"],
@@ -207,9 +213,11 @@ def test_mistakes_are_named(
 def test_wrong_number_of_outputs(heads: int, tmp_path: Path) -> None:
     text = "[dense-0]\nunits=4\ncommon=1\n"
     text += "".join(f"[dense-{i}]\noutput=1\n" for i in range(1, heads + 1))
-    with pytest.raises(UserError, match="net.cfg.*output") as error:
+    with pytest.raises(UserError, match=r"net\.cfg.*output") as error:
         read(tmp_path, text, (4,))
-    assert ("[dense-3] output" if heads == 3 else f"has {heads} output") in str(error.value)
+    assert ("[dense-3] output" if heads == 3 else f"has {heads} output") in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize("common", ["", "common=1\n"], ids=["end", "common"])
@@ -286,9 +294,7 @@ def test_own_file_takes_precedence(tmp_path: Path) -> None:
 
 
 def four_equal_layers(initializer: str) -> str:
-    layers = [
-        f"[dense-{i}]\nunits=24\ninitializer={initializer}\n" for i in range(4)
-    ]
+    layers = [f"[dense-{i}]\nunits=24\ninitializer={initializer}\n" for i in range(4)]
     return "".join(layers) + f"[dense-4]\noutput=1\ninitializer={initializer}\n"
 
 

@@ -145,7 +145,9 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
         distributions.categorical_entropy(network(x, 3))
     ),
     "gaussian entropy": lambda x: distributions.gaussian_entropy(x[-2:]),
-    "value": lambda x: losses.clipped_value_loss(network(x, 1)[:, 0], OLD, RETURNS, 0.5),
+    "value": lambda x: losses.clipped_value_loss(
+        network(x, 1)[:, 0], OLD, RETURNS, 0.5
+    ),
     "q": q_loss,
     "normalize": lambda x: tf.reduce_sum(
         losses.normalize(network(x, 1)[:, 0], 0.1) * ADVANTAGES

@@ -256,9 +256,7 @@ def bounded_actor(envs: range) -> EnvActor:
     row = find("ppo")
     values = {"env": "test_policies:Bounded", "n_envs": 3, "max_steps": 1}
     run = prepare(row, Config.of(row.config, values))
-    setup = ActorSetup(
-        row.name, run.config, run.layout, 5, envs.start, len(envs), 1
-    )
+    setup = ActorSetup(row.name, run.config, run.layout, 5, envs.start, len(envs), 1)
     return EnvActor(setup)
 
 

@@ -59,16 +59,18 @@ BY_HAND = {
 )
 def test_gae_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
     values = column(8, 4, 2, 6)
-    got = gae(
-        column(1, 1, 1), values, flags(*terminated), flags(*truncated), 0.5, 0.5
-    )
+    got = gae(column(1, 1, 1), values, flags(*terminated), flags(*truncated), 0.5, 0.5)
     np.testing.assert_allclose(got, column(*expected), rtol=1e-6)
 
 
 def test_gae_of_one_step_by_hand() -> None:
     one = column(3), column(5, 7)
     no, yes = flags(0), flags(1)
-    for terminated, truncated, expected in ((no, no, 1.5), (yes, no, -2), (no, yes, 1.5)):
+    for terminated, truncated, expected in (
+        (no, no, 1.5),
+        (yes, no, -2),
+        (no, yes, 1.5),
+    ):
         got = gae(*one, terminated, truncated, 0.5, 0.9)
         np.testing.assert_allclose(got, column(expected), rtol=1e-6)
 
@@ -107,7 +109,9 @@ def rollout(length: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
     return rewards, values, terminated, truncated, resets
 
 
-@pytest.mark.parametrize("gamma_lam", [(0.99, 0.95), (0.9, 0), (0.9, 1), (1, 1), (0, 0.9)])
+@pytest.mark.parametrize(
+    "gamma_lam", [(0.99, 0.95), (0.9, 0), (0.9, 1), (1, 1), (0, 0.9)]
+)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_gae(length: int, gamma_lam: tuple[float, float]) -> None:
     case = rollout(length, length)[:-1]

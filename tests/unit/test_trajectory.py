@@ -101,9 +101,7 @@ def test_stack_transitions(case: Rollout) -> None:
     expected = expected_stacks(case)
     size = case.stack + 1
     windows = range(len(case.frames) - size + 1)
-    frames = np.concatenate(
-        [case.frames[t : t + size].swapaxes(0, 1) for t in windows]
-    )
+    frames = np.concatenate([case.frames[t : t + size].swapaxes(0, 1) for t in windows])
     starts = np.concatenate([case.starts[t : t + size].T for t in windows])
     held = ~starts[:, -1]
     now, after = (x.numpy() for x in stack_transitions(frames[held], starts[held]))

@@ -23,7 +23,7 @@ def _elu(x: FloatArray) -> FloatArray:
 _ACTIVATE: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda x: np.maximum(x, 0, out=x),
     "tanh": lambda x: np.tanh(x, out=x),
-    "sigmoid": lambda x: np.reciprocal(1 + np.exp(-x)),
+    "sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
     "softmax": _softmax,
     "elu": _elu,
     "softplus": lambda x: np.logaddexp(x, np.float32(0)),

@@ -57,7 +57,7 @@ def named_weights(model: Any) -> dict[str, Any]:
 
 def arrays(model: Any) -> dict[str, FloatArray]:
     """Return a copy of the model's weights by name."""
-    return {k: np.array(v.value, np.float32) for k, v in named_weights(model).items()}
+    return {k: np.array(v.numpy(), np.float32) for k, v in named_weights(model).items()}
 
 
 def inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:

@@ -25,10 +25,10 @@ INITIALIZERS = (
     "orthogonal",
     "zeros",
 )
-_SHARED_KEYS = ("activation", "initializer", "gain", "common", "output")
+_SHARED_KEYS = ("activation", "initializer", "gain", "common")
 _KEYS = {
     "convolutional": ("filters", "size", "stride", *_SHARED_KEYS),
-    "dense": ("units", *_SHARED_KEYS),
+    "dense": ("units", *_SHARED_KEYS, "output"),
     "flatten": ("common",),
 }
 
@@ -80,8 +80,8 @@ class _Section:
 
     def __init__(self, path: Path, name: str, values: configparser.SectionProxy):
         self.path, self.name, self.values = path, name, values
-        self.kind = name.rpartition("-")[0] or name
-        if self.kind not in _KEYS:
+        self.kind, _, number = name.partition("-")
+        if self.kind not in _KEYS or not number.isalnum():
             raise self.error(
                 "", f"sections are named KIND-NUMBER with a kind of {', '.join(_KEYS)}"
             )
@@ -184,7 +184,7 @@ def _sections(path: Path) -> list[_Section]:
             f"{path}: can't be read ({error.strerror}); give --model a .cfg file."
         ) from None
     except (configparser.Error, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = " ".join(str(error).replace(f"{str(path)!r}", "").split()).rstrip(".")
         raise UserError(
             f"{path}: not a .cfg file: {reason}; sections look like [dense-0], "
             "keys like units=64."
@@ -237,6 +237,13 @@ def read_layout(
             f"{path}: has {len(ends)} output layers, the agent needs {len(wanted)}; "
             "mark them with output=1."
         )
+    read = {layer.source for layer in layers}.union(ends)
+    for i, layer in enumerate(layers):
+        if i not in read:
+            raise UserError(
+                f"{path}: [{layer.name}]: no output is reached from it; remove it or "
+                "put it before an output."
+            )
     return Layout(tuple(layers), tuple(ends), input_shape, scale)
 
 

@@ -1,0 +1,201 @@
+"""What a user types and reads. None of these needs TensorFlow or Ray."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xagents_ray import __version__, cli
+from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.config import GROUPS
+from xagents_ray.options import options
+
+CARTPOLE = ["--env", "CartPole-v1"]
+END = ["--max-steps", "10"]
+BROKEN = Path(__file__).with_name("broken.cfg")
+
+
+def test_bare_command_prints_version_usage_and_commands(capsys) -> None:
+    assert cli.run([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"xagents-ray {__version__}\n\nUsage:\n")
+    assert "xagents-ray <command> <agent> [options] [args]" in out
+    assert re.search(r"train +Train given an agent and environment", out)
+
+
+def test_bare_train_prints_the_shared_options(capsys) -> None:
+    assert cli.run(["train"]) == 0
+    out = capsys.readouterr().out
+    for group in GROUPS.values():
+        for option in options(group):
+            assert f"| {option.flag} " in out
+    assert "--clip-norm" not in out
+    assert "Agents: dqn, ppo" in out
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_bare_agent_prints_the_combined_table(name, capsys) -> None:
+    assert cli.run(["train", name]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\| flags +\| help +\| default +\| hp_type +\|", out)
+    for group in (*GROUPS.values(), ALGORITHMS[name].config):
+        for option in options(group):
+            row = next(s for s in out.splitlines() if f"| {option.flag} " in s)
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            default = option.default
+            assert cells[2] == ("-" if default in (None, False) else str(default))
+            assert cells[3] == (option.hp_type or "-")
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["train", "ppo"], ["train", "dqn"]])
+def test_help_everywhere(words, capsys) -> None:
+    assert cli.run([*words, "--help"]) == 0
+    assert "Usage: xagents-ray" in capsys.readouterr().out
+
+
+def test_reference_defaults() -> None:
+    """The defaults that the reference's tables give."""
+    given = {
+        "ppo": {
+            "gamma": 0.99,
+            "lr": 0.0007,
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "opt_epsilon": 1e-7,
+            "n_envs": 1,
+            "display_precision": 2,
+            "reward_buffer_size": 100,
+            "advantage_epsilon": 1e-8,
+            "clip_norm": 0.1,
+            "entropy_coef": 0.01,
+            "grad_norm": 0.5,
+            "lam": 0.95,
+            "mini_batches": 4,
+            "n_steps": 128,
+            "ppo_epochs": 4,
+            "value_loss_coef": 0.5,
+        },
+        "dqn": {
+            "buffer_batch_size": 32,
+            "buffer_max_size": 10_000,
+            "epsilon_decay_steps": 150_000,
+            "epsilon_end": 0.02,
+            "epsilon_start": 1.0,
+            "target_sync_steps": 1_000,
+            "double": False,
+        },
+    }
+    for name, defaults in given.items():
+        groups = (*GROUPS.values(), ALGORITHMS[name].config)
+        ours = {o.name: o.default for group in groups for o in options(group)}
+        assert {key: ours[key] for key in defaults} == defaults
+
+
+MISTAKES = {
+    "no end": ([*CARTPOLE], "--target-reward, --max-steps"),
+    "no env": ([*END], "--env is missing"),
+    "unknown env": (["--env", "CartPol-v1", *END], "did you mean CartPole-v1"),
+    "old env": (["--env", "LunarLander-v2", *END], "use LunarLander-v3"),
+    "odd env": (["--env", "xyzzy", *END], "There is no environment 'xyzzy'"),
+    "own env, no module": (["--env", "nowhere:make", *END], "can't be imported"),
+    "own env, no name": (["--env", "json:dumbs", *END], "did you mean dumps"),
+    "own env, no env": (["--env", "collections:Counter", *END], "gymnasium.Env"),
+    "discrete observation": (["--env", "FrozenLake-v1", *END], "Box observations"),
+    "preprocess": ([*CARTPOLE, *END, "--preprocess"], "leave the flag out"),
+    "no model": ([*CARTPOLE, *END, "--model", "no.cfg"], "no.cfg: can't be read"),
+    "broken model": (
+        [*CARTPOLE, *END, "--model", str(BROKEN)],
+        "broken.cfg: [dense-0] units: must be a whole number ≥ 1, got 'many'",
+    ),
+    "zero": ([*CARTPOLE, *END, "--n-envs", "0"], "--n-envs must be ≥ 1, got 0"),
+    "negative": ([*CARTPOLE, *END, "--n-steps", "-1"], "--n-steps must be ≥ 1"),
+    "no number": ([*CARTPOLE, *END, "--n-envs", "many"], "takes a whole number"),
+    "fraction": ([*CARTPOLE, *END, "--n-envs", "1.5"], "takes a whole number"),
+    "not finite": ([*CARTPOLE, *END, "--lr", "nan"], "--lr takes a number"),
+    "mini-batches": (
+        [*CARTPOLE, *END, "--n-steps", "2", "--mini-batches", "4"],
+        "more than the batch of 2 samples",
+    ),
+    "too many actors": (
+        [*CARTPOLE, *END, "--n-envs", "2", "--n-actors", "3"],
+        "--n-actors 3 is more than --n-envs 2",
+    ),
+    "unknown flag": ([*CARTPOLE, "--max-stpes", "10"], "--max-steps"),
+    "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
+    "unknown word": ([*CARTPOLE, *END, "--vectorization", "fast"], "one of auto"),
+    "no vector form": (
+        ["--env", "Acrobot-v1", *END, "--vectorization", "vector"],
+        "use --vectorization auto",
+    ),
+    "local and address": (
+        [*CARTPOLE, *END, "--local", "--address", "127.0.0.1:6379"],
+        "drop one of the two",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_end_with_2_and_one_sentence(mistake, capsys) -> None:
+    arguments, expected = MISTAKES[mistake]
+    assert cli.run(["train", "ppo", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert expected in captured.err
+    assert captured.err.startswith("xagents-ray: ")
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err + captured.out
+
+
+def test_action_space_that_the_agent_cant_take(capsys) -> None:
+    assert cli.run(["train", "dqn", "--env", "Pendulum-v1", *END]) == 2
+    assert "dqn can't take the continuous actions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("agent", ["ppoo", "sac"])
+def test_unknown_agent(agent, capsys) -> None:
+    assert cli.run(["train", agent, *CARTPOLE]) == 2
+    assert agent in capsys.readouterr().err
+
+
+def test_replay_larger_than_memory(capsys) -> None:
+    arguments = ["--env", "PongNoFrameskip-v4", "--preprocess", "--local", *END]
+    size = ["--buffer-max-size", "100000000"]
+    assert cli.run(["train", "dqn", *arguments, *size]) == 2
+    assert "more memory than this machine has free" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "no.such.host:6379"])
+def test_cluster_that_does_not_answer(address, capsys) -> None:
+    began = time.perf_counter()
+    assert cli.run(["train", "ppo", *CARTPOLE, *END, "--address", address]) == 2
+    assert time.perf_counter() - began < 20
+    assert address in capsys.readouterr().err
+
+
+def test_unambiguous_beginnings_of_flags(capsys) -> None:
+    """The reference itself writes --n-env."""
+    assert cli.run(["train", "ppo", *CARTPOLE, "--n-env", "0"]) == 2
+    assert "--n-envs must be ≥ 1" in capsys.readouterr().err
+
+
+def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:
+    script = (
+        "import sys; from xagents_ray import cli;"
+        "cli.run(['train', 'ppo']); cli.run(['train', 'ppo', '--n-envs', '0']);"
+        "sys.exit('tensorflow' in sys.modules or 'ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert done.returncode == 0
+
+
+def test_module_runs_from_a_bare_checkout() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", "--version"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"xagents-ray {__version__}\n"

@@ -1,0 +1,197 @@
+"""The distributed driver, with real Ray processes."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psutil
+import pytest
+
+Train = Callable[..., dict[str, Any]]
+StartCluster = Callable[[str], AbstractContextManager[str]]
+PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
+DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000}
+PONG = {
+    "env": "PongNoFrameskip-v4",
+    "preprocess": True,
+    "n_envs": 2,
+    "n_steps": 600,
+    "ppo_epochs": 1,
+    "max_steps": 2400,
+    "seed": 7,
+}
+RUNS = {
+    "ppo": ("ppo", PPO),
+    "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1"}),
+    "ppo-pong": ("ppo", PONG),
+    "dqn": ("dqn", DQN),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_local_and_one_remote_actor_agree(
+    name: str, train: Train, cluster: str
+) -> None:
+    agent, settings = RUNS[name]
+    runs = [
+        train(agent, local=True, **settings),
+        train(agent, local=True, **settings),
+        train(agent, address=cluster, n_actors=1, **settings),
+    ]
+    assert len(runs[0]["episodes"]) >= 2
+    assert runs[0]["updates"] > 0
+    for run in runs[1:]:
+        assert run["episodes"] == runs[0]["episodes"]
+        assert run["updates"] == runs[0]["updates"]
+
+
+def test_two_actors_repeat_themselves(train: Train, cluster: str) -> None:
+    first, second = (train("ppo", address=cluster, n_actors=2, **PPO) for _ in range(2))
+    assert first["episodes"] == second["episodes"]
+
+
+def test_another_seed_is_another_run(train: Train) -> None:
+    runs = [train("ppo", local=True, **{**PPO, "seed": seed}) for seed in (7, 8)]
+    assert runs[0]["episodes"] != runs[1]["episodes"]
+
+
+def test_actors_leave_the_cluster_when_a_run_ends(train: Train, cluster: str) -> None:
+    train("ppo", address=cluster, **PPO)
+    deadline = time.monotonic() + 20
+    while names := _actors():
+        assert time.monotonic() < deadline, names
+        time.sleep(0.2)
+
+
+def _actors() -> list[str]:
+    """Return the titles of all env actors and learners below this process."""
+    titles = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            title = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if "ray::EnvActor" in title or "ray::LearnerService" in title:
+            titles.append(title)
+    return titles
+
+
+@pytest.mark.parametrize(
+    ("flags", "delay", "limit", "code"),
+    [
+        (["--local"], None, 5, signal.SIGINT),
+        (["--local"], None, 5, signal.SIGTERM),
+        ([], None, 5, signal.SIGINT),
+        ([], None, 5, signal.SIGTERM),
+        ([], 3.0, 5, signal.SIGINT),
+        ([], 6.0, 5, signal.SIGTERM),
+    ],
+)
+def test_a_signal_ends_a_run(
+    flags: list[str], delay: float | None, limit: float, code: signal.Signals
+) -> None:
+    """In mid-run, and `delay` seconds after the command, when Ray is starting."""
+    command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "4", *flags]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "100000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if delay is None:
+        while "steps: 0," in (line := process.stdout.readline()):
+            assert line
+    else:
+        time.sleep(delay)
+    children = psutil.Process(process.pid).children(recursive=True)
+    began = time.monotonic()
+    process.send_signal(code)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < limit
+    assert process.returncode == 128 + code
+    assert out.endswith(f"Stopped by {code.name}\n") or delay is not None
+    assert err == ""
+    _, alive = psutil.wait_procs(children, timeout=2)
+    assert alive == []
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    command = ["train", "ppo", "--env", "CartPole-v1", "--ppo-epochs", "1000000"]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "xagents_ray",
+            *command,
+            "--local",
+            "--max-steps",
+            "999",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    time.sleep(14)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    assert process.wait(timeout=1) == 130
+
+
+def test_nothing_but_our_lines_on_the_screen() -> None:
+    command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "2000"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "Maximum steps exceeded"
+    assert all(line.startswith("time: ") for line in lines[:-1])
+    quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *quiet], capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_local_starts_within_12_seconds_without_ray() -> None:
+    command = ["train", "ppo", "--env", "CartPole-v1", "--local", "--n-envs", "8"]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "10000000"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "steps: 0," in process.stdout.readline():
+        pass
+    # The second line comes up to 5 s after the first steps.
+    assert time.monotonic() - began < 12 + 5
+    assert psutil.Process(process.pid).children(recursive=True) == []
+    process.terminate()
+    assert process.wait(timeout=10) == 143
+
+
+def test_a_cluster_that_wants_a_token(start_cluster: StartCluster) -> None:
+    with start_cluster("secret" * 10) as address:
+        began = time.monotonic()
+        command = ["train", "ppo", "--env", "CartPole-v1", "--max-steps", "10"]
+        done = subprocess.run(
+            [sys.executable, "-m", "xagents_ray", *command, "--address", address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert time.monotonic() - began < 20
+    assert done.returncode == 2
+    assert "wants a token" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,79 @@
+"""What the tests share: runs as a user starts them, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_TRAIN = """
+import json, sys
+import xagents_ray
+agent, settings = json.loads(sys.argv[1])
+r = xagents_ray.train(agent, quiet=True, **settings)
+print(json.dumps(dict(vars(r), episodes=r.episodes)))
+"""
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(scope="session")
+def train() -> Callable[..., dict[str, Any]]:
+    """Return a function that trains in a fresh process and returns the Result."""
+
+    def run(agent: str, **settings: Any) -> dict[str, Any]:
+        done = subprocess.run(
+            [sys.executable, "-c", _TRAIN, json.dumps([agent, settings])],
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    return run
+
+
+_HEAD = """
+import logging, ray, sys
+ray.init(address="local", include_dashboard=False, log_to_driver=False,
+         logging_level=logging.CRITICAL, num_cpus=4, object_store_memory=400_000_000)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _cluster(token: str) -> Iterator[str]:
+    """Start a Ray cluster with a token, or with none; yield its address."""
+    authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
+    environment = {**os.environ, **authentication, "RAY_AUTH_TOKEN": token}
+    with subprocess.Popen(
+        [sys.executable, "-c", _HEAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as head:
+        assert head.stdout is not None
+        yield head.stdout.readline().strip()
+        head.communicate()
+
+
+@pytest.fixture(scope="session")
+def start_cluster() -> Callable[[str], AbstractContextManager[str]]:
+    """Return a function that starts a cluster with a token."""
+    return _cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """Start a Ray cluster without a token, for the whole session."""
+    with _cluster("") as address:
+        yield address

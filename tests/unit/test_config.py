@@ -1,0 +1,339 @@
+"""Settings: each is read, bounded and written once."""
+
+import ast
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.config import (
+    GROUPS,
+    Config,
+    DQNConfig,
+    EnvConfig,
+    PPOConfig,
+    TrainingConfig,
+)
+from xagents_ray.errors import UserError
+from xagents_ray.options import Option, options
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(
+    path
+    for room in ("xagents_ray", "actors", "learners", "cluster")
+    for path in (ROOT / room).rglob("*.py")
+)
+CONFIGS = [*GROUPS.values(), *(row.config for row in ALGORITHMS.values())]
+OPTIONS = [
+    pytest.param(config, option, id=f"{config.__name__}.{option.name}")
+    for config in CONFIGS
+    for option in options(config)
+]
+ENOUGH = {"env": "CartPole-v1", "max_steps": 100}
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in SOURCES:
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+# Every field is read
+
+
+def receiver(node: ast.expr) -> str:
+    """Return the last name of what an attribute is read from."""
+    if isinstance(node, ast.Attribute):
+        return node.attr.lstrip("_")
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def attributes_of_others() -> set[str]:
+    """Return fields and properties of classes that are no configs."""
+    names = set()
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and path.name != "config.py":
+                for part in node.body:
+                    if isinstance(part, ast.AnnAssign) and isinstance(
+                        part.target, ast.Name
+                    ):
+                        names.add(part.target.id)
+                    elif isinstance(part, ast.FunctionDef):
+                        names.add(part.name)
+    return names
+
+
+def reads() -> set[tuple[str, str]]:
+    """Return (receiver, field) of all attributes read, but for checks of configs."""
+    found = set()
+    for path, tree in trees():
+        skipped: set[ast.AST] = set()
+        if path.name == "config.py":
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef) and (
+                    node.name == "__post_init__" or node.name.startswith("_check")
+                ):
+                    skipped.update(ast.walk(node))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if node not in skipped:
+                    found.add((receiver(node.value), node.attr))
+    return found
+
+
+READS = reads()
+SHARED_NAMES = attributes_of_others()
+# What configs are called where their fields have the names of others' fields.
+HOLDERS = {"c", "config", "algorithm", *GROUPS}
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_every_field_is_read(config: type, option: Option) -> None:
+    readers = {holder for holder, name in READS if name == option.name}
+    if option.name in SHARED_NAMES:
+        readers &= HOLDERS
+    assert readers, f"{config.__name__}.{option.name} is read nowhere"
+
+
+# Bounds
+
+
+def refused(config: type, name: str, value: Any) -> str:
+    with pytest.raises(UserError) as error:
+        config(**{name: value})
+    return str(error.value)
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_bounds(config: type, option: Option) -> None:
+    tiny = 1 if option.type is int else 1e-9
+    low, high = option.low, option.high
+    if low is not None:
+        below = low if option.exclusive else low - tiny
+        message = refused(config, option.name, option.type(below))
+        assert message.startswith(f"{option.flag} must be {option.bounds}, got ")
+        option.check(option.type(low + tiny if option.exclusive else low))
+    if high is not None:
+        message = refused(config, option.name, option.type(high + max(tiny, 1e-6)))
+        assert message.startswith(f"{option.flag} must be {option.bounds}, got ")
+        option.check(option.type(high))
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_types(config: type, option: Option) -> None:
+    wrong: list[Any] = [[1], b"1"]
+    if option.type is not str:
+        wrong += ["many", "1"]
+    if option.type in (int, float):
+        wrong += [True, math.nan, math.inf, -math.inf]
+    if option.type is int:
+        wrong += [1.5, 2.0]
+    if option.type in (bool, str):
+        wrong += [1, 0, 0.5]
+    if option.default is not None:
+        wrong.append(None)
+    for value in wrong:
+        message = refused(config, option.name, value)
+        assert option.flag in message and message.endswith(f"got {value!r}.")
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_choices(config: type, option: Option) -> None:
+    if option.type is str and option.choices:
+        message = refused(config, option.name, "something")
+        assert all(choice in message for choice in option.choices)
+        for choice in option.choices:
+            config(**{option.name: choice})
+    elif option.type is str and option.default is None:
+        config(**{option.name: None})
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_defaults_are_allowed(config: type, option: Option) -> None:
+    option.check(option.default)
+    assert getattr(config(), option.name) == option.default
+
+
+def test_huge_numbers_are_numbers() -> None:
+    """More digits than a float holds."""
+    assert TrainingConfig(max_steps=10**400).max_steps == 10**400
+
+
+@pytest.mark.parametrize(("config", "option"), OPTIONS)
+def test_what_an_option_says(config: type, option: Option) -> None:
+    assert option.help and not option.help.endswith(".")
+    assert option.flag == f"--{option.name.replace('_', '-')}"
+    assert option.type in (bool, int, float, str)
+    assert option.hp_type in (None, "categorical", "int", "log_uniform")
+    if option.hp_type == "int":
+        assert option.type is int
+    if option.hp_type == "log_uniform":
+        assert option.type is float
+
+
+def test_configs_are_frozen() -> None:
+    for config in CONFIGS:
+        made = config()
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, next(options(config)).name, 1)
+
+
+# A default is written once
+
+
+def test_a_field_is_declared_once() -> None:
+    """In one class of each config's parents, and in no group and config both."""
+    for config in CONFIGS:
+        for option in options(config):
+            owners = [
+                c
+                for c in config.__mro__
+                if option.name in vars(c).get("__annotations__", {})
+            ]
+            assert len(owners) == 1, f"{option.name}: {owners}"
+    for row in ALGORITHMS.values():
+        names = [o.name for c in (*GROUPS.values(), row.config) for o in options(c)]
+        assert len(names) == len(set(names))
+
+
+def is_none(default: ast.expr | None) -> bool:
+    return default is None or (
+        isinstance(default, ast.Constant) and default.value is None
+    )
+
+
+def test_no_default_is_written_elsewhere() -> None:
+    """No parameter with a field's name has a default; no `get` falls back to one."""
+    names = {option.name for config in CONFIGS for option in options(config)}
+    found = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                a = node.args
+                last = [*a.posonlyargs, *a.args][-len(a.defaults) or None :]
+                pairs = [
+                    *zip(last[: len(a.defaults)], a.defaults, strict=True),
+                    *zip(a.kwonlyargs, a.kw_defaults, strict=True),
+                ]
+                found += [
+                    (path.name, argument.arg)
+                    for argument, default in pairs
+                    # Gymnasium's `reset(seed=None)` is no default of ours.
+                    if argument.arg in names and not is_none(default)
+                ]
+            elif isinstance(node, ast.Call) and receiver(node.func) in (
+                "get",
+                "getattr",
+            ):
+                known = [x.value for x in node.args if isinstance(x, ast.Constant)]
+                if len(node.args) > 1 + (receiver(node.func) == "getattr"):
+                    found += [(path.name, k) for k in known if k in names]
+    assert found == []
+
+
+# A whole run
+
+
+def of(algorithm: type, **values: Any) -> Config:
+    return Config.of(algorithm, {**ENOUGH, **values})
+
+
+def test_values_reach_their_groups() -> None:
+    config = of(PPOConfig, n_envs=3, n_steps=7, seed=4, quiet=True, local=True)
+    assert (config.env.env, config.env.n_envs) == ("CartPole-v1", 3)
+    assert config.algorithm == PPOConfig(n_steps=7)
+    assert (config.training.seed, config.training.max_steps) == (4, 100)
+    assert config.display.quiet and config.placement.local
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("n_env", "n_envs"),
+        ("nsteps", "n_steps"),
+        ("learning_rate", None),
+        ("max_step", "max_steps"),
+        ("target_rewards", "target_reward"),
+    ],
+)
+def test_unknown_names(name: str, near: str | None) -> None:
+    with pytest.raises(UserError, match=f"no setting '{name}'") as error:
+        of(PPOConfig, **{name: 1})
+    message = str(error.value)
+    if near is not None:
+        assert f"did you mean {near}" in message
+    assert message[-1] in ".?"
+
+
+def test_settings_of_another_algorithm() -> None:
+    with pytest.raises(UserError, match="epsilon_start"):
+        of(PPOConfig, epsilon_start=0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"env": None}, ["--env"]),
+        ({"max_steps": None}, ["--target-reward", "--max-steps"]),
+        ({"n_envs": 2, "n_actors": 3}, ["--n-actors 3", "--n-envs 2"]),
+        ({"local": True, "address": "a:1"}, ["--address", "--local"]),
+        ({"local": True, "n_actors": 1}, ["--n-actors", "--local"]),
+        ({"local": True, "dashboard": True}, ["--dashboard", "--local"]),
+        (
+            {"n_envs": 2, "n_steps": 3, "mini_batches": 7},
+            ["--mini-batches 7", "6 samples", "--n-steps", "--n-envs"],
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_together(
+    values: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(UserError) as error:
+        of(PPOConfig, **values)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_as_many_minibatches_as_samples() -> None:
+    assert of(PPOConfig, n_envs=2, n_steps=3, mini_batches=6)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"buffer_max_size": 31},
+        {"buffer_max_size": 100, "buffer_initial_size": 101},
+        {"buffer_max_size": 100, "buffer_batch_size": 101},
+    ],
+)
+def test_a_buffer_holds_a_batch_and_its_initial_size(values: dict[str, int]) -> None:
+    with pytest.raises(
+        UserError, match=f"--buffer-max-size {values['buffer_max_size']}"
+    ):
+        DQNConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("size", "initial", "expected"), [(1000, None, 100), (1000, 7, 7), (35, None, 3)]
+)
+def test_initial_size(size: int, initial: int | None, expected: int) -> None:
+    config = DQNConfig(buffer_max_size=size, buffer_initial_size=initial)
+    assert config.initial_size == expected
+
+
+def test_steps_of_a_rollout() -> None:
+    assert PPOConfig(n_steps=9).batch_steps == 9
+    assert DQNConfig(rollout_length=9).batch_steps == 9
+
+
+def test_bounds_in_words() -> None:
+    words = {o.name: o.bounds for o in options(PPOConfig)}
+    assert words["gamma"] == "≥ 0 and ≤ 1"
+    assert words["lr"] == "> 0"
+    assert words["model"] == ""
+    stack = next(o for o in options(EnvConfig) if o.name == "frame_stack")
+    assert stack.bounds == "≥ 1 and ≤ 16"

@@ -1,0 +1,188 @@
+"""The table of imports in the design: who may import what."""
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("actors", "learners", "cluster")
+FRAMEWORKS = ("tensorflow", "keras", "ray")
+# These import other rooms when called, by name.
+FRONT_DOORS = ("__main__.py", "cli.py", "training.py", "local.py")
+# Modules that only an extra can import.
+EXTRAS = {"xagents_ray.actors.pool": "envpool"}
+
+
+def files(room: str) -> list[Path]:
+    """Return the sources of a room, `xagents_ray` for what all of them share."""
+    found = sorted((ROOT / room).rglob("*.py"))
+    assert found
+    return found
+
+
+def module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] != "xagents_ray":
+        parts = ("xagents_ray", *parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports anywhere, also inside functions."""
+    package = (
+        module(path) if path.name == "__init__.py" else module(path).rpartition(".")[0]
+    )
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                up = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*up, *([base] if base else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def resolved_by_name(path: Path) -> Iterator[str]:
+    """Yield strings that name a module of a room."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            if text.startswith(tuple(f"xagents_ray.{room}." for room in ROOMS)):
+                yield text
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(name == p or name.startswith(f"{p}.") for p in packages)
+
+
+def offenders(room: str, *forbidden: str) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in files(room)
+        for name in imports(path)
+        if is_in(name, *forbidden)
+    ]
+
+
+def test_what_imports_sees() -> None:
+    """The checks below mean something: they see the imports that are there."""
+    seen = set(imports(ROOT / "actors" / "env_actor.py"))
+    assert {"numpy", "xagents_ray.actors.policies.Policy"} <= seen
+    inside = set(imports(ROOT / "actors" / "atari.py"))
+    assert "cv2" in inside  # within a function
+    assert offenders("learners", "tensorflow")
+    assert offenders("cluster", "ray")
+
+
+def test_the_shared_room_imports_no_other() -> None:
+    rooms = [f"xagents_ray.{room}" for room in ROOMS]
+    assert offenders("xagents_ray", *rooms, *ROOMS, "ray") == []
+
+
+def test_only_the_keras_networks_import_tensorflow_there() -> None:
+    found = offenders("xagents_ray", "tensorflow", "keras")
+    keras = str(Path("xagents_ray", "networks", "keras.py"))
+    assert found and all(each.startswith(keras) for each in found)
+    assert offenders("xagents_ray", "xagents_ray.networks.keras") == []
+
+
+def test_only_front_doors_and_the_table_name_other_rooms() -> None:
+    for path in files("xagents_ray"):
+        if path.name not in (*FRONT_DOORS, "algorithms.py"):
+            assert list(resolved_by_name(path)) == [], path
+    named = [n for path in files("xagents_ray") for n in resolved_by_name(path)]
+    assert "xagents_ray.cluster.driver" in named
+
+
+def test_actors_import_only_the_shared_room() -> None:
+    others = ("learners", "cluster", "xagents_ray.learners", "xagents_ray.cluster")
+    keras = "xagents_ray.networks.keras"
+    assert offenders("actors", *others, *FRAMEWORKS, keras) == []
+    for path in files("actors"):
+        assert all(n.startswith("xagents_ray.actors.") for n in resolved_by_name(path))
+
+
+def test_learners_import_only_the_shared_room() -> None:
+    others = ("actors", "cluster", "xagents_ray.actors", "xagents_ray.cluster")
+    assert offenders("learners", *others, "ray") == []
+    for path in files("learners"):
+        assert all(
+            n.startswith("xagents_ray.learners.") for n in resolved_by_name(path)
+        )
+
+
+def test_the_package_is_what_setup_cfg_says() -> None:
+    """Every folder with sources is installed."""
+    text = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    for room in ("xagents_ray", *ROOMS):
+        for path in files(room):
+            assert f"    {module(path.parent / '__init__.py')}\n" in text
+
+
+def loaded_after(*modules: str) -> set[str]:
+    """Return the top-level modules of a new process that imports these."""
+    code = (
+        "import importlib, json, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules}"
+        " | {'.'.join(m.split('.')[:2]) for m in sys.modules if 'xagents' in m})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def modules_of(room: str) -> list[str]:
+    names = [module(path) for path in files(room) if path.name != "__main__.py"]
+    return [
+        name
+        for name in names
+        if name not in EXTRAS or importlib.util.find_spec(EXTRAS[name])
+    ]
+
+
+@pytest.mark.parametrize("name", ["xagents_ray", "xagents_ray.cli"])
+def test_the_package_loads_no_framework(name: str) -> None:
+    """Help and flag errors are quick."""
+    loaded = loaded_after(name)
+    rooms = {f"xagents_ray.{room}" for room in ROOMS}
+    assert "xagents_ray" in loaded
+    assert not loaded & {*FRAMEWORKS, "gymnasium", "cv2", *rooms}
+
+
+def test_the_shared_room_loads_no_framework() -> None:
+    names = [n for n in modules_of("xagents_ray") if n != "xagents_ray.networks.keras"]
+    assert len(names) > 10
+    rooms = {f"xagents_ray.{room}" for room in ROOMS}
+    assert not loaded_after(*names) & {*FRAMEWORKS, *rooms}
+
+
+def test_actors_load_no_framework() -> None:
+    names = modules_of("actors")
+    assert "xagents_ray.actors.legacy_gym" in names
+    loaded = loaded_after(*names)
+    assert "xagents_ray.actors" in loaded
+    others = {"xagents_ray.learners", "xagents_ray.cluster"}
+    assert not loaded & {*FRAMEWORKS, "gym", *others}
+
+
+def test_learners_load_neither_ray_nor_actors() -> None:
+    loaded = loaded_after(*modules_of("learners"))
+    assert "tensorflow" in loaded
+    others = {"xagents_ray.actors", "xagents_ray.cluster"}
+    assert not loaded & {"ray", "gymnasium", *others}
+
+
+def test_the_driver_loads_no_tensorflow() -> None:
+    loaded = loaded_after("xagents_ray.cluster.driver")
+    assert not loaded & {"tensorflow", "keras"}
