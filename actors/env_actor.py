@@ -160,7 +160,8 @@ class _Rows:
     def input(self, t: int) -> Array:
         """Return what the network sees at row t."""
         if not self._is_image:
-            return self.observations[t]
+            row: Array = self.observations[t]
+            return row
         window = slice(t, t + self._stack)
         return stack_frames(self.observations[window], self.starts[window])
 
