@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 
 from xagents_ray.errors import UserError
+from xagents_ray.quiet import stderr_parked
 
 
 def make(env_id: str) -> gymnasium.Env[Any, Any]:
@@ -19,7 +20,8 @@ def make(env_id: str) -> gymnasium.Env[Any, Any]:
         if not hasattr(np, name):
             setattr(np, name, kind)
     try:
-        import gym
+        with stderr_parked():  # its farewell banner
+            import gym
     except ImportError:
         raise UserError(
             f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."

@@ -1,5 +1,6 @@
 """EnvPool's environments, which come with the extra `[envpool]`."""
 
+import warnings
 from typing import Any
 
 import envpool
@@ -50,8 +51,10 @@ def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
         )
 
     def build(seed: int) -> Any:
-        return envpool.make_gymnasium(
-            name, num_envs=n_envs, num_threads=threads, seed=seed, **more
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its Box bounds are rounded to float32
+            return envpool.make_gymnasium(
+                name, num_envs=n_envs, num_threads=threads, seed=seed, **more
+            )
 
     return _Pool(build)

@@ -1,0 +1,161 @@
+"""Environments of every kind behind `Envs`, the real ones."""
+
+import importlib.util
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from xagents_ray.actors import atari
+from xagents_ray.actors.environments import Envs, make_envs, probe
+from xagents_ray.config import EnvConfig
+from xagents_ray.errors import UserError
+
+PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
+SHAPES: list[tuple[dict[str, Any], tuple[int, ...], str, int]] = [
+    ({"env": "CartPole-v1"}, (4,), "float32", 2),
+    ({"env": "CartPole-v1", "vectorization": "sync"}, (4,), "float32", 2),
+    ({"env": "CartPole-v1", "vectorization": "vector"}, (4,), "float32", 2),
+    ({"env": "Acrobot-v1", "vectorization": "async"}, (6,), "float32", 3),
+    ({"env": "LunarLander-v3"}, (8,), "float32", 4),
+    ({"env": "BipedalWalker-v3"}, (24,), "float32", 0),
+    (PONG, (84, 84), "uint8", 6),
+    ({"env": "ALE/Pong-v5", "preprocess": True}, (84, 84), "uint8", 6),
+    ({**PONG, "vectorization": "sync"}, (84, 84), "uint8", 6),
+    ({"env": "PongNoFrameskip-v4"}, (210, 160, 3), "uint8", 6),
+    ({"env": "CarRacing-v3", "preprocess": True}, (84, 84), "uint8", 0),
+    ({"env": f"{__name__}:odd"}, (6,), "float32", 3),
+]
+
+
+class Odd(gymnasium.Env[Any, Any]):
+    """Observes a float64 matrix; its actions are numbered from 5; rewards 10."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2, 3), np.float64)
+    action_space = gymnasium.spaces.Discrete(3, start=5)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros((2, 3)), {}
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        return np.full((2, 3), int(action)), 10.0, False, False, {}
+
+
+def odd() -> Odd:
+    return Odd()
+
+
+def envs_of(count: int = 2, **settings: Any) -> Envs:
+    return make_envs(EnvConfig(**settings), count, 1)
+
+
+@pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's SWIG
+@pytest.mark.parametrize(("settings", "shape", "dtype", "actions"), SHAPES)
+def test_shapes(
+    settings: dict[str, Any], shape: tuple[int, ...], dtype: str, actions: int
+) -> None:
+    envs = envs_of(**settings)
+    assert envs.spec.observation_shape == shape
+    assert envs.spec.observation_dtype == dtype
+    assert envs.spec.n_actions == actions
+    first = envs.reset(0)
+    assert (first.shape, first.dtype) == ((2, *shape), dtype)
+    units = envs.spec.action_units
+    chosen = np.zeros(2, np.int32) if actions else np.zeros((2, units), np.float32)
+    step = envs.step(chosen)
+    assert step.observations.shape == (2, *shape)
+    assert step.observations.dtype == dtype
+    for values, kind in (
+        (step.rewards, np.float32),
+        (step.raw_rewards, np.float64),
+        (step.terminated, np.bool_),
+        (step.truncated, np.bool_),
+    ):
+        assert (values.shape, values.dtype) == ((2,), kind)
+    envs.close()
+
+
+def test_actions_that_do_not_start_at_0() -> None:
+    envs = envs_of(env=f"{__name__}:odd")
+    envs.reset(0)
+    step = envs.step(np.array([0, 2], np.int32))
+    np.testing.assert_array_equal(step.observations[:, 0], [5, 7])
+    np.testing.assert_array_equal(step.rewards, [10, 10])
+
+
+SEEDED: list[dict[str, Any]] = [
+    {"env": "Acrobot-v1"},
+    {"env": "CartPole-v1", "vectorization": "sync"},
+    {"env": "ALE/Breakout-v5", "preprocess": True},
+    {"env": "BreakoutNoFrameskip-v4", "preprocess": True, "vectorization": "sync"},
+]
+
+
+@pytest.mark.parametrize("settings", SEEDED)
+def test_environment_i_has_seed_plus_i(settings: dict[str, Any]) -> None:
+    """Across resets too: three together are three alone."""
+    together = envs_of(3, **settings)
+    alone = [envs_of(1, **settings) for _ in range(3)]
+    rng = np.random.default_rng(0)
+    first = together.reset(10)
+    np.testing.assert_array_equal(
+        first, np.concatenate([env.reset(10 + i) for i, env in enumerate(alone)])
+    )
+    ended = 0
+    for _ in range(300):
+        actions = rng.integers(together.spec.n_actions, size=3, dtype=np.int32)
+        step = together.step(actions)
+        apart = [env.step(actions[i : i + 1]) for i, env in enumerate(alone)]
+        ended += int(step.ended.sum())
+        for name in step._fields:
+            expected = np.concatenate([getattr(s, name) for s in apart])
+            np.testing.assert_array_equal(getattr(step, name), expected)
+    assert ended > 0 or "Acrobot" in settings["env"]
+
+
+def test_rewards_are_clipped_for_learning_and_lives_end_bootstrapping() -> None:
+    envs = envs_of(4, env="ALE/SpaceInvaders-v5", preprocess=True)
+    envs.reset(0)
+    rng = np.random.default_rng(0)
+    raw: set[float] = set()
+    lost = 0
+    for _ in range(700):
+        step = envs.step(rng.integers(6, size=4, dtype=np.int32))
+        np.testing.assert_array_equal(step.rewards, np.sign(step.raw_rewards))
+        raw.update(step.raw_rewards.tolist())
+        lost += int((step.terminated & ~step.ended).sum())
+    assert max(raw) > 1
+    assert lost >= 4
+
+
+def test_sync_frames_equal_the_vector_form_in_all_but_the_first_no_ops() -> None:
+    """The same picture of the same game: grey, 84x84, every 4th frame, maximum."""
+    seen = []
+    for vectorization in ("sync", "vector"):
+        settings = {**PONG, "max_frame": True, "vectorization": vectorization}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(atari, "NOOPS", 1)
+            envs = envs_of(1, **settings)
+            frames = [envs.reset(0)]
+            frames += [envs.step(np.zeros(1, np.int32)).observations for _ in range(60)]
+        seen.append(np.concatenate(frames).astype(int))
+    assert np.abs(seen[0][1:] - seen[1][1:]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        ("gym", {"env": "gym:CartPole-v1"}),
+        ("envpool", {"env": "CartPole-v1", "vectorization": "envpool"}),
+    ],
+)
+def test_extras(module: str, settings: dict[str, Any]) -> None:
+    """They work where they are installed, and are named where they are not."""
+    if importlib.util.find_spec(module) is None:
+        with pytest.raises(UserError, match=rf"xagents-ray\[{module}\]"):
+            probe(EnvConfig(**settings))
+    else:
+        assert envs_of(**settings).reset(0).shape == (2, 4)
