@@ -153,6 +153,9 @@ class AlgorithmConfig(Checked):
         """Vector steps of one rollout."""
         raise NotImplementedError
 
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when rollouts of that many environments don't fit."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(AlgorithmConfig):
@@ -287,6 +290,14 @@ class PPOConfig(AlgorithmConfig):
         """Vector steps of one rollout."""
         return self.n_steps
 
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when there are more mini-batches than samples."""
+        if self.mini_batches > self.n_steps * n_envs:
+            raise UserError(
+                f"--mini-batches {self.mini_batches} is more than the batch of "
+                f"{self.n_steps * n_envs} samples (--n-steps x --n-envs): lower it."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
@@ -353,16 +364,7 @@ class Config:
                         f"--{name.replace('_', '-')} is for Ray and --local runs "
                         "without it: drop one of the two."
                     )
-        self._check_batches()
-
-    def _check_batches(self) -> None:
-        if isinstance(self.algorithm, PPOConfig):
-            batch = self.algorithm.n_steps * self.env.n_envs
-            if self.algorithm.mini_batches > batch:
-                raise UserError(
-                    f"--mini-batches {self.algorithm.mini_batches} is more than the "
-                    f"batch of {batch} samples (--n-steps x --n-envs): lower it."
-                )
+        self.algorithm.check_batch(envs)
 
     @classmethod
     def of(
