@@ -123,24 +123,22 @@ def test_a_signal_ends_a_run(
 
 
 def test_a_second_signal_ends_at_once() -> None:
-    command = ["train", "ppo", "--env", "CartPole-v1", "--ppo-epochs", "1000000"]
+    """In the middle of a learning phase that would take minutes."""
+    command = ["train", "ppo", "--env", "CartPole-v1", "--local", "--max-steps", "9999"]
+    phase = ["--n-steps", "4096", "--mini-batches", "4096", "--ppo-epochs", "1000"]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "xagents_ray",
-            *command,
-            "--local",
-            "--max-steps",
-            "999",
-        ],
+        [sys.executable, "-m", "xagents_ray", *command, *phase],
         stdout=subprocess.PIPE,
+        text=True,
     )
-    time.sleep(14)
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.01)
+    assert process.stdout is not None
+    assert "steps: 0," in process.stdout.readline()
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
     assert process.wait(timeout=1) == 130
+    assert process.communicate()[0] == ""
 
 
 def test_nothing_but_our_lines_on_the_screen() -> None:
@@ -172,13 +170,13 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
         text=True,
     )
     assert process.stdout is not None
-    while "steps: 0," in process.stdout.readline():
-        pass
-    # The second line comes up to 5 s after the first steps.
-    assert time.monotonic() - began < 12 + 5
+    assert "steps: 0," in process.stdout.readline()
+    assert time.monotonic() - began < 12
+    assert "steps: 0," not in process.stdout.readline()
     assert psutil.Process(process.pid).children(recursive=True) == []
     process.terminate()
-    assert process.wait(timeout=10) == 143
+    assert process.communicate(timeout=10)[0].endswith("Stopped by SIGTERM\n")
+    assert process.returncode == 143
 
 
 def test_a_cluster_that_wants_a_token(start_cluster: StartCluster) -> None:
