@@ -233,7 +233,7 @@ def _factory(env_id: str) -> Callable[[], Any] | None:
     except AttributeError:
         raise UserError(
             f"--env {env_id}: module {module} has no {name}"
-            f"{near(name, dir(importlib.import_module(module)))}"
+            f"{near(name, dir(importlib.import_module(module))) or '.'}"
         ) from None
 
 

@@ -281,6 +281,7 @@ class PPOConfig(AlgorithmConfig):
     advantage_epsilon: float = option(
         1e-8,
         low=0,
+        exclusive=True,
         hp_type="log_uniform",
         help="Value added to the standard deviation that advantages are divided by",
     )

@@ -115,7 +115,6 @@ class TransitionReplay:
             self._terminated[env, steps] = trajectory.terminated[:, column]
             self._make_room(env, head + length)
             self._valid[env, steps] = trajectory.valid[:, column]
-            self._valid[env, rows[-1]] = False
             self._count[env] += np.count_nonzero(trajectory.valid[:, column])
             self._head[env] = head + length
             self._evict(env)
