@@ -118,6 +118,9 @@ class PPOLearner:
             inputs = _flatten(observations[:-1])
         rows = tf.where(tf.reshape(valid, [-1]))[:, 0]
         count = tf.size(rows)
+        # The network's inputs have one size, whatever is valid: for each new shape its
+        # kernels take memory that they keep. Rows that fill up weigh nothing.
+        size = (tf.size(valid) + c.mini_batches - 1) // c.mini_batches
         total = tf.zeros(len(_METRICS))
         updates = tf.constant(0)
         for epoch in tf.range(c.ppo_epochs):
@@ -129,9 +132,9 @@ class PPOLearner:
                 begin = i * count // c.mini_batches
                 end = (i + 1) * count // c.mini_batches
                 if begin < end:
-                    picked = order[begin:end]
-                    batch = [tf.gather(x, picked) for x in (inputs, *flat)]
-                    total += self._minibatch(*batch)
+                    filled = tf.gather(order, (begin + tf.range(size)) % count)
+                    batch = [tf.gather(x, order[begin:end]) for x in flat]
+                    total += self._minibatch(tf.gather(inputs, filled), *batch)
                     updates += 1
         return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
 
@@ -144,11 +147,13 @@ class PPOLearner:
         advantages: tf.Tensor,
         targets: tf.Tensor,
     ) -> tf.Tensor:
-        """One gradient step on [N, ...] samples; returns metrics [5]."""
+        """One gradient step on the first N of the inputs; returns metrics [5]."""
         c = self._config
+        count = tf.size(advantages)
         advantages = losses.normalize(advantages, c.advantage_epsilon)
         with tf.GradientTape() as tape:
-            policy, values = self._model(networks.inputs(self._layout, inputs))
+            outputs = self._model(networks.inputs(self._layout, inputs))
+            policy, values = (x[:count] for x in outputs)
             if self._spec.is_discrete:
                 log_probs = distributions.categorical_log_prob(policy, actions)
                 entropy = tf.reduce_mean(distributions.categorical_entropy(policy))
