@@ -1,16 +1,19 @@
 """The env actor: steps vectorized environments and returns trajectories."""
 
+import operator
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from xagents_ray.actors.env_state import decode, encode
 from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.policies import Actions, Policy
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
-from xagents_ray.errors import Stopped
+from xagents_ray.errors import Stopped, UserError
 from xagents_ray.networks.layout import Layout
 from xagents_ray.trajectory import (
     Array,
@@ -66,8 +69,9 @@ class EnvActor:
         self._returns = np.zeros(setup.n_envs)
         self._lengths = np.zeros(setup.n_envs, np.int64)
         self._ended = np.zeros(setup.n_envs, np.bool_)
-        self._stopping = False
+        self._stopping = self._midway = False
         self._history: tuple[Array, BoolArray] | None = None
+        self._restarts = 0
 
     def ready(self) -> None:
         """Return when the environments are made."""
@@ -95,6 +99,7 @@ class EnvActor:
             Stopped: `stop` was called.
         """
         began = time.perf_counter()
+        self._midway = True
         self._policy.load(weights)
         noise = self._policy.noise(self._noise, length)
         before = self._history or self._reset()
@@ -110,32 +115,145 @@ class EnvActor:
             self._count(t, step, episodes)
         last = rows.observations[length:], rows.starts[length:]
         self._history = last[0].copy(), last[1].copy()
+        self._midway = False
         values = self._policy.values(rows.input(length))
         trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
         steps = rows.valid.sum(axis=1, dtype=np.int64)
         seconds = time.perf_counter() - began
         return trajectory, RolloutReport(steps, tuple(episodes), seconds)
 
+    def state(self) -> dict[str, Any]:
+        """Return what the next rollouts depend on but for the weights, as JSON.
+
+        After a rollout that was stopped the environments' state is left out: its
+        steps are lost.
+        """
+        known = self._history is not None and not self._midway
+        envs = self._envs.state() if known else None
+        return {
+            "env": str(self._setup.config.env.env),
+            "first_env": self._setup.first_env,
+            "begun": self._history is not None or self._midway,
+            "restarts": self._restarts,
+            "unfinished": int(np.count_nonzero(self._lengths)),
+            "noise": [generator.bit_generator.state for generator in self._noise],
+            "returns": encode(self._returns),
+            "lengths": encode(self._lengths),
+            "ended": encode(self._ended),
+            "envs": envs,
+            "history": [encode(x) for x in self._history or ()] if envs else None,
+        }
+
+    def restore(self, state: dict[str, Any]) -> int:
+        """Go on from the state of such an actor; this one must be new.
+
+        Where the environments' state was not to be had, all begin an episode, with
+        other seeds than before.
+
+        Returns:
+            How many unfinished episodes were dropped.
+        Raises:
+            UserError: the state is damaged, or not of these environments.
+        """
+        try:
+            return self._restore(state)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(
+                f"The state of {self._setup.config.env.env} can't be restored "
+                f"({reason}); resume from another checkpoint."
+            ) from None
+
+    def restart(self, times: int) -> None:
+        """Begin with other episodes than a first start; this one must be new.
+
+        Args:
+            times: 1 or more; each number gives other episodes and noise.
+        """
+        self._restarts = times
+        seed, first = self._setup.seed, self._setup.first_env
+        envs = range(first, first + self._setup.n_envs)
+        self._noise = [np.random.default_rng([seed, env, times]) for env in envs]
+
+    def _restore(self, state: dict[str, Any]) -> int:
+        expected = str(self._setup.config.env.env), self._setup.first_env
+        found = state["env"], state["first_env"]
+        if found != expected:
+            raise ValueError(f"expected {expected}, got {found}")
+        for generator, saved in zip(self._noise, state["noise"], strict=True):
+            generator.bit_generator.state = saved
+        self._restarts = operator.index(state["restarts"])
+        if self._restarts < 0:
+            raise ValueError(f"expected restarts >= 0, got {self._restarts}")
+        lengths = decode(state["lengths"], self._lengths)
+        if not state["begun"]:
+            return 0
+        if state["envs"] is None:
+            self._restarts += 1
+            self._history = self._reset()
+            return int(np.count_nonzero(lengths))
+        observations, starts = self._reset()
+        self._envs.restore(state["envs"])
+        frames, firsts = state["history"]
+        self._history = decode(frames, observations), decode(firsts, starts)
+        self._lengths = lengths
+        self._returns = decode(state["returns"], self._returns)
+        self._ended = decode(state["ended"], self._ended)
+        return 0
+
     def _reset(self) -> tuple[Array, BoolArray]:
         """Begin the first episodes; return the frames and starts before row 0."""
-        setup = self._setup
-        first = self._envs.reset(setup.seed + setup.first_env)
-        shape = (self.spec.stack, *first.shape)
-        observations = np.zeros(shape, self.spec.observation_dtype)
-        starts = np.zeros(shape[:2], np.bool_)
-        observations[-1], starts[-1] = first, True
-        return observations, starts
+        seed = self._setup.seed
+        if self._restarts:
+            mixed = np.random.SeedSequence([seed, self._restarts]).generate_state(1)
+            seed = int(mixed[0] >> 2)  # emulators take 31 bits
+        first = self._envs.reset(seed + self._setup.first_env)
+        return first_window(first, self.spec.stack)
 
     def _count(self, row: int, step: EnvStep, episodes: list[Episode]) -> None:
         """Add a step to the games' returns, and report those that ended."""
-        self._returns += step.raw_rewards
-        self._lengths += ~self._ended
+        ended = count_games(step, self._ended, self._returns, self._lengths)
         self._ended = step.ended
-        for env in np.flatnonzero(step.ended):
-            index = self._setup.first_env + int(env)
-            total, length = float(self._returns[env]), int(self._lengths[env])
-            episodes.append(Episode(index, row, total, length))
-            self._returns[env] = self._lengths[env] = 0
+        for env, total, length in ended:
+            episodes.append(Episode(self._setup.first_env + env, row, total, length))
+
+
+def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
+    """Return the newest frames after a reset, zeros before it, and their starts.
+
+    Args:
+        first: [B, *observation_shape], what the reset gave.
+        stack: frames of a window.
+    Returns:
+        [stack, B, *observation_shape] and bool [stack, B].
+    """
+    observations = np.zeros((stack, *first.shape), first.dtype)
+    starts = np.zeros(observations.shape[:2], np.bool_)
+    observations[-1], starts[-1] = first, True
+    return observations, starts
+
+
+def count_games(
+    step: EnvStep, resets: BoolArray, returns: Array, lengths: Array
+) -> list[tuple[int, float, int]]:
+    """Add a step to the games being played.
+
+    Args:
+        step: of B environments.
+        resets: bool [B], environments that only reset in it.
+        returns: float64 [B], sums of raw rewards; changed.
+        lengths: int64 [B], env steps; changed.
+    Returns:
+        (env, return, length) of each game that ended.
+    """
+    returns += step.raw_rewards
+    lengths += ~resets
+    ended = [
+        (int(env), float(returns[env]), int(lengths[env]))
+        for env in np.flatnonzero(step.ended)
+    ]
+    returns[step.ended] = lengths[step.ended] = 0
+    return ended
 
 
 class _Rows:

@@ -4,15 +4,17 @@ All of them reset on the step after an end (Gymnasium's NEXT_STEP) and give one
 frame per step; stacking is the trajectory's business.
 """
 
+import contextlib
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors import atari
+from xagents_ray.actors import atari, env_state
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec
@@ -44,7 +46,7 @@ class Envs:
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
-        self._clip = config.preprocess
+        self._id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
         self._start = int(getattr(actions, "start", 0))
         self.spec = describe(space, actions, config)
@@ -79,6 +81,42 @@ class Envs:
             truncated,
             ended,
         )
+
+    @property
+    def fps(self) -> float:
+        """Pictures a second that a person should see."""
+        return float(self._envs.metadata.get("render_fps") or 30)
+
+    def picture(self) -> Array:
+        """Return what a person sees of the first environment: uint8 [H, W, 3], RGB.
+
+        Raises:
+            UserError: it was made without pictures.
+        """
+        picture: Array | None = None
+        if self._envs.render_mode == "rgb_array":
+            with contextlib.suppress(NotImplementedError):
+                picture = self._envs.render()[0]
+        shape = picture.shape if isinstance(picture, np.ndarray) else ()
+        if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
+            raise _no_pictures(self._id)
+        return picture
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what JSON can hold of them; None where it can't be had."""
+        envs = env_state.get_state(self._envs)
+        if envs is None:
+            return None
+        return {"lives": env_state.encode(self._lives.astype(np.int64)), "envs": envs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put a state back, after a reset.
+
+        Raises:
+            Exception: of some kind; the state is damaged or not of such environments.
+        """
+        env_state.set_state(self._envs, state["envs"])
+        self._lives = env_state.decode(state["lives"], self._lives.astype(np.int64))
 
     def close(self) -> None:
         """End them."""
@@ -170,6 +208,27 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
         raise _unknown(env_id, error) from None
 
 
+def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
+    """Return a single environment, in no vector form of its own.
+
+    Args:
+        config: which, and how; `vectorization` does not matter.
+        render_mode: `rgb_array` for `Envs.picture`, None for no pictures.
+    Raises:
+        UserError: there is no such environment, or it takes no render mode.
+    """
+    env_id = str(config.env)
+    make = functools.partial(_single, config, _factory(env_id), render_mode)
+    try:
+        return Envs(gym.vector.SyncVectorEnv([make]), config)
+    except gym.error.Error as error:
+        raise _unknown(env_id, error) from None
+    except TypeError as error:
+        if "'render_mode'" not in str(error):
+            raise
+        raise _no_pictures(env_id) from None
+
+
 def _sync_or_async(mode: str, makers: list[Callable[[], gym.Env[Any, Any]]]) -> Any:
     if mode == "async":
         return gym.vector.AsyncVectorEnv(makers)
@@ -190,21 +249,28 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     )
 
 
-def _single(config: EnvConfig, factory: Callable[[], Any] | None) -> gym.Env[Any, Any]:
+def _single(
+    config: EnvConfig,
+    factory: Callable[..., Any] | None,
+    render_mode: str | None = None,
+) -> gym.Env[Any, Any]:
     """Return one environment, preprocessed where that is asked for."""
     env_id = str(config.env)
     settings = None if factory else atari.settings(env_id)
+    options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     if factory is not None:
-        env: gym.Env[Any, Any] = factory()
+        if options and "render_mode" not in inspect.signature(factory).parameters:
+            options = {}
+        env: gym.Env[Any, Any] = factory(**options)
         if not isinstance(env, gym.Env):
             raise UserError(
                 f"--env {env_id} made a {type(env).__name__}; the factory must "
                 "return a gymnasium.Env."
             )
     elif settings is not None and config.preprocess:
-        env = gym.make(env_id, frameskip=1)
+        env = gym.make(env_id, frameskip=1, **options)
     else:
-        env = gym.make(env_id)
+        env = gym.make(env_id, **options)
     if config.preprocess and _is_image(env):
         env = atari.Preprocessing(env, config.max_frame)
     return env
@@ -215,7 +281,7 @@ def _is_image(env: gym.Env[Any, Any]) -> bool:
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 3
 
 
-def _factory(env_id: str) -> Callable[[], Any] | None:
+def _factory(env_id: str) -> Callable[..., Any] | None:
     """Return what `package.module:factory` names; None for a Gymnasium id."""
     module, colon, name = env_id.partition(":")
     if not colon:
@@ -245,6 +311,13 @@ def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
             "--vectorization envpool needs EnvPool: pip install 'xagents-ray[envpool]'."
         ) from None
     return pool.make(config, n_envs, threads)
+
+
+def _no_pictures(env_id: str) -> UserError:
+    return UserError(
+        f"{env_id} gives no pictures: its factory must make it with "
+        'render_mode="rgb_array", and may take render_mode as an argument.'
+    )
 
 
 def _unknown(env_id: str, error: Exception) -> UserError:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from xagents_ray.config import AlgorithmConfig, DQNConfig
+from xagents_ray.hyperparameters import AlgorithmConfig, DQNConfig
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
@@ -43,6 +43,9 @@ class Policy(Protocol):
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose actions for [B, *input_shape] with noise [B, ...]."""
+
+    def greedy(self, observations: Array) -> Array:
+        """Return the likeliest actions, int32 [B] or float32 [B, A] within bounds."""
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values of observations, None without a critic."""
@@ -83,6 +86,13 @@ class ActorCriticPolicy:
         stepped = np.clip(raw, self._low, self._high)
         return Actions(raw, stepped, log_probs, values[:, 0])
 
+    def greedy(self, observations: Array) -> Array:
+        """Return the largest logits' actions, or the means within bounds."""
+        outputs = self._forward(observations)[0]
+        if self._spec.is_discrete:
+            return _largest(outputs)
+        return np.clip(outputs, self._low, self._high)
+
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values."""
         return self._forward(observations)[1][:, 0]
@@ -107,13 +117,20 @@ class EpsilonGreedyPolicy:
         explore = noise[:, 0] < epsilon(self._config, env_steps)
         actions = (noise[:, 1] * self._spec.n_actions).astype(np.int32)
         if not explore.all():
-            greedy = self._forward(observations)[0].argmax(-1).astype(np.int32)
-            actions = np.where(explore, actions, greedy)
+            actions = np.where(explore, actions, self.greedy(observations))
         return Actions(actions, actions)
+
+    def greedy(self, observations: Array) -> Array:
+        """Return int32 [B] actions of the largest values."""
+        return _largest(self._forward(observations)[0])
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return None: there is no critic."""
         return None
+
+
+def _largest(outputs: FloatArray) -> Array:
+    return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
 
 
 def sample_categorical(logits: FloatArray, uniform: Array) -> tuple[Array, FloatArray]:

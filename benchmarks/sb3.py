@@ -14,7 +14,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFram
 
 from benchmarks.works import Work
 from xagents_ray.algorithms import find
-from xagents_ray.config import Config, EnvConfig, PPOConfig
+from xagents_ray.config import Config, EnvConfig
+from xagents_ray.hyperparameters import PPOConfig
 
 
 def run(work: Work, steps: int, vec: str, threads: int | None) -> float:

@@ -2,13 +2,14 @@
 
 import importlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from xagents_ray.algorithms import resolve
-from xagents_ray.config import OffPolicyConfig
+from xagents_ray.backend import Run
+from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.replay import Fill, TransitionReplay, replay_for
-from xagents_ray.training import Run
-from xagents_ray.trajectory import Trajectory, Transitions, Weights
+from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
+from xagents_ray.weights import WeightsFile
 
 
 class ReplayService:
@@ -28,6 +29,18 @@ class ReplayService:
             self._replay.insert(trajectory)
         return self._replay.fill
 
+    def nbytes(self) -> int:
+        """Return the bytes of everything it holds."""
+        return self._replay.nbytes
+
+    def save(self, directory: str) -> None:
+        """Write its file there."""
+        self._replay.save(Path(directory))
+
+    def load(self, checkpoint: str) -> None:
+        """Take everything from a checkpoint with a replay."""
+        self._replay.load(Path(checkpoint))
+
     def sample(self, batches: int) -> Transitions:
         """Draw K batches."""
         return self._replay.sample(batches, self._batch_size)
@@ -37,10 +50,13 @@ class LearnerService:
     """The learner of a run; `stop` is heard while `update` is at work."""
 
     def __init__(self, run: Run, threads: int) -> None:
-        runtime = importlib.import_module("xagents_ray.learners.runtime")
-        runtime.configure(threads, run.is_seeded)
-        learner = resolve(run.algorithm.learner)
-        self._learner = learner(run.config.algorithm, run.spec, run.layout, run.seed)
+        self._run = run
+        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._learner, self._notes = self._make.make_learner(run, threads)
+
+    def notes(self) -> list[str]:
+        """Return what the user should know of the first weights."""
+        return self._notes
 
     def weights(self) -> Weights:
         """Return the newest weights under a new version."""
@@ -55,6 +71,24 @@ class LearnerService:
             data = batch[0]
         metrics = self._learner.update(data, env_steps)
         return metrics, self._learner.policy_weights()
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+        return self._learner.state.scale_lr(factor)
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of the learner's state by name."""
+        return self._learner.state.arrays()
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Take the learner's state from a copy."""
+        self._learner.state.restore(arrays)
+
+    def encode(
+        self, arrays: dict[str, Array], paths: Sequence[str]
+    ) -> list[WeightsFile]:
+        """Return the models in a state as weights files."""
+        return self._make.encode_models(self._run, arrays, paths)
 
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""

@@ -1,16 +1,19 @@
 """Deep Q-learning, plain and double."""
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
-from xagents_ray.config import DQNConfig
+from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Transitions, Weights
+from xagents_ray.trajectory import Array, Transitions, Weights
 
 _METRICS = ("loss", "q_value", "grad_norm")
 
@@ -30,15 +33,16 @@ class DQNLearner:
         self._target.set_weights(self._model.get_weights())
         self._optimizer = make_optimizer(config, self._model.trainable_variables)
         self._stopping = tf.Variable(False, trainable=False)
-        self._syncs = self._version = 0
+        models = {"q": self._model, "target": self._target}
+        self.state = LearnerState(models, {"adam": self._optimizer})
         self._phase = tf.function(self._learn, input_signature=self._signature())
 
     def update(self, batch: Transitions, env_steps: int) -> Metrics:
         """Learn from K batches; sync the target when a sync step was crossed."""
         syncs = env_steps // self._config.target_sync_steps
-        if syncs > self._syncs:
+        if syncs > self.state.counts["syncs"]:
             self._target.set_weights(self._model.get_weights())
-            self._syncs = syncs
+            self.state.counts["syncs"] = syncs
         means, updates = self._phase(*batch)
         return {
             **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
@@ -47,8 +51,13 @@ class DQNLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self._version += 1
-        return Weights(self._version, networks.arrays(self._model))
+        self.state.counts["version"] += 1
+        return Weights(self.state.counts["version"], networks.arrays(self._model))
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Begin with these weights, by name: `q/dense-0/kernel`."""
+        self.state.assign(arrays)
+        self._target.set_weights(self._model.get_weights())
 
     def stop(self) -> None:
         """Make an update in progress end after its current batch."""

@@ -1,9 +1,10 @@
 """What every learner is: one update call, and weights to act with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from xagents_ray.trajectory import Trajectory, Transitions, Weights
+from xagents_ray.learners.state import LearnerState
+from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
 
 Metrics = dict[str, float]
 """Means over one learning phase, by name."""
@@ -11,6 +12,8 @@ Metrics = dict[str, float]
 
 class Learner(Protocol):
     """What the drivers need of a learner."""
+
+    state: LearnerState
 
     def update(
         self, batch: Sequence[Trajectory] | Transitions, env_steps: int
@@ -24,6 +27,13 @@ class Learner(Protocol):
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Begin with the weights of its models, by name: `policy/dense-0/kernel`.
+
+        Raises:
+            UserError: a name or shape is not this learner's.
+        """
 
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xagents_ray.config import AlgorithmConfig
+from xagents_ray.hyperparameters import AlgorithmConfig
 
 
 def make_optimizer(config: AlgorithmConfig, variables: list[Any]) -> Any:

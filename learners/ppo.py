@@ -1,19 +1,20 @@
 """Proximal policy optimisation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.config import PPOConfig
+from xagents_ray.hyperparameters import PPOConfig
 from xagents_ray.learners import distributions, losses, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory, Weights, merge
+from xagents_ray.trajectory import Array, Trajectory, Weights, merge
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
 
@@ -35,14 +36,16 @@ class PPOLearner:
             self._variables.append(self._log_std)
         self._optimizer = make_optimizer(config, self._variables)
         self._stopping = tf.Variable(False, trainable=False)
-        self._phases = self._version = 0
+        self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
+        if not spec.is_discrete:
+            self.state.variables["policy/log_std"] = self._log_std
         self._phase = tf.function(self._learn, input_signature=self._signature())
 
     def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
         """Learn from one round of trajectories."""
         t = merge(batch)
-        seed = np.array([self._seed, self._phases], np.int32)
-        self._phases += 1
+        seed = np.array([self._seed, self.state.counts["phases"]], np.int32)
+        self.state.counts["phases"] += 1
         means, updates = self._phase(
             t.observations,
             t.starts,
@@ -62,9 +65,15 @@ class PPOLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self._version += 1
+        self.state.counts["version"] += 1
         arrays = networks.arrays(self._model)
-        return Weights(self._version, {**arrays, "log_std": self._log_std.numpy()})
+        if not self._spec.is_discrete:
+            arrays["log_std"] = np.array(self._log_std.numpy())
+        return Weights(self.state.counts["version"], arrays)
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Begin with these weights, by name: `policy/dense-0/kernel`."""
+        self.state.assign(arrays)
 
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""

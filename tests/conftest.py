@@ -21,11 +21,19 @@ print(json.dumps(dict(vars(r), episodes=r.episodes)))
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what a test writes without saying where out of the checkout."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="session")
-def train() -> Callable[..., dict[str, Any]]:
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """Return a function that trains in a fresh process and returns the Result."""
+    runs = str(tmp_path_factory.mktemp("runs"))
 
     def run(agent: str, **settings: Any) -> dict[str, Any]:
+        settings = {"run_dir": runs, **settings}
         done = subprocess.run(
             [sys.executable, "-c", _TRAIN, json.dumps([agent, settings])],
             capture_output=True,

@@ -1,18 +1,22 @@
 """The command line, made from the configs."""
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
 
 from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm
-from xagents_ray.config import GROUPS, Config
+from xagents_ray.config import GROUPS, EnvConfig
 from xagents_ray.errors import UserError
 from xagents_ray.options import Option, options
+from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.tables import print_options
-from xagents_ray.training import train_config
+from xagents_ray.trained import SourceConfig
+from xagents_ray.training import train_with
 
 
 def main() -> NoReturn:
@@ -42,13 +46,33 @@ def _complain(message: str) -> int:
 
 
 class _Command(click.Command):
-    """Takes unambiguous beginnings of flags, as xagents did: --n-env for --n-envs."""
+    """Takes unambiguous beginnings of flags, as xagents did: --n-env for --n-envs.
+
+    Flags of several values take all words up to the next flag.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not isinstance(self, click.Group):
             ctx.meta["bare"] = True
-        flags = [flag for p in self.get_params(ctx) for flag in p.opts]
-        return super().parse_args(ctx, [_whole(arg, flags) for arg in args])
+        params = self.get_params(ctx)
+        flags = [flag for p in params for flag in (*p.opts, *p.secondary_opts)]
+        many = {flag for p in params if getattr(p, "multiple", 0) for flag in p.opts}
+        words = [_whole(arg, flags) for arg in args]
+        return super().parse_args(ctx, list(_repeated(words, many)))
+
+
+def _repeated(words: Sequence[str], many: set[str]) -> Iterator[str]:
+    """Yield `--weights a b` as `--weights a --weights b`."""
+    flag, taken = "", 0
+    for word in words:
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            flag, taken = (name if name in many else ""), int("=" in word)
+        elif flag:
+            if taken:
+                yield flag
+            taken += 1
+        yield word
 
 
 def _whole(argument: str, flags: Sequence[str]) -> str:
@@ -63,7 +87,9 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
     """A flag's value, checked by its config field."""
 
     def __init__(self, option: Option) -> None:
-        self._option, self.name = option, option.type.__name__
+        # One of several values is checked alone.
+        self._option = replace(option, many=False)
+        self.name = option.type.__name__
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -80,37 +106,90 @@ def _parameter(option: Option) -> click.Option:
         shown.append(f"default: {option.default}")
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
     if option.type is bool:
-        return click.Option([option.flag], is_flag=True, default=None, help=text)
-    return click.Option([option.flag], type=_Value(option), help=text)
-
-
-def _train_command(algorithm: Algorithm) -> click.Command:
-    groups = (*GROUPS.values(), algorithm.config)
-    context = {"help_option_names": ["-h", "--help"]}
-
-    @click.pass_context
-    def train(ctx: click.Context, /, **given: Any) -> int:
-        if ctx.meta.get("bare"):
-            title = f"xagents-ray train {algorithm.name}"
-            print_options(title, [option for g in groups for option in options(g)])
-            return 0
-        values = {name: value for name, value in given.items() if value is not None}
-        result = train_config(algorithm, Config.of(algorithm.config, values))
-        return 0 if result.signal is None else 128 + result.signal
-
-    return _Command(
-        algorithm.name,
-        callback=train,
-        params=[_parameter(option) for group in groups for option in options(group)],
-        help=f"Train {algorithm.name.upper()}: {algorithm.config.__doc__}",
-        context_settings=context,
+        off = f"/--no-{option.flag[2:]}" if option.default else ""
+        return click.Option([option.flag + off], is_flag=True, default=None, help=text)
+    return click.Option(
+        [option.flag], type=_Value(option), multiple=option.many, help=text
     )
 
 
-@click.group(
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+Call = Callable[[Algorithm, dict[str, Any]], int]
+
+
+def _agent_command(
+    command: str, algorithm: Algorithm, shown: Sequence[Option], call: Call
+) -> click.Command:
+    """Return the command of one agent; alone it prints the table of its options."""
+
+    @click.pass_context
+    def callback(ctx: click.Context, /, **given: Any) -> int:
+        if ctx.meta.get("bare"):
+            print_options(f"xagents-ray {command} {algorithm.name}", shown)
+            return 0
+        values = {n: value for n, value in given.items() if value not in (None, ())}
+        return call(algorithm, values)
+
+    about = f"{command.capitalize()} {algorithm.name.upper()}"
+    return _Command(
+        algorithm.name,
+        callback=callback,
+        params=[_parameter(option) for option in shown],
+        help=f"{about}: {algorithm.config.__doc__}",
+        context_settings=_CONTEXT,
+    )
+
+
+def _train(algorithm: Algorithm, values: dict[str, Any]) -> int:
+    result = train_with(algorithm, values)
+    return 0 if result.signal is None else 128 + result.signal
+
+
+def _play(algorithm: Algorithm, values: dict[str, Any]) -> int:
+    signal = play_with(algorithm, values, click.echo)
+    return 0 if signal is None else 128 + signal
+
+
+def _evaluate(algorithm: Algorithm, values: dict[str, Any]) -> int:
+    signal = evaluate_with(algorithm, values, click.echo)
+    return 0 if signal is None else 128 + signal
+
+
+def _only(config: type, names: Collection[str]) -> list[Option]:
+    return [option for option in options(config) if option.name in names]
+
+
+def _of(*groups: type) -> list[Option]:
+    return [option for group in groups for option in options(group)]
+
+
+def _add_group(
+    name: str, about: str, shared: Sequence[Option], own: Sequence[str], call: Call
+) -> None:
+    """Add a command with a command per agent to the root.
+
+    Args:
+        name: of the command.
+        about: one sentence.
+        shared: options of every agent.
+        own: which of an agent's own settings are options too; none for all.
+        call: what the command does.
+    """
+
+    @root.group(invoke_without_command=True, name=name, help=about)
+    @click.pass_context
+    def group(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            print_options(f"xagents-ray {name} <agent>", shared)
+            click.echo(f"\nAgents: {', '.join(ALGORITHMS)}")
+            click.echo(f"Use xagents-ray {name} <agent> to see the agent's options too")
+
+    for row in ALGORITHMS.values():
+        mine = _only(row.config, own) if own else _of(row.config)
+        group.add_command(_agent_command(name, row, [*shared, *mine], call))
+
+
+@click.group(invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(
     __version__, prog_name="xagents-ray", message="%(prog)s %(version)s"
 )
@@ -118,22 +197,9 @@ def _train_command(algorithm: Algorithm) -> click.Command:
 def root(ctx: click.Context) -> None:
     """Distributed reinforcement learning on Ray and TensorFlow 2."""
     if ctx.invoked_subcommand is None:
-        click.echo(_WELCOME)
+        lines = (f"    {name:10} {each.help}" for name, each in root.commands.items())
+        click.echo(_WELCOME.format(commands="\n".join(lines)))
 
-
-@root.group(invoke_without_command=True, name="train")
-@click.pass_context
-def train_group(ctx: click.Context) -> None:
-    """Train given an agent and environment."""
-    if ctx.invoked_subcommand is None:
-        shared = [option for group in GROUPS.values() for option in options(group)]
-        print_options("xagents-ray train <agent>", shared)
-        click.echo(f"\nAgents: {', '.join(ALGORITHMS)}")
-        click.echo("Use xagents-ray train <agent> to see the agent's options too")
-
-
-for _row in ALGORITHMS.values():
-    train_group.add_command(_train_command(_row))
 
 _WELCOME = f"""\
 xagents-ray {__version__}
@@ -142,7 +208,52 @@ Usage:
     xagents-ray <command> <agent> [options] [args]
 
 Available commands:
-    train      Train given an agent and environment
+{{commands}}
 
 Use xagents-ray <command> to see more info about a command
 Use xagents-ray <command> <agent> to see more info about command + agent"""
+
+_POLICY = ("model", "epsilon_end")
+_add_group(
+    "train", "Train given an agent and environment", _of(*GROUPS.values()), (), _train
+)
+_add_group(
+    "play",
+    "Play a game given a trained agent and environment",
+    [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
+    _POLICY,
+    _play,
+)
+_add_group(
+    "evaluate",
+    "Measure a trained agent's mean reward",
+    _of(EnvConfig, SourceConfig, EvaluateConfig),
+    _POLICY,
+    _evaluate,
+)
+
+
+@root.command(cls=_Command, context_settings=_CONTEXT)
+@click.argument("histories", nargs=-1)
+@click.option("--column", default="mean_reward", help="Which column. [mean_reward]")
+@click.option("--by", type=click.Choice(["step", "time"]), default="step")
+@click.option("--labels", multiple=True, help="One for each history.")
+@click.option("--title", help="Above the plot.")
+@click.option("--smoothing", type=click.IntRange(1), default=1, help="Games. [1]")
+@click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
+def plot(histories: tuple[str, ...], by: str, column: str, **rest: Any) -> int:
+    """Draw training histories to a picture."""
+    if not histories:
+        raise UserError("Name the histories to plot: xagents-ray plot h.parquet ….")
+    plotting = importlib.import_module("xagents_ray.plotting")
+    plotting.plot_history(
+        histories,
+        agents=rest["labels"] or None,
+        env=rest["title"],
+        plot=column,
+        benchmark=by,
+        smoothing=rest["smoothing"],
+        output=rest["output"],
+    )
+    click.echo(rest["output"])
+    return 0

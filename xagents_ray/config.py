@@ -1,4 +1,4 @@
-"""Every setting of a run. A default is written here and nowhere else."""
+"""Every setting of a run but for the algorithm's own. Defaults are written once."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xagents_ray.errors import UserError, near
+from xagents_ray.hyperparameters import AlgorithmConfig
 from xagents_ray.options import Checked, option, options
 
 
@@ -66,12 +67,99 @@ class TrainingConfig(Checked):
         unit="games",
         help="Size of the total reward buffer, used for calculating the mean reward",
     )
+    divergence_monitoring_steps: int | None = option(
+        None,
+        low=1,
+        unit="env steps",
+        help="Steps after which, plateau and early stopping are active",
+    )
+    plateau_reduce_factor: float = option(
+        0.9,
+        low=0,
+        high=1,
+        exclusive=True,
+        help="Factor multiplied by current learning rate when there is a plateau",
+    )
+    plateau_reduce_patience: int = option(
+        10,
+        low=1,
+        unit="checks",
+        help="Minimum non-improvements to reduce lr; the mean reward is checked once "
+        "per --n-envs games",
+    )
+    early_stop_patience: int = option(
+        3, low=1, unit="reduces", help="Minimum plateau reduces to stop training"
+    )
     seed: int | None = option(
         None,
         low=0,
         high=2**31 - 1,
         help="Random seed; makes the run reproducible on this machine",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Checked):
+    """What is kept of a run, and what it starts from."""
+
+    run_dir: str = option("runs", help="Directory in which runs get a directory each")
+    name: str | None = option(
+        None, help="Name of the run's own directory; default: time and seed"
+    )
+    resume: str | None = option(
+        None,
+        help="Directory of a run to go on with from its newest checkpoint, or last",
+    )
+    weights: tuple[str, ...] | None = option(
+        None,
+        help="Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz",
+    )
+    checkpoints: tuple[str, ...] | None = option(
+        None,
+        help="Path(s) to new model(s) to which weights will be saved at each new best "
+        "mean reward: .tf, .weights.h5 or .npz",
+    )
+    checkpoint_every: int = option(
+        100_000,
+        low=1,
+        unit="env steps",
+        help="Write a checkpoint of the whole run every n steps",
+    )
+    keep_checkpoints: int = option(
+        3, low=1, help="Newest checkpoints that are kept, beside the best"
+    )
+    checkpoint_replay: bool = option(
+        False, help="If specified, the newest checkpoint holds the replay buffer too"
+    )
+    history_checkpoint: str | None = option(
+        None, help="Path to .parquet file to save training history"
+    )
+    tensorboard: bool = option(
+        True, help="Write TensorBoard events; --no-tensorboard leaves them out"
+    )
+    monitor_session: str | None = option(None, help="Wandb session name")
+    eval_every: int | None = option(
+        None, low=1, unit="env steps", help="Evaluate greedily every n steps"
+    )
+    eval_episodes: int = option(
+        10, low=1, unit="games", help="Games of one evaluation during training"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name is not None and (
+            self.name in ("", ".", "..") or set("/\\\0") & set(self.name)
+        ):
+            raise UserError(
+                f"--name {self.name!r} is no directory's name: leave out / and \\."
+            )
+        if self.resume is not None:
+            for flag in ("weights", "name"):
+                if getattr(self, flag) is not None:
+                    raise UserError(
+                        f"--{flag} begins a new run and --resume goes on with one: "
+                        "drop one of the two."
+                    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,236 +200,13 @@ class PlacementConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig(Checked):
-    """What every algorithm has."""
-
-    gamma: float = option(
-        0.99, low=0, high=1, hp_type="log_uniform", help="Discount factor"
-    )
-    lr: float = option(
-        7e-4,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
-    )
-    beta1: float = option(
-        0.9,
-        low=0,
-        high=0.999999,
-        hp_type="log_uniform",
-        help="Beta1 passed to a tensorflow.keras.optimizers.Optimizer",
-    )
-    beta2: float = option(
-        0.999,
-        low=0,
-        high=0.9999999,
-        hp_type="log_uniform",
-        help="Beta2 passed to a tensorflow.keras.optimizers.Optimizer",
-    )
-    opt_epsilon: float = option(
-        1e-7,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
-    )
-    model: str | None = option(None, help="Path to model .cfg file")
-
-    @property
-    def batch_steps(self) -> int:
-        """Vector steps of one rollout."""
-        raise NotImplementedError
-
-    def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when rollouts of that many environments don't fit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig(AlgorithmConfig):
-    """What every algorithm with a replay buffer has."""
-
-    buffer_max_size: int = option(
-        10_000,
-        low=1,
-        unit="transitions",
-        hp_type="int",
-        help="Maximum replay buffer size, of all environments together",
-    )
-    buffer_initial_size: int | None = option(
-        None,
-        low=1,
-        unit="transitions",
-        hp_type="int",
-        help="Replay buffer size at which learning starts; "
-        "default: a tenth of the maximum",
-    )
-    buffer_batch_size: int = option(
-        32, low=1, hp_type="categorical", help="Replay buffer batch size"
-    )
-    rollout_length: int = option(
-        16,
-        low=1,
-        unit="vector steps",
-        hp_type="categorical",
-        help="Steps of all environments between two learning phases",
-    )
-    train_frequency: int = option(
-        4,
-        low=1,
-        unit="env steps",
-        hp_type="categorical",
-        help="Env steps of all environments together per --gradient-steps",
-    )
-    gradient_steps: int = option(
-        1,
-        low=1,
-        unit="updates",
-        hp_type="categorical",
-        help="Updates owed per --train-frequency",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        largest = max(self.initial_size, self.buffer_batch_size)
-        if largest > self.buffer_max_size:
-            raise UserError(
-                f"--buffer-max-size {self.buffer_max_size} is smaller than the "
-                f"{largest} transitions of --buffer-initial-size or "
-                "--buffer-batch-size; raise it to at least that."
-            )
-
-    @property
-    def initial_size(self) -> int:
-        """Transitions at which learning starts."""
-        return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
-
-    @property
-    def batch_steps(self) -> int:
-        """Vector steps of one rollout."""
-        return self.rollout_length
-
-
-@dataclass(frozen=True, kw_only=True)
-class PPOConfig(AlgorithmConfig):
-    """Proximal policy optimisation, arXiv:1707.06347."""
-
-    n_steps: int = option(
-        128,
-        low=1,
-        unit="vector steps",
-        hp_type="categorical",
-        help="Transition steps of each environment per update",
-    )
-    lam: float = option(
-        0.95,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="GAE-Lambda for advantage estimation",
-    )
-    ppo_epochs: int = option(
-        4,
-        low=1,
-        hp_type="categorical",
-        help="Passes over the batch per training step",
-    )
-    mini_batches: int = option(
-        4,
-        low=1,
-        hp_type="categorical",
-        help="Number of mini-batches to use per pass",
-    )
-    clip_norm: float = option(
-        0.1,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Clipping of the importance ratio and of the value's change",
-    )
-    entropy_coef: float = option(
-        0.01,
-        low=0,
-        hp_type="log_uniform",
-        help="Entropy coefficient for loss calculation",
-    )
-    value_loss_coef: float = option(
-        0.5,
-        low=0,
-        hp_type="log_uniform",
-        help="Value loss coefficient for value loss calculation",
-    )
-    grad_norm: float = option(
-        0.5,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Largest global norm of the gradient; larger ones are scaled to it",
-    )
-    advantage_epsilon: float = option(
-        1e-8,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Value added to the standard deviation that advantages are divided by",
-    )
-
-    @property
-    def batch_steps(self) -> int:
-        """Vector steps of one rollout."""
-        return self.n_steps
-
-    def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when there are more mini-batches than samples."""
-        if self.mini_batches > self.n_steps * n_envs:
-            raise UserError(
-                f"--mini-batches {self.mini_batches} is more than the batch of "
-                f"{self.n_steps * n_envs} samples (--n-steps x --n-envs): lower it."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DQNConfig(OffPolicyConfig):
-    """Deep Q-learning, doi:10.1038/nature14236; double, arXiv:1509.06461."""
-
-    double: bool = option(False, help="If specified, DDQN will be used")
-    epsilon_start: float = option(
-        1.0,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="Starting epsilon value which is used to control random exploration",
-    )
-    epsilon_end: float = option(
-        0.02,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="Epsilon end value (minimum exploration rate)",
-    )
-    epsilon_decay_steps: int = option(
-        150_000,
-        low=1,
-        unit="env steps",
-        hp_type="int",
-        help="Number of steps for `epsilon-start` to reach `epsilon-end`",
-    )
-    target_sync_steps: int = option(
-        1_000,
-        low=1,
-        unit="env steps",
-        hp_type="int",
-        help="Sync target models every n steps; tested once per learning phase",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Config:
     """All settings of one run."""
 
     algorithm: AlgorithmConfig
     env: EnvConfig = field(default_factory=EnvConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    run: RunConfig = field(default_factory=RunConfig)
     display: DisplayConfig = field(default_factory=DisplayConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
 
@@ -394,6 +259,7 @@ class Config:
 GROUPS: dict[str, type] = {
     "env": EnvConfig,
     "training": TrainingConfig,
+    "run": RunConfig,
     "display": DisplayConfig,
     "placement": PlacementConfig,
 }

@@ -9,7 +9,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from xagents_ray.config import Config, OffPolicyConfig
+from xagents_ray.config import Config
+from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.progress import Progress
 
 _LINE_SECONDS = 5.0
@@ -63,6 +64,15 @@ class Display:
         elif not self._live and now - self._shown >= _LINE_SECONDS:
             self._shown = now
             self._print(progress)
+
+    def note(self, text: str) -> None:
+        """Print a line above what is live."""
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, quiet or not."""
+        self._console.print(f"Warning: {text}", soft_wrap=True, markup=False)
 
     def end(self, progress: Progress, reason: str) -> None:
         """Show the final state and why the run ended."""

@@ -1,16 +1,23 @@
 """The in-process driver: `--local`, no Ray."""
 
 import importlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from threading import Timer
+from typing import Any, TypeVar
 
-from xagents_ray.algorithms import resolve
-from xagents_ray.config import OffPolicyConfig
+from xagents_ray.backend import Collected, Run, Snapshot
+from xagents_ray.checkpoints import Checkpoint
+from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.machine import cores
 from xagents_ray.replay import TransitionReplay, replay_for
-from xagents_ray.signals import Signals
-from xagents_ray.training import Collected, Run
+from xagents_ray.resume import actor_states, unfinished
+from xagents_ray.signals import GRACE_SECONDS, Signals
 from xagents_ray.trajectory import Trajectory
+from xagents_ray.weights import WeightsFile
+
+_T = TypeVar("_T")
 
 
 class LocalBackend:
@@ -20,27 +27,27 @@ class LocalBackend:
     TensorFlow is busy.
     """
 
+    n_actors = 1
+
     def __init__(self, run: Run) -> None:
         self._run, self._config = run, run.config.algorithm
         self._thread = ThreadPoolExecutor(1, "learner")
-        self._learner = self._thread.submit(_make_learner, run).result()
-        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
-        config = run.config.env
-        setup = env_actor.ActorSetup(
-            run.algorithm.name,
-            run.config,
-            run.layout,
-            run.seed,
-            0,
-            config.n_envs,
-            cores(),
+        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._learner, self.notes = self._learning(
+            lambda: self._make.make_learner(run, cores())
         )
-        self._actor = env_actor.EnvActor(setup)
+        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+        n_envs = run.config.env.n_envs
+        self._actor = env_actor.EnvActor(self._setup(n_envs))
         self._replay: TransitionReplay | None = None
+        self.replay_nbytes = 0
         if isinstance(self._config, OffPolicyConfig):
-            self._replay = replay_for(run.spec, self._config, config.n_envs, run.seed)
+            self._replay = replay_for(run.spec, self._config, n_envs, run.seed)
+            self.replay_nbytes = self._replay.nbytes
         self._weights = self._learner.policy_weights()
         self._round: Trajectory | None = None
+        self._evaluator: Any = None
+        self._evaluations: list[tuple[int, float]] = []
 
     def collect(self, env_steps: int) -> Collected:
         """Roll every environment out with the newest weights; fill the replay."""
@@ -57,34 +64,104 @@ class LocalBackend:
         batch: Any = [self._round]
         if self._replay is not None and isinstance(self._config, OffPolicyConfig):
             batch = self._replay.sample(batches, self._config.buffer_batch_size)
-        metrics, self._weights = self._thread.submit(
+        metrics, self._weights = self._learning(
             lambda: (
                 self._learner.update(batch, env_steps),
                 self._learner.policy_weights(),
             )
-        ).result()
-        return metrics  # type: ignore[no-any-return]
+        )
+        return dict(metrics)
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+        return float(self._learning(lambda: self._learner.state.scale_lr(factor)))
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state of the learner and the env actor."""
+        learner = self._learning(lambda: self._learner.state.arrays())
+        return Snapshot(learner, [self._actor.state()])
+
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        """Return it: there are no references here."""
+        return snapshot
+
+    def save_replay(self, directory: Path) -> None:
+        """Write the replay's file there."""
+        if self._replay is not None:
+            self._replay.save(directory)
+
+    def restore(self, checkpoint: Checkpoint, session: int) -> int:
+        """Go on from a checkpoint; return how many unfinished games it dropped."""
+        self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
+        self._weights = self._learner.policy_weights()
+        if self._replay is not None:
+            self._replay.load(checkpoint.path)
+        states = actor_states(checkpoint, [self._run.config.env.n_envs])
+        if states is None:
+            self._actor.restart(session)
+            return unfinished(checkpoint)
+        dropped: int = self._actor.restore(states[0])
+        return dropped
+
+    def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
+        """Return a snapshot's models as weights files with these paths."""
+        return self._learning(
+            lambda: self._make.encode_models(self._run, snapshot.learner, paths)
+        )
+
+    def evaluate(self, env_steps: int) -> None:
+        """Play the evaluation's games now."""
+        config = self._run.config.run
+        if self._evaluator is None:
+            evaluator = importlib.import_module("xagents_ray.actors.evaluator")
+            n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
+            self._evaluator = evaluator.Evaluator(self._setup(n_envs))
+        games = self._evaluator.evaluate(
+            self._weights, config.eval_episodes, self._run.evaluation_seed
+        )
+        mean = sum(game.episode_return for game in games) / len(games)
+        self._evaluations.append((env_steps, mean))
+
+    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+        """Return (env step, mean return) of those that ended."""
+        ended, self._evaluations = self._evaluations, []
+        return ended
 
     def stop(self) -> None:
         """End what is in progress early."""
         self._actor.stop()
         self._learner.stop()
+        if self._evaluator is not None:
+            self._evaluator.stop()
 
     def close(self) -> None:
         """End the environments."""
         self._thread.shutdown()
         self._actor.close()
+        if self._evaluator is not None:
+            self._evaluator.close()
 
+    def _setup(self, n_envs: int) -> Any:
+        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+        run = self._run
+        return env_actor.ActorSetup(
+            run.algorithm.name, run.config, run.layout, run.seed, 0, n_envs, cores()
+        )
 
-def _make_learner(run: Run) -> Any:
-    runtime = importlib.import_module("xagents_ray.learners.runtime")
-    runtime.configure(cores(), run.is_seeded)
-    learner = resolve(run.algorithm.learner)
-    return learner(run.config.algorithm, run.spec, run.layout, run.seed)
+    def _learning(self, work: Callable[[], _T]) -> _T:
+        """Run something in the learner's thread."""
+        return self._thread.submit(work).result()
 
 
 def start(run: Run, signals: Signals) -> LocalBackend:
     """Return the parts of a run in this process."""
     backend = LocalBackend(run)
-    signals.on_first = backend.stop
+
+    def stop_soon() -> None:
+        # A short phase ends whole, and the run can go on exactly.
+        timer = Timer(GRACE_SECONDS, backend.stop)
+        timer.daemon = True
+        timer.start()
+
+    signals.on_first = stop_soon
     return backend

@@ -28,6 +28,7 @@ class Option:
         high: largest allowed value, None for no bound.
         exclusive: `low` itself is not allowed.
         choices: the allowed words, empty for any.
+        many: takes several values, as a tuple.
         hp_type: how `tune` varies it, None when it does not.
     """
 
@@ -41,6 +42,7 @@ class Option:
     exclusive: bool
     choices: tuple[str, ...]
     hp_type: HpType | None
+    many: bool = False
 
     @property
     def flag(self) -> str:
@@ -67,6 +69,12 @@ class Option:
     def check(self, value: Any) -> None:
         """Raise UserError when `value` is of the wrong type or outside the bounds."""
         if value is None and self.default is None:
+            return
+        if self.many:
+            if not isinstance(value, tuple) or not value:
+                raise UserError(f"{self.flag} takes one value or more, got {value!r}.")
+            for each in value:
+                dataclasses.replace(self, many=False, default="").check(each)
             return
         number = self.type in (int, float)
         allowed = (int, float) if self.type is float else self.type
@@ -116,7 +124,9 @@ def options(config: type) -> Iterator[Option]:
         hint = hints[field.name]
         if isinstance(hint, types.UnionType):
             hint = next(t for t in hint.__args__ if t is not type(None))
-        yield Option(field.name, hint, field.default, **field.metadata)
+        many = typing.get_origin(hint) is tuple
+        kind = typing.get_args(hint)[0] if many else hint
+        yield Option(field.name, kind, field.default, **field.metadata, many=many)
 
 
 class Checked:

@@ -1,14 +1,26 @@
 """Counters of a run, and when it ends."""
 
+import math
 import time
+from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xagents_ray.config import TrainingConfig
 from xagents_ray.trajectory import Episode, RolloutReport
+
+
+class Game(NamedTuple):
+    """A game that ended, and the means right after it."""
+
+    step: int
+    episode_return: float
+    mean_reward: float
+    best_reward: float
 
 
 @dataclass
@@ -24,7 +36,10 @@ class Progress:
         best_reward: largest mean reward.
         steady: env steps and seconds when the first learning phase ended.
         learnt_until: env steps and seconds when the newest one ended.
-        episodes: (env step, return) of every game, in order.
+        episode_steps: env step of the end of every game, in order.
+        episode_returns: return of every game, in order.
+        before: seconds of earlier sessions of a resumed run.
+        dropped: unfinished episodes that resuming has cost.
         began: clock when every part was ready.
     """
 
@@ -36,18 +51,26 @@ class Progress:
     best_reward: float | None = None
     steady: tuple[int, float] | None = None
     learnt_until: tuple[int, float] = (0, 0.0)
-    episodes: list[tuple[int, float]] = field(default_factory=list)
+    episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
+    episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
+    before: float = 0.0
+    dropped: int = 0
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
-        return time.perf_counter() - self.began
+        """Since the start, of all sessions."""
+        return self.before + time.perf_counter() - self.began
+
+    @property
+    def episodes(self) -> tuple[tuple[int, float], ...]:
+        """(env step, return) of every game of this session, in order."""
+        return tuple(zip(self.episode_steps, self.episode_returns, strict=True))
 
     @property
     def mean_reward(self) -> float | None:
         """Mean return of the newest games; None before the first one."""
-        return float(np.mean(self.rewards)) if self.rewards else None
+        return math.fsum(self.rewards) / len(self.rewards) if self.rewards else None
 
     @property
     def steps_per_second(self) -> float:
@@ -64,32 +87,61 @@ class Progress:
 
     def collected(
         self, reports: Sequence[RolloutReport], config: TrainingConfig
-    ) -> str | None:
-        """Count one round of rollouts; return why the run ends, None if it goes on."""
+    ) -> tuple[list[Game], str | None]:
+        """Count one round of rollouts; return its games, and why the run ends."""
         steps = np.sum([report.steps for report in reports], axis=0).cumsum()
         before, reason = self.env_steps, None
+        games = []
         for episode in _in_order(reports):
             step = before + int(steps[episode.row])
-            self._ended(step, episode.episode_return)
-            if reason is None and self._achieved(config):
+            games.append(self._ended(step, episode.episode_return))
+            if reason is None and self._achieved(config, games[-1].mean_reward):
                 reason = f"Reward achieved in {step} steps"
         self.env_steps = before + int(steps[-1])
-        if reason is None and self.env_steps >= (config.max_steps or np.inf):
-            reason = "Maximum steps exceeded"
-        return reason
+        return games, reason
 
-    def _ended(self, step: int, episode_return: float) -> None:
+    def out_of_steps(self, config: TrainingConfig) -> str | None:
+        """Return why the run ends when it has made its steps."""
+        over = config.max_steps is not None and self.env_steps >= config.max_steps
+        return "Maximum steps exceeded" if over else None
+
+    def over(self, config: TrainingConfig) -> str | None:
+        """Return why a run that goes on has nothing to do."""
+        mean = self.mean_reward
+        if mean is not None and self._achieved(config, mean):
+            return f"Reward achieved in {self.env_steps} steps"
+        return self.out_of_steps(config)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run goes on with; JSON-able."""
+        kept = ("env_steps", "games", "updates", "best_reward", "dropped", "seconds")
+        return {name: getattr(self, name) for name in kept} | {
+            "rewards": list(self.rewards)
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        for name in ("env_steps", "games", "updates", "dropped"):
+            setattr(self, name, int(state[name]))
+        best = state["best_reward"]
+        self.best_reward = None if best is None else float(best)
+        self.before = float(state["seconds"])
+        self.rewards.extend(map(float, state["rewards"]))
+
+    def _ended(self, step: int, episode_return: float) -> Game:
         self.games += 1
         self.rewards.append(episode_return)
-        self.episodes.append((step, episode_return))
+        self.episode_steps.append(step)
+        self.episode_returns.append(episode_return)
         mean = self.mean_reward
-        if mean is not None and (self.best_reward is None or mean > self.best_reward):
+        assert mean is not None
+        if self.best_reward is None or mean > self.best_reward:
             self.best_reward = mean
+        return Game(step, episode_return, mean, self.best_reward)
 
-    def _achieved(self, config: TrainingConfig) -> bool:
-        mean, full = self.mean_reward, len(self.rewards) == self.rewards.maxlen
-        target = config.target_reward
-        return full and target is not None and mean is not None and mean >= target
+    def _achieved(self, config: TrainingConfig, mean: float) -> bool:
+        target, full = config.target_reward, len(self.rewards) == self.rewards.maxlen
+        return full and target is not None and mean >= target
 
 
 def _in_order(reports: Iterable[RolloutReport]) -> list[Episode]:

@@ -1,19 +1,27 @@
 """The replay buffer: rings in memory of a fixed size, every observation once."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.config import OffPolicyConfig
+from xagents_ray.checkpoints import read_replay, replay_files
 from xagents_ray.errors import UserError
+from xagents_ray.files import write_arrays
+from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.machine import free_memory
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import IntArray, Trajectory, Transitions
+from xagents_ray.trajectory import Array, IntArray, Trajectory, Transitions
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
 _ROWS_PER_TRANSITION = 31 / 30
+
+
+_STATE_BYTES = 512
+"""Of a generator's state, in JSON."""
 
 
 class Fill(NamedTuple):
@@ -87,6 +95,30 @@ class TransitionReplay:
         arrays = (self._starts, self._actions, self._rewards, self._terminated)
         rest = sum(array.nbytes for array in arrays) + self._valid.nbytes
         return self.frame_nbytes + rest
+
+    def save(self, directory: Path) -> None:
+        """Write everything to a file there; OSError when it can't be."""
+        write_arrays(directory / "replay-0.npz", self._arrays())
+
+    def load(self, checkpoint: Path) -> None:
+        """Take everything from a checkpoint; nothing from one without a replay.
+
+        Raises:
+            UserError: the file is damaged, or of another replay.
+        """
+        arrays = self._arrays()
+        for file in replay_files(checkpoint):
+            read_replay(file, arrays)
+            self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+
+    def _arrays(self) -> dict[str, Array]:
+        """Return everything by name, the rings themselves."""
+        kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        state = json.dumps(self._random.bit_generator.state).encode()
+        random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
+        return {name.removeprefix("_"): v for name, v in kept.items()} | {
+            "random": random
+        }
 
     def commit(self) -> None:
         """Take the memory now, so that a run can't fail for it hours later."""

@@ -3,9 +3,13 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+GRACE_SECONDS = 0.7
+"""What is in progress may end whole within this time after the first signal."""
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,6 +25,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._clock = 0.0
         self.on_first: Callable[[], None] | None = self._exit
         self._before: list[Any] = []
 
@@ -34,6 +39,12 @@ class Signals:
             return []
         return [signal.signal(number, self._handle) for number in _NUMBERS]
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether a signal has come and what was in progress has had its time."""
+        waited = time.monotonic() - self._clock
+        return self.received is not None and waited > GRACE_SECONDS
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -46,7 +57,7 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
             os._exit(128 + number)
-        self.received = number
+        self.received, self._clock = number, time.monotonic()
         if self.on_first is not None:
             self.on_first()
 

@@ -32,4 +32,6 @@ def _help(option: Option) -> str:
 
 
 def _default(option: Option) -> str:
+    if option.default is True:
+        return "on"
     return "-" if option.default in (None, False) else f"{option.default:}"

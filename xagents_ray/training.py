@@ -5,73 +5,31 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+from xagents_ray import resume
 from xagents_ray.algorithms import Algorithm, find
-from xagents_ray.config import Config, OffPolicyConfig
+from xagents_ray.backend import Backend, Run
+from xagents_ray.config import Config
 from xagents_ray.display import Display
 from xagents_ray.errors import Stopped
-from xagents_ray.networks.layout import Layout
+from xagents_ray.history import History
+from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.plateau import Plateau
+from xagents_ray.playing import PlayConfig, play
 from xagents_ray.progress import Progress
+from xagents_ray.recorder import Attempts, Recorder
 from xagents_ray.replay import Fill
+from xagents_ray.rundir import RunDirectory
+from xagents_ray.saving import Saver
 from xagents_ray.signals import Signals
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import RolloutReport
-
-
-class Collected(NamedTuple):
-    """One round of rollouts, as the loop sees it."""
-
-    reports: Sequence[RolloutReport]
-    replay: Fill | None
-
-
-class Backend(Protocol):
-    """Where the parts of a run live: this process, or Ray."""
-
-    def collect(self, env_steps: int) -> Collected:
-        """Roll every environment out with the newest weights; fill the replay.
-
-        Raises:
-            Stopped: a signal asked the run to end.
-        """
-
-    def learn(self, batches: int, env_steps: int) -> dict[str, float]:
-        """Run one learning phase: on the newest round, or on K batches of replay.
-
-        Raises:
-            Stopped: as in `collect`, when the phase does not end soon.
-        """
-
-    def close(self) -> None:
-        """End every part."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run before it starts.
-
-    Attributes:
-        algorithm: its row of the table.
-        config: all settings.
-        spec: of the environments.
-        layout: of the network.
-        seed: given, or drawn.
-    """
-
-    algorithm: Algorithm
-    config: Config
-    spec: EnvSpec
-    layout: Layout
-    seed: int
-
-    @property
-    def is_seeded(self) -> bool:
-        """Whether the user gave the seed, and so wants a reproducible run."""
-        return self.config.training.seed is not None
+from xagents_ray.trajectory import Weights
+from xagents_ray.weights import read_file
 
 
 @dataclass(frozen=True)
@@ -88,7 +46,11 @@ class Result:
             first one's end to the last one's.
         mean_reward: of the newest games; None when none ended.
         best_reward: largest mean reward so far.
-        episodes: (env step, return) of every game, in order.
+        episodes: (env step, return) of every game of this session, in order.
+        dropped: unfinished episodes that resuming has cost.
+        n_actors: env actors; 0 when nothing was to be done.
+        seed: given, or drawn.
+        directory: of the run.
         signal: that ended it; None when it ended by itself.
     """
 
@@ -101,6 +63,10 @@ class Result:
     mean_reward: float | None
     best_reward: float | None
     episodes: tuple[tuple[int, float], ...]
+    dropped: int
+    n_actors: int
+    seed: int
+    directory: str
     signal: int | None = None
 
 
@@ -115,75 +81,268 @@ def train(agent: str, **settings: Any) -> Result:
     Raises:
         UserError: a setting is wrong; the message says what to do.
     """
-    algorithm = find(agent)
-    return train_config(algorithm, Config.of(algorithm.config, settings))
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    return train_with(find(agent), lists)
 
 
-def train_config(algorithm: Algorithm, config: Config) -> Result:
-    """Train with a whole config; see `train`."""
-    progress = Progress(deque(maxlen=config.training.reward_buffer_size))
+def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
+    """Train with settings by their flat names; see `train`."""
+    resumed = None
+    if given.get("resume") is not None:
+        resumed, given = resume.find(algorithm.name, given)
+        given = {**given, "weights": None, "name": None}
+    config = Config.of(algorithm.config, given)
+    algorithm.check_files("--weights", config.run.weights)
+    algorithm.check_files("--checkpoints", config.run.checkpoints)
     with Signals() as signals, Display(config) as display:
-        run = prepare(algorithm, config)
-        local = config.placement.local
-        name = "xagents_ray.local" if local else "xagents_ray.cluster.driver"
-        try:
-            with closing(importlib.import_module(name).start(run, signals)) as backend:
-                reason = _loop(run, backend, progress, display)
-        except Stopped:
-            number = signals.received
-            assert number is not None
-            reason = f"Stopped by {signal.Signals(number).name}"
-        display.end(progress, reason)
-    return Result(
-        reason=reason,
-        env_steps=progress.env_steps,
-        games=progress.games,
-        updates=progress.updates,
-        seconds=progress.seconds,
-        steps_per_second=progress.steps_per_second,
-        mean_reward=progress.mean_reward,
-        best_reward=progress.best_reward,
-        episodes=tuple(progress.episodes),
-        signal=signals.received,
-    )
+        run = prepare(algorithm, config, resumed)
+        return _Session(run, resumed, display, signals).train()
 
 
-def prepare(algorithm: Algorithm, config: Config) -> Run:
+def prepare(
+    algorithm: Algorithm, config: Config, resumed: resume.Resumed | None = None
+) -> Run:
     """Look at the environment and lay the network out; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.environments")
     spec: EnvSpec = environments.probe(config.env)
     algorithm.check_actions(spec)
     layout = algorithm.layout(config.algorithm.model, spec)
     seed = config.training.seed
+    if resumed is not None:
+        seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
-    return Run(algorithm, config, spec, layout, seed)
+    files = tuple(read_file(path) for path in config.run.weights or ())
+    return Run(algorithm, config, spec, layout, seed, files)
 
 
-def _loop(run: Run, backend: Backend, progress: Progress, display: Display) -> str:
-    """Collect and learn in turn until the run ends; return why it did."""
-    owed = _Owed(run.config)
-    progress.began = time.perf_counter()
-    display.show(progress)
-    while True:
-        round_ = backend.collect(progress.env_steps)
-        before = progress.env_steps
-        reason = progress.collected(round_.reports, run.config.training)
-        progress.replay_size = round_.replay.size if round_.replay else None
+class _Session:
+    """One start or resumption of a run, until it ends."""
+
+    def __init__(
+        self,
+        run: Run,
+        resumed: resume.Resumed | None,
+        display: Display,
+        signals: Signals,
+    ) -> None:
+        self._run, self._resumed = run, resumed
+        self._display, self._signals = display, signals
+        self._number = resumed.session if resumed else 0
+        self._training = run.config.training
+        self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
+        self._plateau, self._owed = Plateau(), _Owed(run.config)
+        self._attempt = Attempts(display.warn)
+        self._clean = self._learnt = False
+        self._numbers: dict[str, float] = {}
+
+    def train(self) -> Result:
+        """Train until the run ends."""
+        run, progress = self._run, self._progress
+        named = run.config.run.history_checkpoint
+        histories = [History(named)] if named is not None else []
+        self._go_on(histories)
+        reason = progress.over(self._training)
         if reason is not None:
-            return reason
-        batches = owed.batches(progress.env_steps - before, round_.replay)
-        if batches:
-            metrics = backend.learn(batches, progress.env_steps)
-            progress.learnt(int(metrics["updates"]))
-        display.show(progress)
+            reason = f"{reason}: raise --max-steps or --target-reward to go on"
+            directory = self._resumed.directory.path if self._resumed else Path()
+            return self._result(reason, 0, directory)
+        local = run.config.placement.local
+        name = "xagents_ray.local" if local else "xagents_ray.cluster.driver"
+        start = importlib.import_module(name).start
+        try:
+            with closing(start(run, self._signals)) as backend:
+                return self._train(backend, histories)
+        except Stopped:
+            return self._result(self._stopped(), 0, Path())
+
+    def _go_on(self, histories: list[History]) -> None:
+        """Take counters from the checkpoint, or from the history that is continued."""
+        progress = self._progress
+        if self._resumed is not None:
+            facts = self._resumed.checkpoint.facts
+            progress.restore(facts["progress"])
+            self._plateau.restore(facts["plateau"])
+            self._owed.steps = int(facts["owed"])
+            for history in histories:
+                history.cut(progress.env_steps)
+        elif histories and histories[0].last is not None:
+            last, size = histories[0].last, self._training.reward_buffer_size
+            progress.env_steps, progress.before = last.step, last.time
+            progress.best_reward = last.best_reward
+            progress.games = histories[0].rows
+            progress.rewards.extend(histories[0].newest_rewards(size))
+
+    def _train(self, backend: Backend, histories: list[History]) -> Result:
+        run, progress = self._run, self._progress
+        if self._resumed is not None:
+            directory = self._resumed.directory
+            progress.dropped += backend.restore(self._resumed.checkpoint, self._number)
+        else:
+            agent = run.algorithm.name
+            directory = RunDirectory.create(run.config, agent, run.seed)
+        self._attempt(
+            "The run's settings",
+            lambda: directory.begin(run.config, run.algorithm.name, run.seed),
+        )
+        own = History(directory.history)
+        own.cut(progress.env_steps if self._resumed else -1)
+        step = progress.env_steps
+        others = [h for h in histories if h.path != own.path]
+        self._recorder = Recorder(run, directory, [own, *others], self._attempt, step)
+        self._saver = Saver(
+            run, backend, directory, self._facts, self._attempt, progress
+        )
+        self._say(backend, directory)
+        reason = self._run_to_the_end(backend, directory)
+        result = self._result(reason, backend.n_actors, directory.path)
+        self._attempt("The summary", lambda: directory.finish(_summary(result)))
+        return result
+
+    def _say(self, backend: Backend, directory: RunDirectory) -> None:
+        actors = f"{backend.n_actors} env actor{'s' * (backend.n_actors > 1)}"
+        self._display.note(f"{directory.path}: {actors}, seed {self._run.seed}")
+        for note in backend.notes:
+            self._display.note(note)
+        if self._resumed is not None:
+            step, dropped = self._progress.env_steps, self._progress.dropped
+            self._display.note(
+                f"Resumed at {step} env steps; unfinished episodes dropped: {dropped}"
+            )
+
+    def _run_to_the_end(self, backend: Backend, directory: RunDirectory) -> str:
+        self._progress.began = time.perf_counter()
+        try:
+            reason = self._loop(backend)
+        except Stopped:
+            reason = self._stopped()
+        stopped = self._signals.received is not None
+        try:
+            self._saver.at_the_end(with_replay=not stopped)
+            self._take_evaluations(backend, is_last=not stopped)
+        except Stopped:
+            self._display.warn("The learner was busy: the newest checkpoint is older.")
+        video = None
+        if self._run.config.run.monitor_session is not None and not stopped:
+            folder = directory.path / "video"
+            if self._attempt("The video", lambda: self._film(backend, folder)):
+                video = next(folder.glob("*.mp4"), None)
+        self._recorder.close(self._progress.env_steps, self._numbers, video)
+        return reason
+
+    def _film(self, backend: Backend, folder: Path) -> None:
+        """Play and film one game with the final weights."""
+        run, state = self._run, backend.fetch(backend.snapshot()).learner
+        arrays = run.algorithm.model_arrays(run.algorithm.models[0], state)
+        config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
+        parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
+        play(*parts, Weights(1, arrays), config, self._display.note)
+
+    def _loop(self, backend: Backend) -> str:
+        """Collect and learn in turn until the run ends; return why it did."""
+        progress, config = self._progress, self._run.config
+        self._display.show(progress)
+        while True:
+            self._saver.between_phases()
+            if self._signals.received is not None:
+                raise Stopped
+            before = progress.env_steps
+            round_ = backend.collect(before)
+            games, reason = progress.collected(round_.reports, self._training)
+            self._recorder.games(games, progress.seconds)
+            progress.replay_size = round_.replay.size if round_.replay else None
+            if reason is not None:
+                return reason
+            reason = self._check_plateau(backend)
+            batches = self._owed.batches(progress.env_steps - before, round_.replay)
+            if batches:
+                metrics = backend.learn(batches, progress.env_steps)
+                progress.learnt(int(metrics.pop("updates")))
+                self._track(metrics)
+            every = config.run.eval_every
+            if every is not None and progress.env_steps // every > before // every:
+                backend.evaluate(progress.env_steps)
+            self._take_evaluations(backend, is_last=False)
+            self._display.show(progress)
+            reason = reason or progress.out_of_steps(self._training)
+            if reason is not None:
+                return reason
+
+    def _check_plateau(self, backend: Backend) -> str | None:
+        """Reduce the learning rate, or return why the run ends, on a plateau."""
+        progress, plateau = self._progress, self._plateau
+        mean = progress.mean_reward
+        if mean is None or progress.games - plateau.games < self._run.config.env.n_envs:
+            return None
+        plateau.games = progress.games
+        due = plateau.check(self._training, progress.env_steps, mean)
+        if due is None:
+            return None
+        lr = backend.scale_lr(self._training.plateau_reduce_factor)
+        self._display.note(f"Learning rate reduced to {lr:.3g}")
+        return f"Stopped early at {progress.env_steps} steps" if due == "stop" else None
+
+    def _take_evaluations(self, backend: Backend, is_last: bool) -> None:
+        for step, mean in backend.evaluations(is_last):
+            self._recorder.evaluated(step, mean)
+            self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")
+
+    def _track(self, metrics: dict[str, float]) -> None:
+        progress = self._progress
+        self._numbers = {f"train/{name}": value for name, value in metrics.items()}
+        rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
+        for name, value in rewards.items():
+            if value is not None:
+                self._numbers[f"reward/{name}"] = value
+        self._numbers["run/steps_per_second"] = progress.steps_per_second
+        self._numbers["run/games"] = progress.games
+        self._recorder.metrics(progress.env_steps, self._numbers)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the parts' states."""
+        return {
+            "seed": self._run.seed,
+            "session": self._number,
+            "progress": self._progress.state(),
+            "plateau": asdict(self._plateau),
+            "owed": self._owed.steps,
+        }
+
+    def _stopped(self) -> str:
+        number = self._signals.received
+        assert number is not None
+        return f"Stopped by {signal.Signals(number).name}"
+
+    def _result(self, reason: str, n_actors: int, directory: Path) -> Result:
+        progress = self._progress
+        self._display.end(progress, reason)
+        return Result(
+            reason=reason,
+            env_steps=progress.env_steps,
+            games=progress.games,
+            updates=progress.updates,
+            seconds=progress.seconds,
+            steps_per_second=progress.steps_per_second,
+            mean_reward=progress.mean_reward,
+            best_reward=progress.best_reward,
+            episodes=progress.episodes,
+            dropped=progress.dropped,
+            n_actors=n_actors,
+            seed=self._run.seed,
+            directory=str(directory),
+            signal=self._signals.received,
+        )
 
 
 class _Owed:
-    """How many batches the next learning phase takes."""
+    """How many batches the next learning phase takes.
+
+    Attributes:
+        steps: env steps that no update has answered yet.
+    """
 
     def __init__(self, config: Config) -> None:
         self._algorithm = config.algorithm
-        self._steps = 0
+        self.steps = 0
 
     def batches(self, steps: int, replay: Fill | None) -> int:
         """Return what is owed after this many more env steps; 1 without a replay."""
@@ -192,6 +351,13 @@ class _Owed:
             return 1
         if replay.size == 0 or not (replay.is_full or replay.size >= c.initial_size):
             return 0
-        self._steps += steps
-        periods, self._steps = divmod(self._steps, c.train_frequency)
+        self.steps += steps
+        periods, self.steps = divmod(self.steps, c.train_frequency)
         return periods * c.gradient_steps
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    """Return what `summary.json` says."""
+    kept = {name: value for name, value in vars(result).items() if name != "episodes"}
+    kept["last_reward"] = kept.pop("mean_reward")
+    return kept

@@ -46,7 +46,9 @@ def test_bare_agent_prints_the_combined_table(name, capsys) -> None:
             row = next(s for s in out.splitlines() if f"| {option.flag} " in s)
             cells = [cell.strip() for cell in row.strip("|").split("|")]
             default = option.default
-            assert cells[2] == ("-" if default in (None, False) else str(default))
+            words = {None: "-", False: "-", True: "on"}
+            is_word = default is None or isinstance(default, bool)
+            assert cells[2] == (words[default] if is_word else str(default))
             assert cells[3] == (option.hp_type or "-")
 
 

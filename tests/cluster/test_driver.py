@@ -1,5 +1,6 @@
 """The distributed driver, with real Ray processes."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_a_signal_ends_a_run(
     assert process.stdout is not None
     assert process.stderr is not None
     if delay is None:
-        while "steps: 0," in (line := process.stdout.readline()):
+        while "steps: 0," in (line := process.stdout.readline()) or "seed" in line:
             assert line
     else:
         time.sleep(delay)
@@ -132,6 +133,7 @@ def test_a_second_signal_ends_at_once() -> None:
         text=True,
     )
     assert process.stdout is not None
+    assert "1 env actor, seed" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
     time.sleep(5)
     process.send_signal(signal.SIGINT)
@@ -153,7 +155,8 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[-1] == "Maximum steps exceeded"
-    assert all(line.startswith("time: ") for line in lines[:-1])
+    assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[0])
+    assert all(line.startswith("time: ") for line in lines[1:-1])
     quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
     done = subprocess.run(
         [sys.executable, "-m", "xagents_ray", *quiet], capture_output=True, timeout=120
@@ -170,6 +173,7 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
         text=True,
     )
     assert process.stdout is not None
+    assert "1 env actor, seed" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
     assert time.monotonic() - began < 12
     assert "steps: 0," not in process.stdout.readline()

@@ -33,12 +33,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("goal", "seed", "mode"), CASES)
-def test_reaches_its_target(goal: str, seed: int, mode: str) -> None:
+def test_reaches_its_target(goal: str, seed: int, mode: str, tmp_path: Path) -> None:
     target, limit = GOALS[goal]
     words = command(goal)
     assert words[words.index("--target-reward") + 1] == str(target)
     more = ["--local"] if mode == "--local" else []
-    ends = ["--max-steps", str(limit), "--seed", str(seed)]
+    ends = ["--max-steps", str(limit), "--seed", str(seed), "--run-dir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "xagents_ray", "train", *words, *more, *ends],
         cwd=ROOT,

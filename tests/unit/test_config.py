@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import (
-    GROUPS,
-    Config,
-    DQNConfig,
-    EnvConfig,
-    PPOConfig,
-    TrainingConfig,
-)
+from xagents_ray.config import GROUPS, Config, EnvConfig, TrainingConfig
 from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import DQNConfig, PPOConfig
 from xagents_ray.options import Option, options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,12 +45,15 @@ def receiver(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+CONFIG_FILES = ("config.py", "hyperparameters.py")
+
+
 def attributes_of_others() -> set[str]:
     """Return fields and properties of classes that are no configs."""
     names = set()
     for path, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and path.name != "config.py":
+            if isinstance(node, ast.ClassDef) and path.name not in CONFIG_FILES:
                 for part in node.body:
                     if isinstance(part, ast.AnnAssign) and isinstance(
                         part.target, ast.Name
@@ -72,7 +69,7 @@ def reads() -> set[tuple[str, str]]:
     found = set()
     for path, tree in trees():
         skipped: set[ast.AST] = set()
-        if path.name == "config.py":
+        if path.name in CONFIG_FILES:
             for node in ast.walk(tree):
                 if isinstance(node, ast.FunctionDef) and (
                     node.name == "__post_init__" or node.name.startswith("_check")
@@ -82,6 +79,10 @@ def reads() -> set[tuple[str, str]]:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 if node not in skipped:
                     found.add((receiver(node.value), node.attr))
+            elif isinstance(node, ast.Subscript) and receiver(node.value) == "given":
+                # Settings by their flat names, before there is a config.
+                if isinstance(node.slice, ast.Constant):
+                    found.add(("config", node.slice.value))
     return found
 
 

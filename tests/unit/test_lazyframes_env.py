@@ -12,11 +12,12 @@ from naive import random_arrays
 from xagents_ray.actors import atari
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms import find
+from xagents_ray.backend import Run
 from xagents_ray.config import Config
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay import TransitionReplay
-from xagents_ray.training import Run, prepare
+from xagents_ray.training import prepare
 from xagents_ray.trajectory import Trajectory, Weights, stack_frames
 
 N_ENVS, STACK, SEED = 3, 4, 11

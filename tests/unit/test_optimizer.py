@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.config import DQNConfig
+from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners.optimizer import descend, make_optimizer
 
 

@@ -16,8 +16,9 @@ from xagents_ray.actors.policies import (
     sample_categorical,
 )
 from xagents_ray.algorithms import find
-from xagents_ray.config import Config, DQNConfig, PPOConfig
+from xagents_ray.config import Config
 from xagents_ray.errors import Stopped
+from xagents_ray.hyperparameters import DQNConfig, PPOConfig
 from xagents_ray.learners.distributions import categorical_log_prob, gaussian_log_prob
 from xagents_ray.networks.forward import bind
 from xagents_ray.spec import EnvSpec
@@ -208,6 +209,33 @@ def test_random_actions_exist(n: int) -> None:
     noise = np.array([[0.0, 0.0], [0.0, LARGEST]])
     actions = policy.act(one_observation(2), noise, 0)
     np.testing.assert_array_equal(actions.stored, [0, n - 1])
+
+
+# Greedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [(ActorCriticPolicy, PPOConfig()), (EpsilonGreedyPolicy, DQNConfig())],
+)
+def test_greedy_takes_the_largest_output(kind: type, config: Any) -> None:
+    policy, forward = loaded(kind, config, DISCRETE)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    actions = policy.greedy(observations)
+    expected = [int(np.argmax(row)) for row in forward(observations)[0]]
+    assert len(set(expected)) > 1
+    np.testing.assert_array_equal(actions, expected)
+    assert (actions.dtype, actions.shape) == (np.int32, (64,))
+
+
+def test_greedy_takes_the_mean_within_bounds() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    actions, means = policy.greedy(observations), forward(observations)[0]
+    np.testing.assert_array_equal(actions, np.clip(means, *BOUNDS))
+    outside = actions != means
+    assert outside.any() and not outside.all()
+    assert (actions.dtype, actions.shape) == (np.float32, (64, 2))
 
 
 # Noise

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.algorithms import find
-from xagents_ray.config import PPOConfig
+from xagents_ray.hyperparameters import PPOConfig
 from xagents_ray.learners.ppo import PPOLearner
 from xagents_ray.networks.forward import bind
 from xagents_ray.spec import EnvSpec

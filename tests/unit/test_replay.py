@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xagents_ray.config import DQNConfig
 from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.machine import free_memory
 from xagents_ray.replay import TransitionReplay, replay_for

@@ -14,7 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("actors", "learners", "cluster")
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # These import other rooms when called, by name.
-FRONT_DOORS = ("__main__.py", "cli.py", "training.py", "local.py")
+FRONT_DOORS = (
+    "__main__.py",
+    "cli.py",
+    "training.py",
+    "local.py",
+    "playing.py",
+    "trained.py",
+)
 # Modules that only an extra can import.
 EXTRAS = {"xagents_ray.actors.pool": "envpool"}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.algorithms import find
-from xagents_ray.config import DQNConfig
+from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners.dqn import DQNLearner
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Transitions

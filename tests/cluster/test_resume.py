@@ -1,0 +1,293 @@
+"""Runs that end, are killed, and go on; each session in a process of its own."""
+
+import json
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+
+from xagents_ray.checkpoints import all_checkpoints, load, newest_valid
+
+Train = Callable[..., dict[str, Any]]
+COMMON = {"n_envs": 4, "seed": 7, "local": True}
+PPO = {**COMMON, "env": "CartPole-v1", "mini_batches": 2}
+RUNS = {
+    "ppo": ("ppo", PPO),
+    "ppo-pendulum": ("ppo", {**PPO, "env": "Pendulum-v1"}),
+    "dqn": (
+        "dqn",
+        {
+            **COMMON,
+            "env": "CartPole-v1",
+            "buffer_initial_size": 200,
+            "buffer_max_size": 1500,
+            "epsilon_decay_steps": 3000,
+            "checkpoint_replay": True,
+        },
+    ),
+}
+
+
+def games(run: Path) -> list[tuple[int, float]]:
+    table = parquet.read_table(run / "history.parquet")
+    steps, returns = (table[c].to_pylist() for c in ("step", "episode_reward"))
+    return list(zip(steps, returns, strict=True))
+
+
+def arrays_of(run: Path) -> dict[str, Any]:
+    path = newest_valid(run / "checkpoints")
+    assert path is not None
+    return load(path).arrays
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two learners' states are one, but for how often weights were taken."""
+    keys = one.keys() - {"count/version"}
+    assert keys == other.keys() - {"count/version"}
+    return all((one[k] == other[k]).all() for k in keys)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_in_two_sessions_is_one(name: str, train: Train, tmp_path: Path) -> None:
+    agent, settings = RUNS[name]
+    settings = {**settings, "run_dir": str(tmp_path)}
+    whole = train(agent, **settings, name="whole", max_steps=6000)
+    half = train(agent, **settings, name="half", max_steps=3000)
+    assert 3000 <= half["env_steps"] < 6000
+    rest = train(agent, resume=half["directory"], max_steps=6000)
+    assert rest["directory"] == half["directory"]
+    assert rest["dropped"] == 0
+    for key in ("env_steps", "games", "updates", "mean_reward", "best_reward"):
+        assert rest[key] == whole[key]
+    one, other = Path(whole["directory"]), Path(half["directory"])
+    assert len(games(one)) == whole["games"] > len(half["episodes"]) > 5
+    assert games(other) == games(one)
+    assert same(arrays_of(one), arrays_of(other))
+    summary = json.loads((other / "summary.json").read_text())
+    assert summary["env_steps"] == whole["env_steps"]
+    assert summary["reason"] == "Maximum steps exceeded"
+    over = train(agent, resume=half["directory"])
+    assert over["reason"].startswith("Maximum steps exceeded: raise --max-steps")
+    assert over["updates"] == whole["updates"]
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "xagents_ray", "train", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("kills", [[signal.SIGKILL] * 3, [signal.SIGTERM]])
+def test_a_killed_run_goes_on_as_if_unbroken(
+    kills: list[signal.Signals], train: Train
+) -> None:
+    run = Path("runs/ppo/CartPole-v1/killed")
+    settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "seed": 5}
+    flags = "--env CartPole-v1 --local --n-envs 4 --seed 5 --name killed".split()
+    step = 0
+    for kill in kills:
+        every = ["--checkpoint-every", "2000", "--max-steps", "10000000"]
+        process = start("ppo", *flags, *every)
+        while step_of(run) <= step:
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(random.random() / 4)
+        process.send_signal(kill)
+        process.communicate(timeout=20)
+        assert step_of(run) > step
+        step, flags = step_of(run), ["--resume", str(run)]
+    end = step + 3000
+    train("ppo", resume=str(run), max_steps=end)
+    whole = train("ppo", **settings, name="whole", max_steps=end)
+    assert games(run) == games(Path(whole["directory"]))
+    assert same(arrays_of(run), arrays_of(Path(whole["directory"])))
+
+
+def step_of(run: Path) -> int:
+    """Return the step of the newest valid checkpoint, 0 without one."""
+    path = newest_valid(run / "checkpoints")
+    return load(path).facts["progress"]["env_steps"] if path else 0
+
+
+PONG = {
+    "env": "PongNoFrameskip-v4",
+    "preprocess": True,
+    "n_envs": 2,
+    "n_steps": 300,
+    "ppo_epochs": 1,
+    "seed": 7,
+    "local": True,
+}
+
+
+def test_two_resumes_of_one_checkpoint_are_the_same(train: Train) -> None:
+    """Atari's unfinished games are dropped and counted."""
+    first = train("ppo", **PONG, run_dir="runs", name="one", max_steps=600)
+    one = Path(first["directory"])
+    other = shutil.copytree(one, one.with_name("other"))
+    resumed = [
+        train("ppo", resume=str(each), max_steps=3600, run_dir="runs")
+        for each in (one, other)
+    ]
+    assert [each["dropped"] for each in resumed] == [2, 2]
+    assert resumed[0]["episodes"] == resumed[1]["episodes"]
+    assert len(resumed[0]["episodes"]) >= 2
+    assert same(arrays_of(one), arrays_of(other))
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_a_run_on_ray_goes_on(agent: str, train: Train, cluster: str) -> None:
+    """With its actors as they were, with fewer, and then without Ray."""
+    _, settings = RUNS[agent]
+    settings = {k: v for k, v in settings.items() if k != "local"}
+    first = train(
+        agent, **settings, address=cluster, n_actors=2, run_dir="runs", max_steps=2000
+    )
+    run = Path(first["directory"])
+    end, env_steps, updates = 4000, first["env_steps"], first["updates"]
+    for more, drops in (({}, 0), ({"n_actors": 1}, 4), ({"local": True}, 0)):
+        result = train(agent, resume=str(run), max_steps=end, **more)
+        assert result["env_steps"] >= end > env_steps
+        assert result["updates"] > updates
+        assert result["dropped"] <= drops
+        end, env_steps, updates = end + 2000, result["env_steps"], result["updates"]
+    steps = [step for step, _ in games(run)]
+    assert steps == sorted(steps)
+    assert len(json.loads((run / "run.json").read_text())) == 4
+
+
+def refused(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", "train", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_what_resume_refuses(train: Train) -> None:
+    first = train("ppo", **PPO, run_dir="runs", name="a", max_steps=1000)
+    run = first["directory"]
+    assert "can't change" in refused("ppo", "--resume", run, "--lr", "1")
+    assert "can't change" in refused("ppo", "--resume", run, "--env", "Acrobot-v1")
+    assert "use train ppo" in refused("dqn", "--resume", run)
+    assert "no such directory" in refused("ppo", "--resume", "nowhere")
+    assert "There is no run of dqn" in refused("dqn", "--resume", "last")
+    assert "begins a new run" in refused("ppo", "--resume", run, "--name", "b")
+    again = ["--env", "CartPole-v1", "--max-steps", "9", "--name", "a", "--local"]
+    assert f"--resume {run}" in refused("ppo", *again)
+    newest = all_checkpoints(Path(run) / "checkpoints")[0]
+    arrays = newest / "arrays.npz"
+    data = bytearray(arrays.read_bytes())
+    data[len(data) // 2] ^= 1
+    arrays.write_bytes(data)
+    assert "arrays.npz" in refused("ppo", "--resume", run)
+    shutil.rmtree(Path(run) / "checkpoints")
+    assert "no checkpoint" in refused("ppo", "--resume", "last")
+
+
+def test_the_best_and_the_last_are_kept(train: Train) -> None:
+    result = train(
+        "ppo",
+        **PPO,
+        run_dir="runs",
+        max_steps=8000,
+        checkpoint_every=600,
+        keep_checkpoints=2,
+    )
+    found = all_checkpoints(Path(result["directory"]) / "checkpoints")
+    assert 2 <= len(found) <= 3
+    facts = [load(path).facts["progress"] for path in found]
+    assert facts[0]["env_steps"] == result["env_steps"]
+    assert result["best_reward"] in [fact["best_reward"] for fact in facts]
+
+
+def test_a_history_is_continued(train: Train) -> None:
+    settings = {**PPO, "run_dir": "runs", "history_checkpoint": "h.parquet"}
+    first = train("ppo", **settings, max_steps=1500)
+    second = train("ppo", **settings, max_steps=3000)
+    assert second["env_steps"] >= 3000 > first["env_steps"]
+    assert second["games"] == first["games"] + len(second["episodes"])
+    steps = parquet.read_table("h.parquet")["step"].to_pylist()
+    assert len(steps) == second["games"]
+    assert steps == sorted(steps)
+    third = train("ppo", **settings, max_steps=3000)
+    assert third["reason"].startswith("Maximum steps exceeded: raise")
+    assert third["episodes"] == []
+
+
+def test_early_stop_by_plateau(train: Train) -> None:
+    result = train(
+        "ppo",
+        **{**PPO, "lr": 1e-9},
+        run_dir="runs",
+        max_steps=100_000,
+        reward_buffer_size=5,
+        divergence_monitoring_steps=500,
+        plateau_reduce_patience=3,
+        early_stop_patience=2,
+    )
+    assert result["reason"].startswith("Stopped early at")
+    arrays = arrays_of(Path(result["directory"]))
+    # Adam's second variable is its learning rate, reduced twice.
+    assert arrays["adam/1"] == pytest.approx(1e-9 * 0.9**2)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
+    """Training goes on, and the checkpoint from before stays valid."""
+    flags = "ppo --env CartPole-v1 --local --n-envs 4 --name full --seed 1".split()
+    process = start(
+        *flags,
+        "--run-dir",
+        str(small_disk),
+        "--max-steps",
+        "9000000",
+        "--checkpoint-every",
+        "1000",
+    )
+    run = small_disk / "ppo" / "CartPole-v1" / "full"
+    while step_of(run) == 0:
+        assert process.poll() is None
+        time.sleep(0.05)
+    fill = small_disk / "fill"
+    with suppress(OSError), fill.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    before = step_of(run)
+    time.sleep(12)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 143
+    warnings = [line for line in out.splitlines() if line.startswith("Warning: ")]
+    assert 1 <= len(warnings) == len(set(warnings)) <= 4
+    assert any("A checkpoint can't be written" in line for line in warnings)
+    steps = [int(n) for n in re.findall(r"steps: (\d+)", out)]
+    assert steps[-1] > before + 10_000
+    assert step_of(run) >= before > 0
+    fill.unlink()
+    train = start("ppo", "--resume", str(run), "--max-steps", "1", "--quiet")
+    assert train.wait(timeout=60) == 0

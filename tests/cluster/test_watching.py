@@ -1,0 +1,87 @@
+"""What can be watched of a run: events, Weights & Biases, evaluations, weights."""
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+from tensorboardX.proto import event_pb2
+
+Train = Callable[..., dict[str, Any]]
+PPO = {"env": "CartPole-v1", "n_envs": 4, "seed": 7, "run_dir": "runs"}
+
+
+def scalars(run: Path) -> dict[str, list[int]]:
+    """Return the steps of every scalar in a run's event files."""
+    found: dict[str, list[int]] = {}
+    (file,) = (run / "tensorboard").iterdir()
+    data, at = file.read_bytes(), 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<Q", data, at)
+        event = event_pb2.Event.FromString(data[at + 12 : at + 12 + size])
+        at += 12 + size + 4
+        for value in event.summary.value:
+            found.setdefault(value.tag, []).append(event.step)
+    return found
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None:
+    where = {"local": True} if local else {"address": cluster, "n_actors": 2}
+    ends = {"max_steps": 3000, "eval_every": 1000, "eval_episodes": 6}
+    files = {"checkpoints": ["w/a.weights.h5"]}
+    result = train("ppo", **PPO, **where, **ends, **files)
+    run = Path(result["directory"])
+    found = scalars(run)
+    assert {"train/policy_loss", "train/kl", "reward/mean"} <= found.keys()
+    assert len(found["reward/evaluation"]) == 3
+    column = parquet.read_table(run / "history.parquet")["evaluation_reward"]
+    assert 1 <= len(column.drop_null()) <= 3
+    assert all(1 <= mean <= 500 for mean in column.drop_null().to_pylist())
+    words = "evaluate ppo --env CartPole-v1 --weights w/a.weights.h5 --seed 1"
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *words.split(), "--episodes", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mean ")
+
+
+def session(**environment: str) -> str:
+    words = "train ppo --env CartPole-v1 --local --max-steps 300 --name w"
+    more = ["--monitor-session", "mine", "--no-tensorboard"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *words.split(), *more],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_wandb_offline() -> None:
+    out = session(WANDB_MODE="offline")
+    assert "Warning" not in out
+    run = Path("runs/ppo/CartPole-v1/w")
+    (offline,) = (run / "wandb").glob("offline-run-*")
+    assert list(offline.glob("*.wandb"))
+    assert list((run / "video").glob("*.mp4"))
+    assert not (run / "tensorboard").exists()
+
+
+def test_a_run_goes_on_without_wandb() -> None:
+    """Nobody is logged in."""
+    out = session(WANDB_MODE="online", WANDB_API_KEY="", HOME=os.getcwd())
+    assert out.count("Warning: ") == 1
+    assert "Warning: --monitor-session can't be written" in out
+    assert out.endswith("Maximum steps exceeded\n")

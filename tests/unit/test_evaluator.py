@@ -1,0 +1,255 @@
+"""Evaluation: whole games, greedy or as in training, each environment its share."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from naive import naive_stacks, random_arrays
+
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.environments import make_envs
+from xagents_ray.actors.evaluator import Evaluator, play_on
+from xagents_ray.actors.policies import ActorCriticPolicy
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config
+from xagents_ray.errors import Stopped
+from xagents_ray.networks.forward import bind
+from xagents_ray.training import prepare
+from xagents_ray.trajectory import Episode, Weights
+
+SEED = 5
+# Real games last longer than these tests.
+SHORT_ATARI = {"env": "ShortInvaders-v0", "preprocess": True}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_atari() -> Iterator[None]:
+    kwargs = dict(gym.spec("SpaceInvadersNoFrameskip-v4").kwargs)
+    kwargs["max_num_frames_per_episode"] = 800
+    gym.register("ShortInvaders-v0", "ale_py.env:AtariEnv", kwargs=kwargs)
+    yield
+    del gym.registry["ShortInvaders-v0"]
+
+
+def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
+    row = find(agent)
+    values = {"n_envs": n_envs, "max_steps": 1, **settings}
+    run = prepare(row, Config.of(row.config, values))
+    return ActorSetup(agent, run.config, run.layout, SEED, 0, n_envs, 2)
+
+
+def weights_of(setup: ActorSetup) -> Weights:
+    arrays = random_arrays(setup.layout, 3, gain=2.0)
+    units = setup.layout.layers[setup.layout.outputs[0]].units
+    return Weights(1, {**arrays, "log_std": np.full(units, -0.5, np.float32)})
+
+
+def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
+    """Return (return, length) of greedy games, one environment after the other."""
+    weights = weights_of(setup)
+    forward = bind(setup.layout, weights.arrays)
+    results = []
+    for index in range(setup.n_envs):
+        env = gym.make(env_id)
+        for game in range(games):
+            seed = SEED + index if game == 0 else None
+            observation, total, length, over = env.reset(seed=seed)[0], 0.0, 0, False
+            while not over:
+                output = forward(observation[None].astype(np.float32))[0][0]
+                action: Any = output.argmax()
+                if isinstance(env.action_space, gym.spaces.Box):
+                    action = np.clip(
+                        output, env.action_space.low, env.action_space.high
+                    )
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total, length = total + float(reward), length + 1
+                over = terminated or truncated
+            results.append((pytest.approx(total), length))
+        env.close()
+    return results
+
+
+@pytest.mark.parametrize(
+    ("agent", "env_id", "games"),
+    [("ppo", "CartPole-v1", 3), ("dqn", "CartPole-v1", 3), ("ppo", "Pendulum-v1", 1)],
+)
+def test_greedy_games_are_those_played_by_hand(
+    agent: str, env_id: str, games: int
+) -> None:
+    setup = setup_of(agent, 2, env=env_id, vectorization="sync")
+    evaluator = Evaluator(setup)
+    episodes = evaluator.evaluate(weights_of(setup), 2 * games, SEED)
+    evaluator.close()
+    found = [(episode.episode_return, episode.length) for episode in episodes]
+    assert found == played_by_hand(env_id, setup, games)
+    assert [episode.env for episode in episodes] == [0] * games + [1] * games
+
+
+def actors_games(setup: ActorSetup, games: int) -> list[Episode]:
+    """Return the first games of each environment as training plays them."""
+    actor = EnvActor(setup)
+    found: list[list[Episode]] = [[] for _ in range(setup.n_envs)]
+    row = 0
+    while min(map(len, found)) < games:
+        for episode in actor.rollout(weights_of(setup), 32, 0)[1].episodes:
+            found[episode.env].append(episode._replace(row=row + episode.row))
+        row += 32
+    actor.close()
+    return [episode for each in found for episode in each[:games]]
+
+
+FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "games"),
+    [
+        ("ppo", {"env": "CartPole-v1"}, 4),
+        ("ppo", {"env": "Pendulum-v1"}, 2),
+        ("dqn", {"env": "CartPole-v1", **FIXED}, 4),
+        ("ppo", SHORT_ATARI, 3),
+    ],
+)
+def test_sampled_games_are_those_of_training(
+    agent: str, settings: dict[str, Any], games: int
+) -> None:
+    """Frames, stacks, resets and noise are an env actor's, across ends of games."""
+    setup = setup_of(agent, 2, **settings)
+    evaluator = Evaluator(setup)
+    episodes = evaluator.evaluate(weights_of(setup), 2 * games, SEED, greedy=False)
+    evaluator.close()
+    assert episodes == actors_games(setup, games)
+
+
+def test_dqn_samples_with_the_last_epsilon() -> None:
+    settings = {"env": "CartPole-v1", "epsilon_start": 1.0, "epsilon_end": 0.0}
+    setup = setup_of("dqn", 1, **settings)
+    evaluator = Evaluator(setup)
+    sampled = evaluator.evaluate(weights_of(setup), 5, SEED, greedy=False)
+    assert sampled == evaluator.evaluate(weights_of(setup), 5, SEED)
+    evaluator.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "greedy"),
+    [({"env": "CartPole-v1"}, True), (SHORT_ATARI, False)],
+)
+def test_it_is_repeatable(settings: dict[str, Any], greedy: bool) -> None:
+    """On one evaluator, left in the middle of a game before, and on a new one."""
+    setup = setup_of("ppo", 2, **settings)
+    first, second = Evaluator(setup), Evaluator(setup)
+    games = [
+        evaluator.evaluate(weights_of(setup), 3, SEED, greedy)
+        for evaluator in (first, first, second)
+    ]
+    other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy)
+    first.close()
+    second.close()
+    assert games[0] == games[1] == games[2] != other
+    assert [episode.env for episode in games[0]] == [0, 0, 1]
+
+
+class TwoPaces(gym.Env[Any, Any]):
+    """Games of 2 steps after an even seed, of 11 after an odd one; rewards 10."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.last = 11 if seed % 2 else 2
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        over = self.steps == self.last
+        return np.zeros(3, np.float32), 10.0, over, False, {}
+
+
+@pytest.mark.parametrize(
+    ("episodes", "lengths"),
+    [
+        (7, [11, 11, 11, 2, 2, 11, 11]),
+        (3, [11, 2, 11]),
+        (2, [11, 2]),
+        (1, [11]),
+    ],
+)
+def test_short_games_are_not_favoured(episodes: int, lengths: list[int]) -> None:
+    setup = setup_of("ppo", 3, env="test_evaluator:TwoPaces")
+    evaluator = Evaluator(setup)
+    games = evaluator.evaluate(weights_of(setup), episodes, SEED)
+    evaluator.close()
+    assert [game.length for game in games] == lengths
+    assert [game.episode_return for game in games] == [10.0 * n for n in lengths]
+
+
+class Bounded(TwoPaces):
+    """Refuses actions outside its bounds."""
+
+    action_space = gym.spaces.Box(-0.1, 0.1, (1,), np.float32)
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        return super().step(action)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_actions_keep_their_bounds(greedy: bool) -> None:
+    setup = setup_of("ppo", 2, env="test_evaluator:Bounded")
+    evaluator = Evaluator(setup)
+    games = evaluator.evaluate(weights_of(setup), 4, SEED, greedy)
+    evaluator.close()
+    assert [game.length for game in games] == [11, 11, 2, 2]
+
+
+class Counted(TwoPaces):
+    """Frames whose pixels count the steps of all games."""
+
+    observation_space = gym.spaces.Box(0, 255, (36, 36), np.uint8)
+    shown = 0
+
+    def frame(self) -> Any:
+        self.shown += 1
+        return np.full((36, 36), self.shown, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.frame(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.frame(), *super().step(action)[1:]
+
+
+def test_a_stack_shows_only_frames_of_its_game() -> None:
+    setup = setup_of("ppo", 2, env="test_evaluator:Counted")
+    envs = make_envs(setup.config.env, 2, 1)
+    policy: Any = ActorCriticPolicy(setup.config.algorithm, envs.spec, setup.layout)
+    policy.load(weights_of(setup))
+    seen, greedy = [], policy.greedy
+    policy.greedy = lambda stacks: seen.append(stacks) or greedy(stacks)
+    frames, starts = [envs.reset(4)], [np.ones(2, np.bool_)]
+    steps = play_on(envs, policy, frames[0], [], greedy=True)
+    for step, resets in itertools.islice(steps, 30):
+        frames.append(step.observations)
+        starts.append(resets)
+    envs.close()
+    assert np.sum(starts, axis=0).tolist() == [11, 3]
+    for env in range(2):
+        expected = naive_stacks([f[env] for f in frames], [s[env] for s in starts], 4)
+        found = [stacks[env] for stacks in seen]
+        np.testing.assert_array_equal(found, expected[:30])
+
+
+def test_a_stopped_evaluator_raises() -> None:
+    setup = setup_of("ppo", 1, env="CartPole-v1")
+    evaluator = Evaluator(setup)
+    evaluator.stop()
+    with pytest.raises(Stopped):
+        evaluator.evaluate(weights_of(setup), 1, SEED)
+    evaluator.close()

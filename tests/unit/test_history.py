@@ -1,0 +1,600 @@
+"""The history file: continued, ordered, cut, whole at every moment."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xagents_ray import history
+from xagents_ray.errors import UserError
+from xagents_ray.history import COLUMNS, History, Row, read_history
+
+OLD = {name: [1.0] for name in COLUMNS[:5]} | {"step": [10]}
+
+
+def fill(made: History, count: int, start: int = 0) -> None:
+    for n in range(start, start + count):
+        made.add(n * 10, n / 2, float(n), n / 4, n / 8)
+
+
+def steps(path: Path) -> list[int]:
+    found: list[int] = pd.read_parquet(path).sort_values("time")["step"].tolist()
+    return found
+
+
+def xagents(path: Path, order: list[int]) -> None:
+    """Write a directory as xagents did: a file per row, names without order."""
+    path.mkdir()
+    for name, n in enumerate(order):
+        row = {"mean_reward": [n / 4], "best_reward": [n / 8], "episode_reward": [n]}
+        frame = pd.DataFrame({**row, "step": [n * 10], "time": [n / 2]})
+        frame.astype({"episode_reward": float}).to_parquet(
+            path / f"{name:032x}.parquet"
+        )
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.iterdir()}
+
+
+def test_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "not" / "yet" / "h.parquet"
+    made = History(path)
+    assert (made.rows, made.last, made.newest_rewards(3)) == (0, None, [])
+    made.flush()
+    assert not path.exists()
+    made.add(7, 0.5, 3.0, 2.0, 4.0)
+    assert made.last == Row(2.0, 4.0, 3.0, 7, 0.5, None)
+    made.flush()
+    schema = pq.read_schema(path)
+    assert tuple(schema.names) == COLUMNS
+    assert [str(t) for t in schema.types] == [*["double"] * 3, "int64", *["double"] * 2]
+    assert pd.read_parquet(path).iloc[0].tolist()[:5] == [2.0, 4.0, 3.0, 7, 0.5]
+    assert pq.read_table(path)["evaluation_reward"].null_count == 1
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_continued(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    first = History(path)
+    fill(first, 5)
+    first.flush()
+    second = History(path)
+    assert second.rows == 5
+    assert second.last == Row(1.0, 0.5, 4.0, 40, 2.0, None)
+    fill(second, 3, start=5)
+    assert (second.rows, second.newest_rewards(4)) == (8, [4.0, 5.0, 6.0, 7.0])
+    assert second.newest_rewards(0) == []
+    assert second.newest_rewards(99) == [float(n) for n in range(8)]
+    second.flush()
+    assert steps(path) == [n * 10 for n in range(8)]
+
+
+def test_nothing_new_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    fill(made, 1)
+    made.flush()
+    before = path.stat().st_ino
+    made.flush()
+    History(path).flush()
+    assert path.stat().st_ino == before
+
+
+def test_rows_are_read_by_time(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    order = np.random.default_rng(0).permutation(50)
+    columns = {name: order / 2 for name in COLUMNS[:5]}
+    table = pa.table({**columns, "step": order.astype(np.int32), "mine": order})
+    pq.write_table(table, path)
+    rows = read_history(path)
+    assert rows["step"].tolist() == list(range(50))
+    assert rows["step"].dtype == np.int64
+    assert np.isnan(rows["evaluation_reward"]).all()
+    made = History(path)
+    assert made.newest_rewards(2) == [24.0, 24.5]
+    fill(made, 1, start=50)
+    made.flush()
+    assert pq.read_table(path)["step"].to_pylist() == [*range(50), 500]
+
+
+def test_evaluation(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    made.evaluated(1.0)
+    fill(made, 2)
+    made.flush()
+    made.evaluated(2.0)
+    made.flush()
+    fill(made, 2, start=2)
+    made.evaluated(3.0)
+    assert made.last is not None and made.last.evaluation_reward == 3.0
+    made.flush()
+    found = pq.read_table(path)["evaluation_reward"].to_pylist()
+    assert found == [1.0, 2.0, None, 3.0]
+
+
+def test_cut(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    fill(made, 6)
+    made.flush()
+    fill(made, 2, start=6)
+    made.cut(30)
+    assert made.newest_rewards(9) == [0.0, 1.0, 2.0, 3.0]
+    made.flush()
+    assert steps(path) == [0, 10, 20, 30]
+    made.cut(-1)
+    made.flush()
+    assert (steps(path), made.last) == ([], None)
+    fill(History(path), 1)
+
+
+def test_flush_when_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    made.flush_if_due()
+    fill(made, 1)
+    made.flush_if_due()
+    assert steps(path) == [0]
+    fill(made, 1, start=1)
+    made.flush_if_due()
+    assert steps(path) == [0]
+    monkeypatch.setattr(history, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(history, "_REST", 0)
+    again = History(path)
+    for n in (2, 3):
+        fill(again, 1, start=n)
+        again.flush_if_due()
+        assert len(steps(path)) == n
+
+
+def test_directory(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    xagents(path, [3, 0, 2, 1])
+    before = files(path)
+    made = History(path)
+    assert (made.rows, made.newest_rewards(9)) == (4, [0.0, 1.0, 2.0, 3.0])
+    made.flush()
+    assert files(path) == before
+    for n in (4, 6):
+        fill(made, 2, start=n)
+        made.flush()
+        made.flush()
+    after = files(path)
+    assert {name: after[name] for name in before} == before
+    parts = [
+        pq.read_table(path / name) for name in sorted(after.keys() - before.keys())
+    ]
+    assert sorted(part["step"].to_pylist() for part in parts) == [[40, 50], [60, 70]]
+    assert steps(path) == [n * 10 for n in range(8)]
+    assert History(path).newest_rewards(2) == [6.0, 7.0]
+
+
+def test_evaluation_in_a_directory(tmp_path: Path) -> None:
+    """Pandas shows it, though the files of xagents lack that column."""
+    path = tmp_path / "h.parquet"
+    xagents(path, [1, 0])
+    made = History(path)
+    made.evaluated(1.5)
+    fill(made, 2, start=2)
+    made.flush()
+    made.evaluated(3.5)
+    made.flush()
+    assert len(files(path)) == 3
+    found = pd.read_parquet(path).sort_values("time")["evaluation_reward"].tolist()
+    assert found[1::2] == [1.5, 3.5]
+    assert np.isnan(found[0::2]).all()
+
+
+def test_cut_of_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    xagents(path, [3, 0, 2, 1])
+    made = History(path)
+    fill(made, 4, start=4)
+    made.flush()
+    again = History(path)
+    again.cut(50)
+    fill(again, 1, start=9)
+    again.flush()
+    assert steps(path) == [0, 10, 20, 30, 40, 50, 90]
+    again.cut(10)
+    again.flush()
+    assert steps(path) == [0, 10]
+    assert len(files(path)) == 2
+
+
+def test_path_outlives_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link.parquet").symlink_to("other/real.parquet")
+    monkeypatch.chdir(tmp_path)
+    made = [History("h.parquet"), History("link.parquet")]
+    monkeypatch.chdir(tmp_path / "other")
+    for each in made:
+        fill(each, 1)
+        each.flush()
+    assert steps(tmp_path / "h.parquet") == steps(tmp_path / "link.parquet") == [0]
+    assert (tmp_path / "link.parquet").is_symlink()
+
+
+def test_pandas_is_not_imported(tmp_path: Path) -> None:
+    """It takes seconds, at which no environment would be stepped."""
+    code = """if True:
+        import sys
+        from xagents_ray.history import History
+        for n in range(3):
+            made = History(sys.argv[1])
+            made.add(n, n, n, n, n)
+            made.flush()
+        print(made.rows, "pyarrow" in sys.modules, "pandas" in sys.modules)"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "h.parquet")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "3 True False\n", done.stderr
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file of this process grow past `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """The old file stays, and a later flush writes everything."""
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    fill(made, 10)
+    made.flush()
+    before = files(tmp_path)
+    fill(made, 5000, start=10)
+    with full_disk(1000), pytest.raises(OSError):
+        made.flush()
+    assert files(tmp_path) == before
+    fill(made, 1, start=5010)
+    made.flush()
+    assert len(steps(path)) == made.rows == 5011
+
+
+def test_leftovers_are_removed(tmp_path: Path) -> None:
+    path, folder = tmp_path / "h.parquet", tmp_path / "old.parquet"
+    xagents(folder, [0])
+    mine = [tmp_path / ".h.parquet.12.tmp", folder / ".000-1.parquet.345.tmp"]
+    others = [tmp_path / n for n in (".g.parquet.12.tmp", ".h.parquet.tmp", "12.tmp")]
+    for file in [*mine, *others]:
+        file.write_bytes(b"PAR1")
+    assert History(folder).rows == 1
+    assert History(path).rows == 0
+    assert not any(file.exists() for file in mine)
+    assert all(file.exists() for file in others)
+
+
+WRITER = """
+import os, signal, sys
+import pyarrow.parquet
+from xagents_ray.history import History
+
+def write(path):
+    signal.alarm(60)
+    made = History(path)
+    found = made.rows
+    for n in range(found, found + 2000):
+        made.add(n, float(n), 1.0, 2.0, 3.0)
+        if made.rows % 50 == 0:
+            made.flush()
+        if made.rows == found + 50:
+            print(os.getpid(), found, flush=True)
+    signal.pause()
+
+# Forked, for speed: the imports take a second.
+for _ in sys.stdin:
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print("dead", flush=True)
+    else:
+        write(sys.argv[1])
+"""
+
+
+class Writers:
+    """Processes that add 50 rows and flush, again and again, 40 times at most."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    @contextmanager
+    def one(self) -> Iterator[int]:
+        """Start one, yield how many rows it found once it flushed; kill it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("start\n")
+        self._process.stdin.flush()
+        child, rows = map(int, self._read().split())
+        try:
+            yield rows
+        finally:
+            os.kill(child, signal.SIGKILL)
+            assert self._read() == "dead\n"
+
+
+@contextmanager
+def writers(path: Path) -> Iterator[Writers]:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Writers(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_readable_while_written(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    read: list[int] = []
+    with writers(path) as them, them.one():
+        end = time.monotonic() + 60
+        while not read or read[-1] < 2000:
+            assert time.monotonic() < end
+            if path.exists():
+                found = steps(path)
+                assert found == list(range(len(found)))
+                read.append(len(found))
+    assert len(set(read)) > 10
+    assert read == sorted(read)
+    assert all(count % 50 == 0 for count in read)
+
+
+def test_killed(tmp_path: Path) -> None:
+    """A writer killed at any moment leaves a file that the next one continues."""
+    path = tmp_path / "h.parquet"
+    rng, rows = random.Random(0), 0
+    with writers(path) as them:
+        for _ in range(20):
+            with them.one() as begun:
+                assert begun == rows
+                time.sleep(rng.uniform(0.0, 0.08))
+            found = steps(path)
+            assert found == list(range(len(found)))
+            assert len(found) >= rows + 50
+            rows = len(found)
+            # The one of the writer that was just killed, no older one.
+            assert len(set(os.listdir(tmp_path)) - {path.name}) <= 1
+
+
+def test_flushed_rows_keep_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that knows the old metadata only finds the same bytes there."""
+    monkeypatch.setattr(history, "_GROUPS", 6)
+    path = tmp_path / "h.parquet"
+    made = History(path)
+    before = b"PAR1"
+    for n in range(6):
+        fill(made, 3, start=3 * n)
+        made.flush()
+        after = path.read_bytes()
+        assert after.startswith(before)
+        before = after[: -8 - int.from_bytes(after[-8:-4], "little")]
+    assert pq.read_metadata(path).num_row_groups == 6
+    fill(made, 1, start=18)
+    made.flush()
+    assert pq.read_metadata(path).num_row_groups == 1
+
+
+def test_cost_of_100_000_games(tmp_path: Path) -> None:
+    """At 80,000 steps/s and 20 steps a game they are 25 s of a run, 2 % is 0.5 s."""
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=100_000).tolist()
+    times = np.cumsum(rng.exponential(size=100_000)).tolist()
+    made = History(tmp_path / "h.parquet")
+    fill(made, 1)
+    made.flush()  # imports pyarrow
+    begun = time.process_time()
+    for n, reward in enumerate(rewards):
+        made.add(n * 20, times[n], reward, reward / 3, reward / 7)
+    made.flush()
+    assert time.process_time() - begun < 0.5
+    assert (tmp_path / "h.parquet").stat().st_size < 8_000_000
+    assert os.listdir(tmp_path) == ["h.parquet"]
+
+
+WRONG = {
+    "it lacks the column time": {k: v for k, v in OLD.items() if k != "time"},
+    "it lacks the column step": {k: v for k, v in OLD.items() if k != "step"},
+    "its column step holds string, not numbers": OLD | {"step": ["10"]},
+    "its column mean_reward holds bool, not numbers": OLD | {"mean_reward": [True]},
+    "its column step has values that are missing": OLD | {"step": [np.nan]},
+    "its column step has values that are missing or": OLD
+    | {"step": pa.array([None], pa.int64())},
+    "its column step has values that are missing or out of range": OLD
+    | {"step": [2.0**70]},
+    "its column time has values that are missing": OLD | {"time": [np.nan]},
+    "its column time has values that are missing or": OLD
+    | {"time": pa.array([None], pa.float64())},
+}
+
+
+@pytest.mark.parametrize("why", WRONG)
+def test_wrong_columns(tmp_path: Path, why: str) -> None:
+    path = tmp_path / "h.parquet"
+    pq.write_table(pa.table(WRONG[why]), path)
+    before = files(tmp_path)
+    for read in (History, read_history):
+        with pytest.raises(UserError) as error:
+            read(path)
+        assert str(error.value).startswith(f"{path} cannot be read as a history: {why}")
+        assert str(error.value).endswith("; name another one, or move it away.")
+    assert files(tmp_path) == before
+
+
+def test_a_missing_reward_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    pq.write_table(pa.table(OLD | {"mean_reward": pa.array([None], pa.null())}), path)
+    made = History(path)
+    assert made.last is not None and np.isnan(made.last.mean_reward)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"hello", b"PAR1" * 9, b"\0" * 999])
+def test_no_parquet(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "h.parquet"
+    path.write_bytes(data)
+    with pytest.raises(
+        UserError, match=r"h\.parquet cannot .* no parquet file, or dam"
+    ):
+        History(path)
+    assert path.read_bytes() == data
+
+
+def test_a_column_twice(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    names = [*COLUMNS[:5], "step"]
+    pq.write_table(pa.table([pa.array([1])] * 6, names=names), path)
+    with pytest.raises(UserError, match="step"):
+        History(path)
+
+
+def test_other_things_in_a_directory(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    xagents(path, [0])
+    (path / "_SUCCESS").touch()
+    assert History(path).rows == 1
+    (path / "notes.txt").touch()
+    with pytest.raises(UserError, match=r"h cannot .* with notes\.txt in it"):
+        History(path)
+    (path / "notes.txt").rename(path / "bad.parquet")
+    with pytest.raises(UserError, match=r"bad\.parquet cannot .* no parquet file"):
+        read_history(path)
+
+
+def test_places_that_hold_no_history(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "h.parquet", tmp_path / ("h" * 300)):
+        with pytest.raises(UserError, match="cannot be read as a history"):
+            History(path)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(UserError, match="neither a file nor a directory"):
+            History(path)
+    with pytest.raises(UserError, match="nothing is there"):
+        read_history(tmp_path / "none.parquet")
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may read and write everything; be another one."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_no_permission(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    fill(made := History(path), 1)
+    made.flush()
+    fill(made, 1, start=1)
+    path.chmod(0)
+    tmp_path.chmod(0o555)
+    try:
+        with as_nobody():
+            with pytest.raises(UserError, match="Permission denied"):
+                History(path)
+            with pytest.raises(UserError, match="Permission denied"):
+                History(tmp_path / "new" / "h.parquet")
+            with pytest.raises(PermissionError):
+                made.flush()
+    finally:
+        tmp_path.chmod(0o755)
+        path.chmod(0o644)
+    assert steps(path) == [0]
+    made.flush()
+    assert steps(path) == [0, 10]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, ...]:
+    """Return a history of ours, and one that pandas wrote without checksums."""
+    path = tmp_path_factory.mktemp("sound") / "h.parquet"
+    made = History(path)
+    fill(made, 300)
+    made.flush()
+    ours = path.read_bytes()
+    pd.read_parquet(path).to_parquet(path)
+    return ours, path.read_bytes()
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_damaged_bytes(
+    sound: tuple[bytes, ...], tmp_path: Path, data: st.DataObject
+) -> None:
+    damaged = bytearray(data.draw(st.sampled_from(sound)))
+    where = st.integers(0, len(damaged) - 1)
+    end = st.integers(max(0, len(damaged) - 3000), len(damaged) - 1)  # the metadata
+    for place in data.draw(st.lists(where | end, min_size=0, max_size=4)):
+        damaged[place] ^= data.draw(st.integers(1, 255))
+    if data.draw(st.booleans()):
+        del damaged[data.draw(where) :]
+    path = tmp_path / "h.parquet"
+    path.write_bytes(damaged)
+    try:
+        made = History(path)
+    except UserError as error:
+        assert str(path) in str(error)
+    else:
+        made.newest_rewards(10)
+        assert made.last is None or isinstance(made.last.step, int)
+    assert path.read_bytes() == damaged
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_what_xagents_wrote_is_continued(tmp_path: Path) -> None:
+    """The form that xagents 1.0.1 used: `write_to_dataset`, a file per row."""
+    path = tmp_path / "h.parquet"
+    for n in (2, 0, 1):
+        row = {name: [float(n)] for name in COLUMNS[:5]} | {"step": [n]}
+        pq.write_to_dataset(pa.table(row), path)
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    made = History(path)
+    assert made.newest_rewards(3) == [0.0, 1.0, 2.0]
+    fill(made, 1, start=9)
+    made.flush()
+    assert steps(path) == [0, 1, 2, 90]
+    assert files(copy).items() <= files(path).items()

@@ -1,0 +1,493 @@
+"""Playing: the games, their videos, frames and window, and what is said of them."""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import gymnasium as gym
+import numpy as np
+import pytest
+from test_evaluator import (
+    FIXED,
+    SHORT_ATARI,
+    actors_games,
+    setup_of,
+    short_atari,  # noqa: F401
+    weights_of,
+)
+
+from xagents_ray.actors.player import Player
+from xagents_ray.algorithms import find
+from xagents_ray.errors import Stopped, UserError
+from xagents_ray.playing import (
+    EvaluateConfig,
+    Games,
+    PlayConfig,
+    evaluate,
+    game_line,
+    play,
+    summary,
+    summary_line,
+)
+from xagents_ray.trajectory import Episode
+
+SEED = 5
+PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
+
+
+class Painted(gym.Env[Any, Any]):
+    """Games of 6 steps whose pictures of odd size show the step's number."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 12.5}  # noqa: RUF012
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(3, np.float32), 1.0, self.steps == 6, False, {}
+
+    def render(self) -> Any:
+        return painting(self.steps)
+
+
+def painting(number: int) -> Any:
+    """Return 45x67 of red and blue, brighter with the number."""
+    picture = np.zeros((45, 67, 3), np.uint8)
+    picture[:, :33, 0] = picture[:, 33:, 2] = 40 + 30 * number
+    return picture
+
+
+class Blind(Painted):
+    """Says that it gives pictures, and can't."""
+
+    def __init__(self) -> None:
+        super().__init__("rgb_array")
+
+    def render(self) -> Any:
+        raise NotImplementedError
+
+
+class Speechless(Painted):
+    """Takes the render mode and yet gives nothing."""
+
+    def render(self) -> Any:
+        return None
+
+
+class Growing(Painted):
+    """Pictures that change their size."""
+
+    def render(self) -> Any:
+        return np.zeros((40 + 2 * self.steps, 40, 3), np.uint8)
+
+
+class Noisy(Painted):
+    """Pictures that no codec can make small."""
+
+    def render(self) -> Any:
+        return self.np_random.integers(256, size=(200, 300, 3), dtype=np.uint8)
+
+
+class Interrupted(Painted):
+    """Its player is stopped in the middle of a game."""
+
+    player: Any
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 3:
+            self.player.stop()
+        return super().step(action)
+
+
+def painted_by_itself() -> Painted:
+    return Painted("rgb_array")
+
+
+def painted_without_pictures() -> Painted:
+    return Painted()
+
+
+def games_of(
+    settings: dict[str, Any], agent: str = "ppo", **config: Any
+) -> list[Episode]:
+    setup = setup_of(agent, 1, vectorization="sync", **settings)
+    with contextlib.closing(Player(setup, PlayConfig(**config))) as player:
+        return list(player.play(weights_of(setup), SEED))
+
+
+def names(folder: Path) -> list[str]:
+    """Return all files, hidden ones too."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def read_video(path: Path) -> tuple[Any, float]:
+    """Return uint8 [T, H, W, 3], RGB, and the frames a second."""
+    reader = cv2.VideoCapture(str(path))
+    fps, frames = reader.get(cv2.CAP_PROP_FPS), []
+    while True:
+        found, frame = reader.read()
+        if not found:
+            break
+        frames.append(frame[..., ::-1])
+    assert len(frames) == reader.get(cv2.CAP_PROP_FRAME_COUNT)
+    reader.release()
+    return np.stack(frames), fps
+
+
+# Games
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "games"),
+    [
+        ("ppo", {"env": "CartPole-v1"}, 3),
+        ("dqn", {"env": "CartPole-v1", **FIXED}, 3),
+        ("ppo", {"env": "Pendulum-v1"}, 1),
+        ("ppo", {**SHORT_ATARI, "max_frame": True}, 3),
+    ],
+)
+def test_games_are_those_of_training(
+    agent: str, settings: dict[str, Any], games: int
+) -> None:
+    """Frame skip, stack, resets and noise are an env actor's."""
+    setup = setup_of(agent, 1, vectorization="sync", **settings)
+    expected = actors_games(setup, games)
+    assert games_of(settings, agent, sample=True, episodes=games) == expected
+
+
+def test_pictures_change_no_game(tmp_path: Path) -> None:
+    settings = {"env": "CartPole-v1"}
+    seen = games_of(settings, episodes=3, video_dir=str(tmp_path))
+    assert seen == games_of(settings, episodes=3)
+    assert len({game.length for game in seen}) > 1
+
+
+def test_a_stopped_player_leaves_no_part_of_a_video(tmp_path: Path) -> None:
+    setup = setup_of("ppo", 1, env="test_player:Interrupted")
+    player = Player(setup, PlayConfig(video_dir=str(tmp_path)))
+    Interrupted.player = player
+    with pytest.raises(Stopped):
+        next(player.play(weights_of(setup), SEED))
+    assert names(tmp_path) == [".game-1.partial.mp4"]
+    player.close()
+    assert names(tmp_path) == []
+
+
+# Videos and frames
+
+
+def test_the_video_and_the_frames_show_every_step(tmp_path: Path) -> None:
+    videos, frames = tmp_path / "a" / "videos", tmp_path / "frames"
+    games_of(
+        {"env": "test_player:Painted"},
+        episodes=10,
+        video_dir=str(videos),
+        frame_dir=str(frames),
+        frame_frequency=3,
+    )
+    assert names(videos) == [f"game-{i:02}.mp4" for i in range(1, 11)]
+    pictures, fps = read_video(videos / "game-10.mp4")
+    # The codec takes even sides only: a row and a column are repeated.
+    assert (pictures.shape, fps) == ((7, 46, 68, 3), 12.5)
+    expected = np.stack([painting(number) for number in range(7)]).astype(int)
+    assert np.abs(pictures[:, :45, :67] - expected)[:, :, [5, 20, 45, 60]].max() < 12
+    np.testing.assert_array_equal(pictures[:, 45], pictures[:, 44])
+    assert names(frames)[:4] == [
+        "game-01-000000.jpg",
+        "game-01-000003.jpg",
+        "game-01-000006.jpg",
+        "game-02-000000.jpg",
+    ]
+    assert len(names(frames)) == 30
+    picture = cv2.imread(str(frames / "game-02-000003.jpg"))[..., ::-1].astype(int)
+    assert picture.shape == (45, 67, 3)
+    assert np.abs(picture - painting(3))[:, [5, 20, 45, 60]].max() < 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "fps"),
+    [
+        ({"env": "CartPole-v1"}, (400, 600, 3), 50),
+        ({"env": "Pendulum-v1"}, (500, 500, 3), 30),
+        (PONG, (210, 160, 3), 30),
+        ({"env": "test_player:painted_by_itself"}, (46, 68, 3), 12.5),
+    ],
+)
+def test_videos_are_as_long_and_large_as_the_game(
+    settings: dict[str, Any], shape: tuple[int, ...], fps: float, tmp_path: Path
+) -> None:
+    (game,) = games_of(settings, video_dir=str(tmp_path))
+    pictures, found = read_video(tmp_path / "game-1.mp4")
+    assert pictures.shape == (game.length + 1, *shape)
+    assert found == fps
+    assert (pictures[0] != pictures[-1]).any()
+    if settings == PONG:  # in colour: the right bat is green, whoever plays it
+        right = pictures[:, 34:194, 140:144].reshape(-1, 3).astype(int)
+        assert (right[:, 1] - right[:, 0] > 60).any()
+
+
+def test_a_new_game_takes_the_place_of_an_old_video(tmp_path: Path) -> None:
+    path = tmp_path / "game-1.mp4"
+    path.write_text("old")
+    games_of({"env": "test_player:Painted"}, video_dir=str(tmp_path))
+    assert len(read_video(path)[0]) == 7
+    assert names(tmp_path) == ["game-1.mp4"]
+
+
+def test_without_pictures_nothing_is_drawn() -> None:
+    games = games_of({"env": "test_player:Blind"}, episodes=2)
+    assert [game.length for game in games] == [6, 6]
+
+
+@pytest.fixture
+def registered() -> Iterator[str]:
+    gym.register("Blind-v0", Blind)
+    yield "Blind-v0"
+    del gym.registry["Blind-v0"]
+
+
+@pytest.mark.parametrize("name", ["Blind", "Speechless", "painted_without_pictures"])
+def test_an_environment_without_pictures(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match='must make it with render_mode="rgb_array"'):
+        games_of({"env": f"test_player:{name}"}, frame_dir=str(tmp_path))
+    assert names(tmp_path) == []
+
+
+def test_a_registered_environment_without_pictures(
+    registered: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=f"{registered} gives no pictures"):
+        games_of({"env": registered}, video_dir=str(tmp_path))
+
+
+def test_pictures_that_change_their_size(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="use --frame-dir"):
+        games_of({"env": "test_player:Growing"}, video_dir=str(tmp_path))
+    assert names(tmp_path) == []
+    games_of({"env": "test_player:Growing"}, frame_dir=str(tmp_path))
+    assert len(names(tmp_path)) == 7
+
+
+@pytest.mark.parametrize("flag", ["video_dir", "frame_dir"])
+def test_a_folder_that_can_not_be_made(flag: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "folder")
+    with pytest.raises(UserError, match=f"--{flag.replace('_', '-')} .* can't be made"):
+        games_of({"env": "test_player:Painted"}, **{flag: path})
+
+
+@pytest.mark.parametrize(
+    ("flag", "blocked"),
+    [("video_dir", ".game-1.partial.mp4"), ("frame_dir", "game-1-000000.jpg")],
+)
+def test_a_file_that_can_not_be_written(
+    flag: str, blocked: str, tmp_path: Path
+) -> None:
+    (tmp_path / blocked).mkdir()
+    with pytest.raises(UserError, match="can't be written"):
+        games_of({"env": "test_player:Painted"}, **{flag: str(tmp_path)})
+
+
+@pytest.mark.parametrize("flag", ["video_dir", "frame_dir"])
+def test_a_disk_without_space(flag: str, tmp_path: Path) -> None:
+    """A limit on files' sizes stands for it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(UserError, match="disk"):
+            games_of({"env": "test_player:Noisy"}, **{flag: str(tmp_path)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "game-1.mp4" not in names(tmp_path)
+
+
+# The window
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there is DISPLAY needed")
+@pytest.mark.parametrize("display", [None, ":12345"])
+def test_no_display(display: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    if display is not None:
+        monkeypatch.setenv("DISPLAY", display)
+    with pytest.raises(UserError, match="use --video-dir or --frame-dir"):
+        games_of({"env": "CartPole-v1"}, render=True)
+
+
+_WATCH = """
+import sys, pygame
+from test_player import PlayConfig, Player, Stopped, setup_of, weights_of
+setup = setup_of("ppo", 1, env="test_player:Painted")
+player = Player(setup, PlayConfig(render=True, episodes=2, video_dir=sys.argv[1]))
+games = player.play(weights_of(setup), 5)
+next(games)
+print(pygame.surfarray.array3d(pygame.display.get_surface())[[20, 50], 20].tolist())
+pygame.event.post(pygame.event.Event(pygame.QUIT))
+try:
+    next(games)
+except Stopped:
+    print("closed")
+player.close()
+"""
+
+
+@pytest.mark.skipif(shutil.which("Xvfb") is None, reason="needs Xvfb")
+def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "640x480x24"]
+    with subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL) as x:
+        try:
+            os.close(write)
+            with os.fdopen(read) as answer:
+                display = f":{answer.readline().strip()}"
+            done = subprocess.run(
+                [sys.executable, "-c", _WATCH, str(tmp_path)],
+                cwd=Path(__file__).parent,
+                env={**os.environ, "DISPLAY": display},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+        finally:
+            x.terminate()
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["[[220, 0, 0], [0, 0, 220]]", "closed"]
+    assert names(tmp_path) == ["game-1.mp4"]
+
+
+# The front door
+
+
+def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Games:
+    setup = setup_of("ppo", settings.pop("n_envs", 1), **settings)
+    c = setup.config
+    parts = (c.env, c.algorithm, setup.layout, weights_of(setup), config, *more)
+    result: Games = function(find("ppo"), *parts)
+    return result
+
+
+def test_play_says_a_line_for_each_game() -> None:
+    said: list[str] = []
+    config = PlayConfig(episodes=2, seed=SEED)
+    games = front_door(play, config, said.append, env="test_player:Blind")
+    assert said == [f"game {i}: reward 6.00, 6 env steps" for i in (1, 2)]
+    assert (games.seed, games.signal, len(games.episodes)) == (SEED, None, 2)
+
+
+def test_a_seed_is_drawn_and_told() -> None:
+    config = PlayConfig(episodes=3)
+    first = front_door(play, config, print, env="CartPole-v1")
+    again = PlayConfig(episodes=3, seed=first.seed)
+    assert front_door(play, again, print, env="CartPole-v1") == first
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [(1, "1 units and the environment's actions need 2"), (2, "has 2 outputs")],
+)
+def test_an_output_that_holds_no_action(index: int, message: str) -> None:
+    with pytest.raises(UserError, match=f"--action-idx {index}: .*{message}.*; use 0"):
+        config = PlayConfig(action_idx=index)
+        front_door(play, config, print, env="CartPole-v1")
+
+
+def test_action_idx_takes_the_action_from_another_output() -> None:
+    """Pendulum's value is as wide as its action, so it can stand for one."""
+    settings = {"env": "Pendulum-v1"}
+    games = [
+        front_door(play, PlayConfig(seed=SEED, action_idx=i), print, **settings)
+        for i in (0, 1)
+    ]
+    setup = setup_of("ppo", 1, vectorization="sync", **settings)
+    arrays = dict(weights_of(setup).arrays)
+    layers = [setup.layout.layers[i].name for i in setup.layout.outputs]
+    for part in ("kernel", "bias"):
+        names = [f"{name}/{part}" for name in layers]
+        arrays[names[0]], arrays[names[1]] = arrays[names[1]], arrays[names[0]]
+    with contextlib.closing(Player(setup, PlayConfig())) as player:
+        swapped = player.play(weights_of(setup)._replace(arrays=arrays), SEED)
+        assert games[1].episodes == tuple(swapped) != games[0].episodes
+
+
+@pytest.mark.parametrize("n_envs", [1, 4, 9])
+def test_evaluate(n_envs: int) -> None:
+    config = EvaluateConfig(episodes=6, seed=SEED)
+    settings = {"env": "CartPole-v1", "n_envs": n_envs}
+    games = front_door(evaluate, config, **settings)
+    assert games == front_door(evaluate, config, **settings)
+    assert len(games.episodes) == 6
+    assert max(episode.env for episode in games.episodes) == min(n_envs, 6) - 1
+    sampled = EvaluateConfig(episodes=6, seed=SEED, sample=True)
+    assert games.episodes != front_door(evaluate, sampled, **settings).episodes
+
+
+_SIGNALLED = """
+from test_player import EvaluateConfig, evaluate, front_door
+config = EvaluateConfig(episodes=10**6, seed=1)
+print("playing", flush=True)
+games = front_door(evaluate, config, env="test_player:Painted")
+print(games)
+"""
+
+
+def test_a_signal_ends_an_evaluation() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SIGNALLED],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "Games(episodes=(), seed=1, signal=15)\n"
+    assert process.returncode == 0
+
+
+# What is said
+
+PLAYED = [Episode(0, 3, 2.0, 4), Episode(0, 9, 4.0, 5), Episode(1, 7, 9.0, 8)]
+
+
+def test_summary() -> None:
+    found = summary(PLAYED, 7)
+    assert found.pop("std") == pytest.approx(np.sqrt((9 + 1 + 16) / 3))
+    assert found == {
+        "mean": 5.0,
+        "min": 2.0,
+        "max": 9.0,
+        "episodes": 3,
+        "seed": 7,
+        "returns": [2.0, 4.0, 9.0],
+        "lengths": [4, 5, 8],
+    }
+
+
+def test_summary_line() -> None:
+    found = summary(PLAYED, 7)
+    line = "mean 5.00, std 2.94, min 2.00, max 9.00 of 3 games, seed 7"
+    assert summary_line(found, as_json=False) == line
+    assert json.loads(summary_line(found, as_json=True)) == found
+    assert game_line(3, PLAYED[1]) == "game 3: reward 4.00, 5 env steps"

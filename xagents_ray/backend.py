@@ -1,0 +1,129 @@
+"""What a driver is to the training loop, and what it is made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from xagents_ray.algorithms import Algorithm
+from xagents_ray.checkpoints import Checkpoint
+from xagents_ray.config import Config
+from xagents_ray.networks.layout import Layout
+from xagents_ray.replay import Fill
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import RolloutReport
+from xagents_ray.weights import WeightsFile
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run before it starts.
+
+    Attributes:
+        algorithm: its row of the table.
+        config: all settings.
+        spec: of the environments.
+        layout: of the network.
+        seed: given, or drawn.
+        weights: files that the models begin with; none for new ones.
+    """
+
+    algorithm: Algorithm
+    config: Config
+    spec: EnvSpec
+    layout: Layout
+    seed: int
+    weights: tuple[WeightsFile, ...] = ()
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the user gave the seed, and so wants a reproducible run."""
+        return self.config.training.seed is not None
+
+    @property
+    def evaluation_seed(self) -> int:
+        """Of the games of evaluations; they are not those of the training."""
+        return (self.seed + 2**20) % 2**30
+
+
+class Collected(NamedTuple):
+    """One round of rollouts, as the loop sees it."""
+
+    reports: Sequence[RolloutReport]
+    replay: Fill | None
+
+
+class Snapshot(NamedTuple):
+    """The state of a run's parts at one moment, or references to it.
+
+    Attributes:
+        learner: arrays by name.
+        actors: states of the env actors.
+    """
+
+    learner: Any
+    actors: Any
+
+
+class Backend(Protocol):
+    """Where the parts of a run live: this process, or Ray.
+
+    Attributes:
+        n_actors: env actors.
+        notes: what the user should know of the start, one sentence each.
+        replay_nbytes: of the whole replay; 0 without one.
+    """
+
+    n_actors: int
+    notes: list[str]
+    replay_nbytes: int
+
+    def collect(self, env_steps: int) -> Collected:
+        """Roll every environment out with the newest weights; fill the replay.
+
+        Raises:
+            Stopped: a signal asked the run to end.
+        """
+
+    def learn(self, batches: int, env_steps: int) -> dict[str, float]:
+        """Run one learning phase: on the newest round, or on K batches of replay.
+
+        Raises:
+            Stopped: as in `collect`, when the phase does not end soon.
+        """
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state of the learner and the env actors.
+
+        Raises:
+            Stopped: a part is busy and the run is to end.
+        """
+
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot's arrays in place of references."""
+
+    def save_replay(self, directory: Path) -> None:
+        """Write the replay's files there."""
+
+    def restore(self, checkpoint: Checkpoint, session: int) -> int:
+        """Go on from a checkpoint; return how many unfinished games it dropped.
+
+        Args:
+            checkpoint: of the same config.
+            session: how many times the run has been resumed, with this one.
+        """
+
+    def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
+        """Return a snapshot's models as weights files with these paths."""
+
+    def evaluate(self, env_steps: int) -> None:
+        """Begin a greedy evaluation of the newest weights."""
+
+    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+        """Return (env step, mean return) of those that ended; wait for the last."""
+
+    def close(self) -> None:
+        """End every part."""

@@ -1,0 +1,238 @@
+"""Files that appear whole or not at all, sealed directories, arrays without pickle."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from xagents_ray.errors import UserError
+from xagents_ray.trajectory import Array
+
+MANIFEST = "manifest.json"
+_FORMAT = 1
+_CHUNK = 1 << 20  # bytes
+_LARGEST_MANIFEST = 1 << 20  # bytes
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that must not exist, not even as a link, and sync it."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Give a file new contents at once: whoever is killed, it is old or new.
+
+    Raises:
+        OSError: it can't be written; the old file is untouched.
+    """
+    aside = path.with_name(f".{path.name}.new")
+    aside.unlink(missing_ok=True)
+    try:
+        write_new(aside, data)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> None:
+    """Sync files of a directory and write their sizes and hashes to a manifest.
+
+    Args:
+        directory: without a manifest yet.
+        names: of regular files in it.
+        facts: to stand in the manifest too, as JSON.
+    Raises:
+        OSError: one can't be read or synced, or the manifest not written.
+        ValueError: a name that `read_manifest` would refuse, or no regular file.
+    """
+    files = {}
+    for name in sorted(names):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a file of a checkpoint.")
+        with _open_regular(directory / name) as file:
+            os.fsync(file.fileno())
+            size = os.fstat(file.fileno()).st_size
+            files[name] = {"size": size, "sha256": _sha256(file)}
+    manifest = {"format": _FORMAT, **facts, "files": files}
+    write_new(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+    sync_directory(directory)
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Return what `seal` wrote: its `facts` as they are, `files` by good names only.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    path = directory / MANIFEST
+    with reading(path):
+        if directory.is_symlink():
+            raise ValueError("its directory is a symbolic link")
+        with _open_regular(path) as file:
+            manifest = json.loads(file.read(_LARGEST_MANIFEST))
+        if manifest["format"] != _FORMAT:
+            raise ValueError(f"its format is not {_FORMAT}")
+        for name, entry in manifest["files"].items():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"it names {name!r}")
+            if type(entry["size"]) is not int or not _HASH.fullmatch(entry["sha256"]):
+                raise ValueError(f"its entry of {name!r} is damaged")
+    return dict(manifest)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn every error of what is inside into one sentence on the file.
+
+    Raises:
+        UserError: anything went wrong; the message has no full stop yet.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing") from None
+    except KeyError as error:
+        raise UserError(f"{path} can't be used (it has no {error})") from None
+    except Exception as error:  # parsers raise anything at a damaged file
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        short = " ".join((reason or type(error).__name__).split())[:200]
+        raise UserError(f"{path} can't be used ({short})") from None
+
+
+@contextmanager
+def verified(path: Path, entry: Mapping[str, Any]) -> Iterator[BinaryIO]:
+    """Open a file at its start, after all of it fits the manifest's entry.
+
+    Raises:
+        OSError: it can't be read.
+        ValueError: it is not what was sealed.
+    """
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["size"]:
+            raise ValueError(f"it has {size} bytes, {entry['size']} were written")
+        if _sha256(file) != entry["sha256"]:
+            raise ValueError("its contents are not what was written")
+        file.seek(0)
+        yield file
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file to read; never a link, and never a pipe, which would wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    file = open(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise ValueError("it is no regular file")
+    return file
+
+
+def _sha256(file: BinaryIO) -> str:
+    """Return the hexadecimal digest of the rest of a file."""
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(_CHUNK))
+    while count := file.readinto(buffer):  # type: ignore[attr-defined]
+        digest.update(buffer[:count])
+    return digest.hexdigest()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays to a new .npz file, uncompressed, without a copy of them all.
+
+    Args:
+        path: must not exist.
+        arrays: booleans, integers and floats of any shape, by name.
+    Raises:
+        OSError: it can't be written; a part of it may be left.
+        ValueError: an array of another kind.
+    """
+    with open(path, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise ValueError(f"{name!r} is an array of {array.dtype}.")
+            info = zipfile.ZipInfo(f"{name}.npy")
+            with archive.open(info, "w", force_zip64=True) as member:
+                npy.write_array(
+                    member, np.asarray(array, order="C"), (1, 0), allow_pickle=False
+                )
+
+
+def read_arrays(
+    file: BinaryIO, into: Mapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """Return the arrays that `write_arrays` wrote; memory is bounded by the file's.
+
+    Args:
+        file: open and seekable.
+        into: C-contiguous arrays to fill and return in place of new ones.
+    Raises:
+        Exception: of any kind, when the file is damaged; ValueError when its names,
+            shapes or dtypes are not those of `into`, parts of which may be filled.
+    """
+    arrays: dict[str, Array] = {}
+    size = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(info.file_size for info in members) > size:
+            raise ValueError("its arrays are larger than the file")
+        for info in members:
+            name = info.filename.removesuffix(".npy")
+            if name in arrays or (into is not None and name not in into):
+                raise ValueError(f"the array {name!r} is not expected")
+            with archive.open(info) as member:
+                out = None if into is None else into[name]
+                arrays[name] = _read_array(name, member, info.file_size, out)
+    if into is not None and len(into) != len(arrays):
+        raise ValueError(f"the array {min(into.keys() - arrays.keys())!r} is missing")
+    return arrays
+
+
+def _read_array(name: str, member: IO[bytes], size: int, out: Array | None) -> Array:
+    """Return one array of an archive, after its header fits its size in bytes."""
+    if npy.read_magic(member) != (1, 0):
+        raise ValueError(f"{name!r} has another format")
+    shape, fortran_order, dtype = npy.read_array_header_1_0(member)
+    nbytes = math.prod(shape) * dtype.itemsize
+    if dtype.kind not in "biuf" or fortran_order:
+        raise ValueError(f"{name!r} has another layout")
+    if nbytes != size - member.tell():
+        raise ValueError(f"the shape of {name!r} doesn't fit its size")
+    if out is None:
+        out = np.empty(shape, dtype)
+    elif (out.shape, out.dtype) != (shape, dtype):
+        raise ValueError(
+            f"{name!r} is {dtype} {shape}, expected {out.dtype} {out.shape}"
+        )
+    rest = out.reshape(-1, copy=False).view(np.uint8).data
+    while rest:
+        chunk = member.read(min(_CHUNK, len(rest)))
+        if not chunk:
+            raise ValueError(f"{name!r} is cut off")
+        rest[: len(chunk)] = chunk
+        rest = rest[len(chunk) :]
+    return out

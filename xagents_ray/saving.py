@@ -1,0 +1,105 @@
+"""When a run's checkpoints are taken and written."""
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.backend import Backend, Run, Snapshot
+from xagents_ray.checkpoints import Checkpoints
+from xagents_ray.progress import Progress
+from xagents_ray.recorder import Attempts
+from xagents_ray.rundir import RunDirectory
+from xagents_ray.weights import write_file
+
+_BEST_SECONDS = 10.0
+"""A new best is held in memory up to that long before it is written."""
+
+
+class Saver:
+    """Takes and writes the checkpoints of one session of a run.
+
+    Args:
+        run: whose checkpoints.
+        backend: that has the parts' state.
+        directory: of the run.
+        facts: returns what else a checkpoint holds, but for the env actors' states.
+        attempt: warns where writing fails.
+        progress: of the run, at the start of the session.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        backend: Backend,
+        directory: RunDirectory,
+        facts: Callable[[], dict[str, Any]],
+        attempt: Attempts,
+        progress: Progress,
+    ) -> None:
+        self._config, self._backend = run.config.run, backend
+        self._facts, self._attempt, self._progress = facts, attempt, progress
+        self._directory = directory.checkpoints
+        keep = self._config.keep_checkpoints
+        self._checkpoints = Checkpoints(directory.checkpoints, keep)
+        self._best_reward = progress.best_reward
+        self._best: tuple[Snapshot, dict[str, Any]] | None = None
+        self._best_at = time.monotonic()
+        self._written = progress.env_steps
+
+    def between_phases(self) -> None:
+        """Take and write what is due; the run can go on exactly from here."""
+        every, steps = self._config.checkpoint_every, self._progress.env_steps
+        is_due = steps // every > self._written // every
+        if self._progress.best_reward != self._best_reward:
+            self._best_reward = self._progress.best_reward
+            self._best = self._backend.snapshot(), self._facts()
+        if is_due or time.monotonic() - self._best_at > _BEST_SECONDS:
+            self._write_best()
+        if is_due:
+            self._write_newest(with_replay=True)
+
+    def at_the_end(self, with_replay: bool) -> None:
+        """Write the best and the newest state, if it is not written already."""
+        self._write_best()
+        if self._progress.env_steps != self._written:
+            self._write_newest(with_replay)
+
+    def _write_best(self) -> None:
+        if self._best is None:
+            return
+        (snapshot, facts), self._best = self._best, None
+        self._best_at = time.monotonic()
+        snapshot = self._backend.fetch(snapshot)
+        self._attempt("A checkpoint", lambda: self._write(snapshot, facts, True))
+        paths = self._config.checkpoints
+        if paths is not None:
+            for file in self._backend.encode(snapshot, paths):
+                self._attempt("--checkpoints", functools.partial(write_file, file))
+
+    def _write_newest(self, with_replay: bool) -> None:
+        self._written = self._progress.env_steps
+        snapshot, facts = self._backend.fetch(self._backend.snapshot()), self._facts()
+        write_replay = self._backend.save_replay
+        use = with_replay and self._config.checkpoint_replay
+        self._attempt(
+            "A checkpoint",
+            lambda: self._write(snapshot, facts, False, write_replay if use else None),
+        )
+
+    def _write(
+        self,
+        snapshot: Snapshot,
+        facts: dict[str, Any],
+        is_best: bool,
+        write_replay: Callable[[Path], None] | None = None,
+    ) -> None:
+        self._checkpoints.write(
+            facts["progress"]["env_steps"],
+            snapshot.learner,
+            {**facts, "actors": snapshot.actors},
+            is_best=is_best,
+            write_replay=write_replay,
+            replay_nbytes=self._backend.replay_nbytes if write_replay else 0,
+        )
