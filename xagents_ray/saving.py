@@ -1,8 +1,7 @@
 """When a run's checkpoints are taken and written."""
 
-import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,11 @@ class Saver:
         self._attempt("A checkpoint", lambda: self._write(snapshot, facts, True))
         paths = self._config.checkpoints
         if paths is not None:
-            for file in self._backend.encode(snapshot, paths):
-                self._attempt("--checkpoints", functools.partial(write_file, file))
+            self._attempt("--checkpoints", lambda: self._write_models(snapshot, paths))
+
+    def _write_models(self, snapshot: Snapshot, paths: Sequence[str]) -> None:
+        for file in self._backend.encode(snapshot, paths):
+            write_file(file)
 
     def _write_newest(self, with_replay: bool) -> None:
         self._written = self._progress.env_steps

@@ -11,7 +11,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -149,7 +149,8 @@ def write_file(file: WeightsFile) -> None:
 def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
     """Return the contents of an `.npz` file with these arrays."""
     out = io.BytesIO()
-    np.savez(out, **arrays)
+    named: dict[str, Any] = dict(arrays)
+    np.savez(out, **named)
     return {"": out.getvalue()}
 
 
@@ -201,8 +202,11 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     body = data[stream.tell() :]
     if math.prod(shape) * dtype.itemsize != len(body):
         raise ValueError("its shape and its size disagree")
-    order = "F" if header[2] == b"True" else "C"
-    return np.frombuffer(body, dtype).reshape(shape, order=order)
+    array: Array = np.frombuffer(body, dtype)
+    if header[2] == b"False":
+        return array.reshape(shape)
+    turned: Array = array.reshape(shape[::-1]).T
+    return turned
 
 
 def shapes(layout: Layout) -> dict[str, tuple[int, ...]]:

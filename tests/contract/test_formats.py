@@ -312,7 +312,7 @@ def masked_crc32c(data: bytes) -> bytes:
 
 def table(header: bytes, entry: bytes, restart: int = 0) -> bytes:
     """Return a checkpoint's index with one tensor and good checksums."""
-    data, handles = b"", []
+    data, handles = b"", list[bytes]()
     key = b"layer_with_weights-0/bias/.ATTRIBUTES/VARIABLE_VALUE"
     for pairs in ([(b"", header), (key, entry)], [], None):
         block = b"".join(
