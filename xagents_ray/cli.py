@@ -233,7 +233,11 @@ _add_group(
 )
 
 
-@root.command(cls=_Command, context_settings=_CONTEXT)
+@root.command(
+    cls=_Command,
+    context_settings=_CONTEXT,
+    help="Draw training histories to a picture",
+)
 @click.argument("histories", nargs=-1)
 @click.option("--column", default="mean_reward", help="Which column. [mean_reward]")
 @click.option("--by", type=click.Choice(["step", "time"]), default="step")

@@ -1,5 +1,6 @@
 """What is written of a run while it goes on; a failure costs a warning, not the run."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -83,10 +84,14 @@ class Recorder:
             self._tracked = now
             self._log(step, values)
 
-    def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
-        """Write what is left, and the last numbers."""
+    def flush(self) -> None:
+        """Write the histories."""
         for history in self._histories:
             self._attempt("The history", history.flush)
+
+    def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
+        """Write what is left, and the last numbers."""
+        self.flush()
         self._log(step, values)
         for tracker in self._trackers:
             if video is not None:
@@ -102,3 +107,5 @@ class Recorder:
             name = type(tracker).__name__
             if not self._attempt(name, functools.partial(tracker.log, step, values)):
                 self._trackers.remove(tracker)
+                with contextlib.suppress(Exception):
+                    tracker.close()

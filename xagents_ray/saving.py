@@ -25,6 +25,7 @@ class Saver:
         directory: of the run.
         facts: returns what else a checkpoint holds, but for the env actors' states.
         attempt: warns where writing fails.
+        flush: writes the histories, which must not end before a checkpoint.
         progress: of the run, at the start of the session.
     """
 
@@ -35,10 +36,12 @@ class Saver:
         directory: RunDirectory,
         facts: Callable[[], dict[str, Any]],
         attempt: Attempts,
+        flush: Callable[[], None],
         progress: Progress,
     ) -> None:
         self._config, self._backend = run.config.run, backend
         self._facts, self._attempt, self._progress = facts, attempt, progress
+        self._flush = flush
         self._directory = directory.checkpoints
         keep = self._config.keep_checkpoints
         self._checkpoints = Checkpoints(directory.checkpoints, keep)
@@ -97,6 +100,7 @@ class Saver:
         is_best: bool,
         write_replay: Callable[[Path], None] | None = None,
     ) -> None:
+        self._flush()
         self._checkpoints.write(
             facts["progress"]["env_steps"],
             snapshot.learner,

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,24 +36,42 @@ def _without_torch() -> Iterator[None]:
 
 
 class TensorBoard:
-    """Event files; `tensorboard --logdir` shows them."""
+    """An event file; `tensorboard --logdir` shows it.
+
+    Not tensorboardX's SummaryWriter: when the disk is full its thread dies, and the
+    run would wait for it for ever.
+    """
 
     def __init__(self, directory: Path, step: int) -> None:
         with _without_torch():
-            module = importlib.import_module("tensorboardX")
-        self._writer = module.SummaryWriter(str(directory), purge_step=step or None)
+            records = importlib.import_module("tensorboardX.record_writer")
+            self._events = importlib.import_module("tensorboardX.proto.event_pb2")
+            self._scalar = importlib.import_module("tensorboardX.summary").scalar
+        directory.mkdir(exist_ok=True)
+        name = f"events.out.tfevents.{time.time_ns()}"
+        self._file = records.RecordWriter(str(directory / name))
+        self._write(file_version="brain.Event:2")
+        if step:  # what an earlier session wrote after it is void
+            start = self._events.SessionLog(status=self._events.SessionLog.START)
+            self._write(step=step, session_log=start)
+        self._file.flush()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write scalars."""
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
+            self._write(step=step, summary=self._scalar(name, value))
+        self._file.flush()
 
     def video(self, step: int, path: Path) -> None:
         """Do nothing: the file itself can be watched."""
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        self._file.close()
+
+    def _write(self, **content: Any) -> None:
+        event = self._events.Event(wall_time=time.time(), **content)
+        self._file.write(event.SerializeToString())
 
 
 class Wandb:

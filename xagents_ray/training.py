@@ -189,8 +189,9 @@ class _Session:
         step = progress.env_steps
         others = [h for h in histories if h.path != own.path]
         self._recorder = Recorder(run, directory, [own, *others], self._attempt, step)
+        flush = self._recorder.flush
         self._saver = Saver(
-            run, backend, directory, self._facts, self._attempt, progress
+            run, backend, directory, self._facts, self._attempt, flush, progress
         )
         self._say(backend, directory)
         reason = self._run_to_the_end(backend, directory)

@@ -107,7 +107,7 @@ def test_a_killed_run_goes_on_as_if_unbroken(
         step, flags = step_of(run), ["--resume", str(run)]
     end = step + 3000
     train("ppo", resume=str(run), max_steps=end)
-    whole = train("ppo", **settings, name="whole", max_steps=end)
+    whole = train("ppo", **settings, max_steps=end)
     assert games(run) == games(Path(whole["directory"]))
     assert same(arrays_of(run), arrays_of(Path(whole["directory"])))
 
