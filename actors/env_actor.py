@@ -13,7 +13,7 @@ from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.policies import Actions, Policy
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
-from xagents_ray.errors import Stopped, UserError
+from xagents_ray.errors import Diverged, Stopped, UserError
 from xagents_ray.networks.layout import Layout
 from xagents_ray.trajectory import (
     Array,
@@ -116,6 +116,7 @@ class EnvActor:
         last = rows.observations[length:], rows.starts[length:]
         self._history = last[0].copy(), last[1].copy()
         self._midway = False
+        rows.check_rewards()
         values = self._policy.values(rows.input(length))
         trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
         steps = rows.valid.sum(axis=1, dtype=np.int64)
@@ -292,6 +293,16 @@ class _Rows:
         self._truncated[t] = step.truncated
         np.logical_not(resets, out=self.valid[t])
         self._chosen.append(chosen)
+
+    def check_rewards(self) -> None:
+        """Raise Diverged when a reward is no finite number."""
+        bad = np.argwhere(~np.isfinite(self._rewards))
+        if len(bad):
+            row, env = bad[0]
+            raise Diverged(
+                f"The environment gave a reward of {self._rewards[row, env]}: mend it, "
+                "or look at what it returns for extreme actions."
+            )
 
     def trajectory(
         self, last_values: FloatArray | None, version: int, first_env: int

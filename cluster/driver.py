@@ -21,7 +21,7 @@ from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.cluster.connection import connect
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
-from xagents_ray.errors import Stopped, UserError
+from xagents_ray.errors import Diverged, Stopped, UserError
 from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.machine import cores
 from xagents_ray.resume import actor_states, unfinished
@@ -193,7 +193,7 @@ class RayBackend:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, UserError | OSError):
+            if isinstance(error.cause, Diverged | UserError | OSError):
                 raise error.cause from None
             raise
 

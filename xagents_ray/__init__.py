@@ -15,8 +15,8 @@ if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
 
 __version__ = "0.1.0"
 
-from xagents_ray.errors import UserError  # noqa: E402
+from xagents_ray.errors import Diverged, UserError  # noqa: E402
 from xagents_ray.plotting import plot_history  # noqa: E402
 from xagents_ray.training import Result, train  # noqa: E402
 
-__all__ = ["Result", "UserError", "__version__", "plot_history", "train"]
+__all__ = ["Diverged", "Result", "UserError", "__version__", "plot_history", "train"]

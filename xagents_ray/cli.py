@@ -11,7 +11,7 @@ import click
 from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm
 from xagents_ray.config import GROUPS, EnvConfig
-from xagents_ray.errors import UserError
+from xagents_ray.errors import Diverged, UserError
 from xagents_ray.options import Option, options
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.tables import print_options
@@ -33,6 +33,9 @@ def run(arguments: Sequence[str]) -> int:
         )
     except UserError as error:
         return _complain(str(error))
+    except Diverged as error:
+        _complain(str(error))
+        return 1
     except click.ClickException as error:
         return _complain(error.format_message())
     except click.exceptions.Exit as error:

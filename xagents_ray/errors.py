@@ -19,3 +19,10 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
 
 class Stopped(Exception):
     """Raised inside a rollout that was asked to end early."""
+
+
+class Diverged(Exception):
+    """A loss, gradient or reward is no number; the message names the first one.
+
+    The command line prints the message without a traceback and exits with 1.
+    """

@@ -58,17 +58,18 @@ class Saver:
             self._best_reward = self._progress.best_reward
             self._best = self._backend.snapshot(), self._facts()
         if is_due or time.monotonic() - self._best_at > _BEST_SECONDS:
-            self._write_best()
+            self.write_best()
         if is_due:
             self._write_newest(with_replay=True)
 
     def at_the_end(self, with_replay: bool) -> None:
         """Write the best and the newest state, if it is not written already."""
-        self._write_best()
+        self.write_best()
         if self._progress.env_steps != self._written:
             self._write_newest(with_replay)
 
-    def _write_best(self) -> None:
+    def write_best(self) -> None:
+        """Write the best state, if there is one that is not written already."""
         if self._best is None:
             return
         (snapshot, facts), self._best = self._best, None

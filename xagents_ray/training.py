@@ -1,6 +1,7 @@
 """The training loop, one for both drivers, and the function that starts it."""
 
 import importlib
+import math
 import secrets
 import signal
 import time
@@ -16,7 +17,7 @@ from xagents_ray.algorithms import Algorithm, find
 from xagents_ray.backend import Backend, Run
 from xagents_ray.config import Config
 from xagents_ray.display import Display
-from xagents_ray.errors import Stopped
+from xagents_ray.errors import Diverged, Stopped
 from xagents_ray.history import History
 from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.plateau import Plateau
@@ -80,6 +81,7 @@ def train(agent: str, **settings: Any) -> Result:
         How it ended.
     Raises:
         UserError: a setting is wrong; the message says what to do.
+        Diverged: a loss, gradient or reward is no number.
     """
     lists = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     return train_with(find(agent), lists)
@@ -216,6 +218,10 @@ class _Session:
             reason = self._loop(backend)
         except Stopped:
             reason = self._stopped()
+        except Diverged:
+            self._saver.write_best()  # the newest state is not worth keeping
+            self._recorder.close(self._progress.env_steps, {}, None)
+            raise
         stopped = self._signals.received is not None
         try:
             self._saver.at_the_end(with_replay=not stopped)
@@ -258,6 +264,7 @@ class _Session:
             if batches:
                 metrics = backend.learn(batches, progress.env_steps)
                 progress.learnt(int(metrics.pop("updates")))
+                self._check(metrics)
                 self._track(metrics)
             every = config.run.eval_every
             if every is not None and progress.env_steps // every > before // every:
@@ -267,6 +274,15 @@ class _Session:
             reason = reason or progress.out_of_steps(self._training)
             if reason is not None:
                 return reason
+
+    def _check(self, metrics: dict[str, float]) -> None:
+        """Raise Diverged when a number of a learning phase is none."""
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise Diverged(
+                    f"{name} is {value} after {self._progress.env_steps} env steps: "
+                    "lower --lr, and begin with the --weights of a checkpoint or anew."
+                )
 
     def _check_plateau(self, backend: Backend) -> str | None:
         """Reduce the learning rate, or return why the run ends, on a plateau."""

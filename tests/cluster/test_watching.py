@@ -1,5 +1,6 @@
 """What can be watched of a run: events, Weights & Biases, evaluations, weights."""
 
+import json
 import os
 import struct
 import subprocess
@@ -52,6 +53,20 @@ def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("mean ")
+
+
+def test_what_xagents_trained_plays() -> None:
+    """Its network has PPO's layout; a random one gets about 22."""
+    file = Path(__file__).parents[1] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
+    words = "evaluate ppo --env CartPole-v1 --n-envs 4 --seed 1 --json --weights"
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *words.split(), str(file)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["mean"] > 150
 
 
 def session(**environment: str) -> str:
