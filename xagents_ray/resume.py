@@ -66,7 +66,12 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
             raise UserError(f"{directory.path} has no checkpoint yet: start it anew.")
         path = found[0]
     checkpoint = load(path, "go on with --resume")
-    return _resumed(directory, checkpoint), {**_placed(stored, given), **given}
+    anew = {"weights": None, "name": None}
+    return _resumed(directory, checkpoint), {
+        **_placed(stored, given),
+        **anew,
+        **given,
+    }
 
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ FRAMEWORKS = ("tensorflow", "keras", "ray")
 FRONT_DOORS = (
     "__main__.py",
     "cli.py",
+    "session.py",
     "training.py",
     "local.py",
     "playing.py",

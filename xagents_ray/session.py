@@ -1,0 +1,347 @@
+"""One start or resumption of a run, until it ends; the loop of both drivers."""
+
+import importlib
+import math
+import signal
+import time
+from collections import deque
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.backend import Backend, Run
+from xagents_ray.config import Config
+from xagents_ray.display import Display
+from xagents_ray.errors import Diverged, Stopped
+from xagents_ray.history import History
+from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.plateau import Plateau
+from xagents_ray.playing import PlayConfig, play
+from xagents_ray.progress import Progress
+from xagents_ray.recorder import Attempts, Recorder
+from xagents_ray.replay import Fill
+from xagents_ray.resume import Resumed
+from xagents_ray.rundir import RunDirectory
+from xagents_ray.saving import Saver
+from xagents_ray.signals import Signals
+from xagents_ray.trajectory import Weights
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: in one sentence.
+        env_steps: of all environments together.
+        games: that ended.
+        updates: gradient steps.
+        seconds: of training, without start-up.
+        steps_per_second: env steps a second, learning phases included, from the
+            first one's end to the last one's.
+        mean_reward: of the newest games; None when none ended.
+        best_reward: largest mean reward so far.
+        episodes: (env step, return) of every game of this session, in order.
+        dropped: unfinished episodes that resuming has cost.
+        n_actors: env actors; 0 when nothing was to be done.
+        seed: given, or drawn.
+        directory: of the run; "" when none was begun.
+        signal: that ended it; None when it ended by itself.
+    """
+
+    reason: str
+    env_steps: int
+    games: int
+    updates: int
+    seconds: float
+    steps_per_second: float
+    mean_reward: float | None
+    best_reward: float | None
+    episodes: tuple[tuple[int, float], ...]
+    dropped: int
+    n_actors: int
+    seed: int
+    directory: str
+    signal: int | None = None
+
+
+class Session:
+    """One start or resumption of a run, until it ends."""
+
+    def __init__(
+        self,
+        run: Run,
+        resumed: Resumed | None,
+        display: Display,
+        signals: Signals,
+    ) -> None:
+        self._run, self._resumed = run, resumed
+        self._display, self._signals = display, signals
+        self._number = resumed.session if resumed else 0
+        self._training = run.config.training
+        self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
+        self._plateau, self._owed = Plateau(), _Owed(run.config)
+        self._attempt = Attempts(display.warn)
+        self._numbers: dict[str, float] = {}
+
+    def train(self) -> Result:
+        """Train until the run ends."""
+        run, progress, resumed = self._run, self._progress, self._resumed
+        named = run.config.run.history_checkpoint
+        histories = [History(named)] if named is not None else []
+        self._go_on(histories)
+        reason = progress.over(self._training)
+        if reason is not None:
+            reason = f"{reason}: raise --max-steps or --target-reward to go on"
+            return self._end(reason, 0, resumed.directory if resumed else None)
+        if resumed is not None:
+            directory = resumed.directory
+        else:
+            agent = run.algorithm.name
+            directory = RunDirectory.create(run.config, agent, run.seed)
+        local = run.config.placement.local
+        name = "xagents_ray.local" if local else "xagents_ray.cluster.driver"
+        start = importlib.import_module(name).start
+        try:
+            with closing(start(run, self._signals)) as backend:
+                return self._train(backend, directory, histories)
+        except Stopped:
+            return self._end(self._stopped(), 0, None)
+        finally:
+            with suppress(OSError):  # it is empty when nothing has begun
+                directory.path.rmdir()
+
+    def _go_on(self, histories: list[History]) -> None:
+        """Take counters from the checkpoint, or from the history that is continued."""
+        progress = self._progress
+        if self._resumed is not None:
+            facts = self._resumed.checkpoint.facts
+            progress.restore(facts["progress"])
+            self._plateau.restore(facts["plateau"])
+            self._owed.steps = int(facts["owed"])
+            for history in histories:
+                history.cut(progress.env_steps)
+        elif histories and histories[0].last is not None:
+            last, size = histories[0].last, self._training.reward_buffer_size
+            progress.env_steps, progress.before = last.step, last.time
+            progress.best_reward = last.best_reward
+            progress.games = histories[0].rows
+            progress.rewards.extend(histories[0].newest_rewards(size))
+
+    def _train(
+        self, backend: Backend, directory: RunDirectory, histories: list[History]
+    ) -> Result:
+        run, progress = self._run, self._progress
+        if self._resumed is not None:
+            progress.dropped += backend.restore(self._resumed.checkpoint, self._number)
+        self._attempt(
+            "The run's settings",
+            lambda: directory.begin(run.config, run.algorithm.name, run.seed),
+        )
+        own = History(directory.history)
+        own.cut(progress.env_steps if self._resumed else -1)
+        step = progress.env_steps
+        others = [h for h in histories if h.path != own.path]
+        self._recorder = Recorder(run, directory, [own, *others], self._attempt, step)
+        flush = self._recorder.flush
+        self._saver = Saver(
+            run, backend, directory, self._facts, self._attempt, flush, progress
+        )
+        self._say(backend, directory)
+        reason = self._run_to_the_end(backend, directory)
+        return self._end(reason, backend.n_actors, directory)
+
+    def _say(self, backend: Backend, directory: RunDirectory) -> None:
+        actors = f"{backend.n_actors} env actor{'s' * (backend.n_actors > 1)}"
+        self._display.note(f"{directory.path}: {actors}, seed {self._run.seed}")
+        for note in backend.notes:
+            self._display.note(note)
+        if self._resumed is not None:
+            step, dropped = self._progress.env_steps, self._progress.dropped
+            self._display.note(
+                f"Resumed at {step} env steps; unfinished episodes dropped: {dropped}"
+            )
+
+    def _run_to_the_end(self, backend: Backend, directory: RunDirectory) -> str:
+        self._progress.began = time.perf_counter()
+        try:
+            reason = self._loop(backend)
+        except Stopped:
+            reason = self._stopped()
+        except Diverged as error:
+            self._saver.write_best()  # the newest state is not worth keeping
+            self._recorder.close(self._progress.env_steps, {}, None)
+            self._summarize(self._result(str(error), backend.n_actors, directory))
+            raise
+        stopped = self._signals.received is not None
+        try:
+            self._saver.at_the_end(with_replay=not stopped)
+            self._take_evaluations(backend, is_last=not stopped)
+        except Stopped:
+            self._display.warn("The learner was busy: the newest checkpoint is older.")
+        video = None
+        if self._run.config.run.monitor_session is not None and not stopped:
+            folder = directory.path / "video"
+            if self._attempt("The video", lambda: self._film(backend, folder)):
+                video = next(folder.glob("*.mp4"), None)
+        self._recorder.close(self._progress.env_steps, self._numbers, video)
+        return reason
+
+    def _film(self, backend: Backend, folder: Path) -> None:
+        """Play and film one game with the final weights."""
+        run, state = self._run, backend.fetch(backend.snapshot()).learner
+        arrays = run.algorithm.model_arrays(run.algorithm.models[0], state)
+        config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
+        parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
+        play(*parts, Weights(1, arrays), config, self._display.note)
+
+    def _loop(self, backend: Backend) -> str:
+        """Collect and learn in turn until the run ends; return why it did."""
+        progress, config = self._progress, self._run.config
+        self._display.show(progress)
+        while True:
+            self._saver.between_phases()
+            if self._signals.received is not None:
+                raise Stopped
+            before = progress.env_steps
+            round_ = backend.collect(before)
+            games, reason = progress.collected(round_.reports, self._training)
+            self._recorder.games(games, progress.seconds)
+            progress.replay_size = round_.replay.size if round_.replay else None
+            if reason is not None:
+                return reason
+            reason = self._check_plateau(backend)
+            batches = self._owed.batches(progress.env_steps - before, round_.replay)
+            if batches:
+                metrics = backend.learn(batches, progress.env_steps)
+                progress.learnt(int(metrics.pop("updates")))
+                self._check(metrics)
+                self._track(metrics)
+            every = config.run.eval_every
+            if every is not None and progress.env_steps // every > before // every:
+                backend.evaluate(progress.env_steps)
+            self._take_evaluations(backend, is_last=False)
+            self._display.show(progress)
+            reason = reason or progress.out_of_steps(self._training)
+            if reason is not None:
+                return reason
+
+    def _check(self, metrics: dict[str, float]) -> None:
+        """Raise Diverged when a number of a learning phase is none."""
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise Diverged(
+                    f"{name} is {value} after {self._progress.env_steps} env steps: "
+                    "lower --lr, and begin with the --weights of a checkpoint or anew."
+                )
+
+    def _check_plateau(self, backend: Backend) -> str | None:
+        """Reduce the learning rate, or return why the run ends, on a plateau."""
+        progress, plateau = self._progress, self._plateau
+        mean = progress.mean_reward
+        if mean is None or progress.games - plateau.games < self._run.config.env.n_envs:
+            return None
+        plateau.games = progress.games
+        due = plateau.check(self._training, progress.env_steps, mean)
+        if due is None:
+            return None
+        lr = backend.scale_lr(self._training.plateau_reduce_factor)
+        self._display.note(f"Learning rate reduced to {lr:.3g}")
+        return f"Stopped early at {progress.env_steps} steps" if due == "stop" else None
+
+    def _take_evaluations(self, backend: Backend, is_last: bool) -> None:
+        for step, mean in backend.evaluations(is_last):
+            self._recorder.evaluated(step, mean)
+            self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")
+
+    def _track(self, metrics: dict[str, float]) -> None:
+        progress = self._progress
+        self._numbers = {f"train/{name}": value for name, value in metrics.items()}
+        rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
+        for name, value in rewards.items():
+            if value is not None:
+                self._numbers[f"reward/{name}"] = value
+        self._numbers["run/steps_per_second"] = progress.steps_per_second
+        self._numbers["run/games"] = progress.games
+        self._recorder.metrics(progress.env_steps, self._numbers)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the parts' states."""
+        return {
+            "seed": self._run.seed,
+            "session": self._number,
+            "progress": self._progress.state(),
+            "plateau": asdict(self._plateau),
+            "owed": self._owed.steps,
+        }
+
+    def _stopped(self) -> str:
+        number = self._signals.received
+        assert number is not None
+        return f"Stopped by {signal.Signals(number).name}"
+
+    def _end(
+        self, reason: str, n_actors: int, directory: RunDirectory | None
+    ) -> Result:
+        """Say how the run ended, and write it where something was trained."""
+        self._display.end(self._progress, reason)
+        result = self._result(reason, n_actors, directory)
+        if n_actors:
+            self._summarize(result)
+        return result
+
+    def _summarize(self, result: Result) -> None:
+        directory = RunDirectory(Path(result.directory))
+        self._attempt("The summary", lambda: directory.finish(_summary(result)))
+
+    def _result(
+        self, reason: str, n_actors: int, directory: RunDirectory | None
+    ) -> Result:
+        progress = self._progress
+        return Result(
+            reason=reason,
+            env_steps=progress.env_steps,
+            games=progress.games,
+            updates=progress.updates,
+            seconds=progress.seconds,
+            steps_per_second=progress.steps_per_second,
+            mean_reward=progress.mean_reward,
+            best_reward=progress.best_reward,
+            episodes=progress.episodes,
+            dropped=progress.dropped,
+            n_actors=n_actors,
+            seed=self._run.seed,
+            directory=str(directory.path) if directory else "",
+            signal=self._signals.received,
+        )
+
+
+class _Owed:
+    """How many batches the next learning phase takes.
+
+    Attributes:
+        steps: env steps that no update has answered yet.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._algorithm = config.algorithm
+        self.steps = 0
+
+    def batches(self, steps: int, replay: Fill | None) -> int:
+        """Return what is owed after this many more env steps; 1 without a replay."""
+        c = self._algorithm
+        if not isinstance(c, OffPolicyConfig) or replay is None:
+            return 1
+        if replay.size == 0 or not (replay.is_full or replay.size >= c.initial_size):
+            return 0
+        self.steps += steps
+        periods, self.steps = divmod(self.steps, c.train_frequency)
+        return periods * c.gradient_steps
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    """Return what `summary.json` says."""
+    kept = {name: value for name, value in vars(result).items() if name != "episodes"}
+    kept["last_reward"] = kept.pop("mean_reward")
+    return kept
