@@ -9,7 +9,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from xagents_ray.hyperparameters import AlgorithmConfig, DQNConfig
+from xagents_ray.hyperparameters import (
+    AlgorithmConfig,
+    DDPGConfig,
+    DQNConfig,
+    TD3Config,
+)
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
@@ -52,7 +57,7 @@ class Policy(Protocol):
 
 
 class ActorCriticPolicy:
-    """Samples from a categorical or a diagonal Gaussian policy; has values."""
+    """Samples from a categorical or a diagonal Gaussian policy; may have values."""
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
         del config  # every policy is made with one; this one has no settings
@@ -76,15 +81,16 @@ class ActorCriticPolicy:
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
-        outputs, values = self._forward(observations)
+        outputs, *more = self._forward(observations)
+        values = more[0][:, 0] if more else None
         if self._spec.is_discrete:
             actions, log_probs = sample_categorical(outputs, noise)
-            return Actions(actions, actions, log_probs, values[:, 0])
+            return Actions(actions, actions, log_probs, values)
         raw = outputs + np.exp(self._log_std) * noise
         log_probs = -(np.square(noise) + np.log(2 * np.pi)).sum(-1) / 2
         log_probs = (log_probs - self._log_std.sum()).astype(np.float32)
         stepped = np.clip(raw, self._low, self._high)
-        return Actions(raw, stepped, log_probs, values[:, 0])
+        return Actions(raw, stepped, log_probs, values)
 
     def greedy(self, observations: Array) -> Array:
         """Return the largest logits' actions, or the means within bounds."""
@@ -94,8 +100,60 @@ class ActorCriticPolicy:
         return np.clip(outputs, self._low, self._high)
 
     def values(self, observations: Array) -> FloatArray | None:
-        """Return float32 [B] values."""
-        return self._forward(observations)[1][:, 0]
+        """Return float32 [B] values, None when the network has none."""
+        _, *more = self._forward(observations)
+        return more[0][:, 0] if more else None
+
+
+class DeterministicPolicy:
+    """The actor's action with normal noise; random ones until learning starts.
+
+    Actions span -1 to 1 where they are drawn, stored and learnt from, and the bounds
+    of the environment where they are stepped.
+    """
+
+    def __init__(
+        self, config: DDPGConfig | TD3Config, spec: EnvSpec, layout: Layout
+    ) -> None:
+        self._spec, self._layout = spec, layout
+        self._scale, self._random_steps = config.step_noise_coef, config.initial_size
+        self._low = np.asarray(spec.action_low, np.float32)
+        self._high = np.asarray(spec.action_high, np.float32)
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+        self._forward = bind(self._layout, weights.arrays)
+
+    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
+        """Draw [T, B, 2, A]: standard normal, and uniform from -1 to 1."""
+        shape = (steps, self._spec.action_units)
+        draws = [
+            np.stack([g.standard_normal(shape), g.uniform(-1, 1, shape)], axis=1)
+            for g in generators
+        ]
+        return np.stack(draws, axis=1).astype(np.float32)
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Choose an action for each observation."""
+        if env_steps < self._random_steps:
+            actions = noise[:, 1]
+        else:
+            means = self._forward(observations)[0]
+            actions = np.clip(means + self._scale * noise[:, 0], -1, 1)
+        return Actions(actions, self._stepped(actions))
+
+    def greedy(self, observations: Array) -> Array:
+        """Return float32 [B, A], the actor's actions without noise."""
+        return self._stepped(np.clip(self._forward(observations)[0], -1, 1))
+
+    def values(self, observations: Array) -> FloatArray | None:
+        """Return None: values come with the learner's critics."""
+        return None
+
+    def _stepped(self, actions: Array) -> Array:
+        part = (actions + 1) / 2
+        stepped: Array = (1 - part) * self._low + part * self._high
+        return np.clip(stepped, self._low, self._high)
 
 
 class EpsilonGreedyPolicy:

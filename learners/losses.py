@@ -74,7 +74,28 @@ def q_targets(
     """
     best = tf.argmax(choosing_values, axis=-1)
     values = tf.gather(target_values, best, axis=-1, batch_dims=1)
-    return rewards + gamma * tf.cast(~terminated, tf.float32) * values
+    return one_step_targets(rewards, terminated, values, gamma)
+
+
+def one_step_targets(
+    rewards: tf.Tensor, terminated: tf.Tensor, next_values: tf.Tensor, gamma: float
+) -> tf.Tensor:
+    """Return rewards with the discounted values of what came next.
+
+    Args:
+        rewards: float32 [N].
+        terminated: bool [N], nothing came next; a truncated step has a value.
+        next_values: float32 [N], of the next observation.
+        gamma: discount factor.
+    Returns:
+        float32 [N].
+    """
+    return rewards + gamma * tf.cast(~terminated, tf.float32) * next_values
+
+
+def squared(errors: tf.Tensor) -> tf.Tensor:
+    """Return the float32 [] mean of x²."""
+    return tf.reduce_mean(tf.square(errors))
 
 
 def huber(errors: tf.Tensor) -> tf.Tensor:
@@ -82,3 +103,41 @@ def huber(errors: tf.Tensor) -> tf.Tensor:
     size = tf.abs(errors)
     small = tf.minimum(size, 1.0)
     return tf.reduce_mean(small * (size - 0.5 * small))
+
+
+def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """Return the float32 [] mean of float32 [N] where bool [N]; 0 of nothing."""
+    held = tf.reduce_sum(tf.cast(valid, x.dtype))
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(valid, x, 0)), held)
+
+
+def policy_gradient_loss(
+    log_probs: tf.Tensor, advantages: tf.Tensor, valid: tf.Tensor
+) -> tf.Tensor:
+    """Return the loss whose gradient is minus the policy gradient.
+
+    Args:
+        log_probs: float32 [N], of the actions under the policy being learnt.
+        advantages: float32 [N]; no gradient passes through them.
+        valid: bool [N], which rows weigh something.
+    Returns:
+        float32 [].
+    Source: arXiv:1602.01783, section 4.
+    """
+    return -masked_mean(log_probs * tf.stop_gradient(advantages), valid)
+
+
+def surrogate_gain(
+    log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor
+) -> tf.Tensor:
+    """Return the mean advantage, weighed by importance ratios; it is to grow.
+
+    Args:
+        log_probs: float32 [N], of the actions under the policy being learnt.
+        old_log_probs: float32 [N], under the policy that acted.
+        advantages: float32 [N].
+    Returns:
+        float32 [].
+    Source: arXiv:1502.05477, eq. 14.
+    """
+    return tf.reduce_mean(tf.exp(log_probs - old_log_probs) * advantages)

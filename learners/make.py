@@ -21,12 +21,13 @@ def make_learner(run: Run, threads: int) -> tuple[Learner, list[str]]:
     """
     runtime.configure(threads, run.is_seeded)
     make = resolve(run.algorithm.learner)
-    learner: Learner = make(run.config.algorithm, run.spec, run.layout, run.seed)
+    learner: Learner = make(run.config.algorithm, run.spec, *run.layouts, run.seed)
     notes: list[str] = []
-    for model, file in zip(run.algorithm.models, run.weights, strict=False):
-        extras = run.algorithm.extras(run.spec)
-        arrays, more = formats.decode(file, run.layout, extras)
-        learner.load({f"{model}/{name}": array for name, array in arrays.items()})
+    for model, layout, file in zip(
+        run.algorithm.models, run.layouts, run.weights, strict=False
+    ):
+        arrays, more = formats.decode(file, layout, model.extras(run.spec))
+        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
         notes += more
     return learner, notes
 
@@ -42,6 +43,8 @@ def encode_models(
         paths: one per model; their endings say the format.
     """
     return [
-        formats.encode(run.algorithm.model_arrays(model, arrays), run.layout, path)
-        for model, path in zip(run.algorithm.models, paths, strict=True)
+        formats.encode(model.own(arrays), layout, path)
+        for model, layout, path in zip(
+            run.algorithm.models, run.layouts, paths, strict=True
+        )
     ]

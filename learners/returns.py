@@ -67,3 +67,75 @@ def gae(
     goes_on = tf.cast(~(terminated | truncated), tf.float32)
     errors = rewards + discounts * values[1:] - values[:-1]
     return linear_recurrence(errors, gamma * lam * goes_on)
+
+
+def n_step(
+    rewards: tf.Tensor,
+    values: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    gamma: float,
+) -> tf.Tensor:
+    """Return discounted rewards up to the rollout's end, then a value.
+
+    At a truncated step, as at the last row, the value of the next row stands for the
+    rest of the episode; at a terminated one there is no rest.
+
+    Args:
+        rewards: float32 [T, B].
+        values: float32 [T + 1, B], of each row's observation and the one after.
+        terminated: bool [T, B].
+        truncated: bool [T, B].
+        gamma: discount factor.
+    Returns:
+        float32 [T, B].
+    Source: arXiv:1602.01783, algorithm S3.
+    """
+    goes_on = ~(terminated | truncated)
+    last = tf.ones_like(goes_on[-1:])
+    ends = tf.concat([~goes_on[:-1], last], axis=0) & ~terminated
+    rests = gamma * tf.where(ends, values[1:], 0.0)
+    return linear_recurrence(rewards + rests, gamma * tf.cast(goes_on, tf.float32))
+
+
+def vtrace(
+    log_ratios: tf.Tensor,
+    rewards: tf.Tensor,
+    values: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    gamma: float,
+    largest_rho: float = 1.0,
+    largest_c: float = 1.0,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return V-trace targets and advantages; with ratios of 1, the n-step return's.
+
+    At a truncated step, as at the last row, the value of the next row stands for the
+    rest of the episode; at a terminated one there is no rest.
+
+    Args:
+        log_ratios: float32 [T, B], of the actions' probability under the policy that
+            learns to that under the one that acted.
+        rewards: float32 [T, B].
+        values: float32 [T + 1, B], of each row's observation and the one after.
+        terminated: bool [T, B].
+        truncated: bool [T, B].
+        gamma: discount factor.
+        largest_rho: clip of the ratios that weigh an error; the fixed point's bias.
+        largest_c: clip of those that pass later errors back; the variance.
+    Returns:
+        float32 [T, B], what the values are to be, and float32 [T, B], how much better
+        than its value an action was, weighed by its clipped ratio.
+    Source: arXiv:1802.01561, eq. 1 and section 4.2.
+    """
+    ratios = tf.exp(log_ratios)
+    rho, c = tf.minimum(ratios, largest_rho), tf.minimum(ratios, largest_c)
+    discounts = gamma * tf.cast(~terminated, tf.float32)
+    goes_on = tf.cast(~(terminated | truncated), tf.float32)
+    errors = rho * (rewards + discounts * values[1:] - values[:-1])
+    corrections = linear_recurrence(errors, gamma * c * goes_on)
+    later = goes_on * tf.concat(
+        [corrections[1:], tf.zeros_like(corrections[-1:])], axis=0
+    )
+    rests = discounts * (values[1:] + later)
+    return values[:-1] + corrections, rho * (rewards + rests - values[:-1])

@@ -1,15 +1,67 @@
 """The table of algorithms. Dotted paths are resolved when they are used."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xagents_ray.errors import UserError, near
-from xagents_ray.hyperparameters import AlgorithmConfig, DQNConfig, PPOConfig
+from xagents_ray.hyperparameters import (
+    A2CConfig,
+    AlgorithmConfig,
+    DDPGConfig,
+    DQNConfig,
+    PPOConfig,
+    TD3Config,
+    TRPOConfig,
+)
 from xagents_ray.networks.layout import Layout, layout_for
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network of an algorithm.
+
+    Attributes:
+        name: `policy`, `critic`; its arrays are `policy/dense-0/kernel`, ….
+        networks: default .cfg file, `{kind}` becomes `vector` or `image`.
+        heads: its outputs: `actions` or one `value`.
+        file: the config's field that names the user's .cfg file.
+        judges_actions: it reads an observation vector and an action, side by side.
+        has_log_std: it draws continuous actions, with a learnt standard deviation.
+    """
+
+    name: str
+    networks: str
+    heads: tuple[str, ...]
+    file: str = "model"
+    judges_actions: bool = False
+    has_log_std: bool = False
+
+    def layout(self, file: str | None, spec: EnvSpec) -> Layout:
+        """Return its network for an environment, from the user's file or our own."""
+        units = {"actions": spec.action_units, "value": 1}
+        outputs = [units[head] for head in self.heads]
+        extra = spec.action_units if self.judges_actions else 0
+        return layout_for(file, self.networks, spec, outputs, extra)
+
+    def extras(self, spec: EnvSpec) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what its weights file holds beside the network."""
+        if spec.is_discrete or not self.has_log_std:
+            return {}
+        return {"log_std": (spec.action_units,)}
+
+    def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return its arrays within a learner's state, by their own names."""
+        start = f"{self.name}/"
+        return {
+            name.removeprefix(start): array
+            for name, array in arrays.items()
+            if name.startswith(start)
+        }
 
 
 @dataclass(frozen=True)
@@ -21,9 +73,8 @@ class Algorithm:
         config: its settings.
         learner: `module:class` of its learner.
         policy: `module:class` of the NumPy policy that acts for it.
-        networks: default networks, `{kind}` becomes `vector` or `image`.
-        heads: what the network's outputs are: `actions` or one `value`.
-        models: names of its networks, in the order of --weights and --checkpoints.
+        models: its networks, in the order of --weights and --checkpoints; the first
+            one acts.
         replay: whether it learns from a replay service.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
@@ -33,33 +84,20 @@ class Algorithm:
     config: type[AlgorithmConfig]
     learner: str
     policy: str
-    networks: str
-    heads: tuple[str, ...]
-    models: tuple[str, ...]
+    models: tuple[Model, ...]
     replay: bool
     discrete: bool
     continuous: bool
 
-    def layout(self, model: str | None, spec: EnvSpec) -> Layout:
-        """Return the network for an environment, from the user's file or our own."""
-        units = {"actions": spec.action_units, "value": 1}
-        return layout_for(model, self.networks, spec, [units[h] for h in self.heads])
+    def layout(self, file: str | None, spec: EnvSpec) -> Layout:
+        """Return the network that acts, from the user's file or our own."""
+        return self.models[0].layout(file, spec)
 
-    def extras(self, spec: EnvSpec) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what a weights file holds beside the network."""
-        if spec.is_discrete or "value" not in self.heads:
-            return {}
-        return {"log_std": (spec.action_units,)}
-
-    @staticmethod
-    def model_arrays(model: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Return a model's arrays within a learner's state, by their own names."""
-        start = f"{model}/"
-        return {
-            name.removeprefix(start): array
-            for name, array in arrays.items()
-            if name.startswith(start)
-        }
+    def layouts(self, config: AlgorithmConfig, spec: EnvSpec) -> tuple[Layout, ...]:
+        """Return its networks for an environment."""
+        return tuple(
+            model.layout(getattr(config, model.file), spec) for model in self.models
+        )
 
     def check_files(self, flag: str, paths: Sequence[str] | None) -> None:
         """Raise UserError when there is not one path per model."""
@@ -67,12 +105,14 @@ class Algorithm:
             raise UserError(
                 f"{flag} names {len(paths)} files and {self.name} has "
                 f"{len(self.models)} model{'s'[: len(self.models) - 1]} "
-                f"({', '.join(self.models)}): give one path for each."
+                f"({', '.join(m.name for m in self.models)}): give one path for each."
             )
 
-    def check_actions(self, spec: EnvSpec) -> None:
-        """Raise UserError when the algorithm can't take the action space."""
+    def check_spaces(self, spec: EnvSpec) -> None:
+        """Raise UserError when the algorithm can't take the spaces."""
         if self.discrete if spec.is_discrete else self.continuous:
+            if any(model.judges_actions for model in self.models):
+                self._check_judged(spec)
             return
         has = "discrete" if spec.is_discrete else "continuous"
         fit = [
@@ -85,18 +125,57 @@ class Algorithm:
             f"use {' or '.join(fit)}."
         )
 
+    def _check_judged(self, spec: EnvSpec) -> None:
+        """Raise UserError when a critic can't read observations and actions."""
+        bounds = (*spec.action_low, *spec.action_high)
+        if spec.is_image:
+            problem = "observation vectors and this environment gives images"
+        elif not all(map(math.isfinite, bounds)):
+            problem = "bounded actions and this environment's have no bounds"
+        else:
+            return
+        raise UserError(f"{self.name} needs {problem}; use a2c, ppo or trpo.")
+
+
+_POLICIES = "xagents_ray.actors.policies"
+_LEARNERS = "xagents_ray.learners"
+_BOTH = Model(
+    "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
+)
+_ACTOR = Model("actor", "deterministic-{kind}.cfg", ("actions",), "actor_model")
+_CRITIC = Model(
+    "critic", "judge-{kind}.cfg", ("value",), "critic_model", judges_actions=True
+)
 
 ALGORITHMS = {
     row.name: row
     for row in (
         Algorithm(
+            name="a2c",
+            config=A2CConfig,
+            learner=f"{_LEARNERS}.a2c:A2CLearner",
+            policy=f"{_POLICIES}:ActorCriticPolicy",
+            models=(_BOTH,),
+            replay=False,
+            discrete=True,
+            continuous=True,
+        ),
+        Algorithm(
+            name="ddpg",
+            config=DDPGConfig,
+            learner=f"{_LEARNERS}.ddpg:DDPGLearner",
+            policy=f"{_POLICIES}:DeterministicPolicy",
+            models=(_ACTOR, _CRITIC),
+            replay=True,
+            discrete=False,
+            continuous=True,
+        ),
+        Algorithm(
             name="dqn",
             config=DQNConfig,
-            learner="xagents_ray.learners.dqn:DQNLearner",
-            policy="xagents_ray.actors.policies:EpsilonGreedyPolicy",
-            networks="q-{kind}.cfg",
-            heads=("actions",),
-            models=("q",),
+            learner=f"{_LEARNERS}.dqn:DQNLearner",
+            policy=f"{_POLICIES}:EpsilonGreedyPolicy",
+            models=(Model("q", "q-{kind}.cfg", ("actions",)),),
             replay=True,
             discrete=True,
             continuous=False,
@@ -104,11 +183,38 @@ ALGORITHMS = {
         Algorithm(
             name="ppo",
             config=PPOConfig,
-            learner="xagents_ray.learners.ppo:PPOLearner",
-            policy="xagents_ray.actors.policies:ActorCriticPolicy",
-            networks="actor-critic-{kind}.cfg",
-            heads=("actions", "value"),
-            models=("policy",),
+            learner=f"{_LEARNERS}.ppo:PPOLearner",
+            policy=f"{_POLICIES}:ActorCriticPolicy",
+            models=(_BOTH,),
+            replay=False,
+            discrete=True,
+            continuous=True,
+        ),
+        Algorithm(
+            name="td3",
+            config=TD3Config,
+            learner=f"{_LEARNERS}.td3:TD3Learner",
+            policy=f"{_POLICIES}:DeterministicPolicy",
+            models=(_ACTOR, _CRITIC, replace(_CRITIC, name="critic-2")),
+            replay=True,
+            discrete=False,
+            continuous=True,
+        ),
+        Algorithm(
+            name="trpo",
+            config=TRPOConfig,
+            learner=f"{_LEARNERS}.trpo:TRPOLearner",
+            policy=f"{_POLICIES}:ActorCriticPolicy",
+            models=(
+                Model(
+                    "actor",
+                    "trpo-actor-{kind}.cfg",
+                    ("actions",),
+                    "actor_model",
+                    has_log_std=True,
+                ),
+                Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
+            ),
             replay=False,
             discrete=True,
             continuous=True,

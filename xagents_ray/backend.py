@@ -23,7 +23,7 @@ class Run:
         algorithm: its row of the table.
         config: all settings.
         spec: of the environments.
-        layout: of the network.
+        layouts: of the networks; the first one acts.
         seed: given, or drawn.
         weights: files that the models begin with; none for new ones.
     """
@@ -31,9 +31,14 @@ class Run:
     algorithm: Algorithm
     config: Config
     spec: EnvSpec
-    layout: Layout
+    layouts: tuple[Layout, ...]
     seed: int
     weights: tuple[WeightsFile, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Of the network that acts."""
+        return self.layouts[0]
 
     @property
     def is_seeded(self) -> bool:

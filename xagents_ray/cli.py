@@ -131,13 +131,16 @@ def _agent_command(
             print_options(f"xagents-ray {command} {algorithm.name}", shown)
             return 0
         values = {n: value for n, value in given.items() if value not in (None, ())}
+        algorithm.config.check_names(values)
         return call(algorithm, values)
 
+    names = (name.replace("_", "-") for name in algorithm.config.replaced)
+    refused = [click.Option([f"--{name}"], hidden=True) for name in names]
     about = f"{command.capitalize()} {algorithm.name.upper()}"
     return _Command(
         algorithm.name,
         callback=callback,
-        params=[_parameter(option) for option in shown],
+        params=[*(_parameter(option) for option in shown), *refused],
         help=f"{about}: {algorithm.config.__doc__}",
         context_settings=_CONTEXT,
     )
@@ -216,7 +219,7 @@ Available commands:
 Use xagents-ray <command> to see more info about a command
 Use xagents-ray <command> <agent> to see more info about command + agent"""
 
-_POLICY = ("model", "epsilon_end")
+_POLICY = ("model", "actor_model", "epsilon_end", "step_noise_coef")
 _add_group(
     "train", "Train given an agent and environment", _of(*GROUPS.values()), (), _train
 )

@@ -242,6 +242,7 @@ class Config:
             UserError: a name is unknown, or a value is not allowed.
         """
         rest = dict(values)
+        algorithm.check_names(rest)
 
         def make(config: type) -> Any:
             names = [f.name for f in dataclasses.fields(config)]

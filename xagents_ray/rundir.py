@@ -21,7 +21,8 @@ from xagents_ray.errors import UserError
 from xagents_ray.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
-_MODEL = "model.cfg"
+FILES = {"model", "actor_model", "critic_model"}
+"""Settings that name a network's .cfg file."""
 _LARGEST = 1 << 20  # bytes of config.yaml
 _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
@@ -73,9 +74,10 @@ class RunDirectory:
 
     def begin(self, config: Config, agent: str, seed: int) -> None:
         """Write the settings, and add this start to the list; OSError if it can't."""
-        model = config.algorithm.model
-        if model is not None:  # the run must not depend on the user's file
-            replace_bytes(self.path / _MODEL, Path(model).read_bytes())
+        for name in FILES:
+            model = getattr(config.algorithm, name, None)
+            if model is not None:  # the run must not depend on the user's file
+                replace_bytes(self.path / f"{name}.cfg", Path(model).read_bytes())
         groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
         plain = json.loads(json.dumps({"agent": agent, **groups}))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
@@ -140,8 +142,10 @@ class RunDirectory:
                 f"{path} was edited or damaged: restore it, or begin a new run with "
                 "the --weights of this one."
             ) from None
-        if values.get("model") is not None and (self.path / _MODEL).is_file():
-            values["model"] = str(self.path / _MODEL)
+        for name in FILES:
+            kept = self.path / f"{name}.cfg"
+            if values.get(name) is not None and kept.is_file():
+                values[name] = str(kept)
         return agent, values
 
 

@@ -191,7 +191,7 @@ class Session:
     def _film(self, backend: Backend, folder: Path) -> None:
         """Play and film one game with the final weights."""
         run, state = self._run, backend.fetch(backend.snapshot()).learner
-        arrays = run.algorithm.model_arrays(run.algorithm.models[0], state)
+        arrays = run.algorithm.models[0].own(state)
         config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
         parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
         play(*parts, Weights(1, arrays), config, self._display.note)

@@ -34,4 +34,5 @@ def _help(option: Option) -> str:
 def _default(option: Option) -> str:
     if option.default is True:
         return "on"
-    return "-" if option.default in (None, False) else f"{option.default:}"
+    off = option.default is None or option.default is False
+    return "-" if off else f"{option.default}"

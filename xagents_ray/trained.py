@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray import checkpoints
-from xagents_ray.algorithms import Algorithm
+from xagents_ray.algorithms import Algorithm, Model
 from xagents_ray.config import EnvConfig, RunConfig
 from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
 from xagents_ray.networks.layout import Layout
 from xagents_ray.options import Checked, option
-from xagents_ray.rundir import RunDirectory, locate
+from xagents_ray.rundir import FILES, RunDirectory, locate
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, Weights
 from xagents_ray.weights import check, decode_npz, kind, read_file, shapes
@@ -81,17 +81,18 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     environments = importlib.import_module("xagents_ray.actors.environments")
     spec: EnvSpec = environments.probe(env)
-    algorithm.check_actions(spec)
-    layout = algorithm.layout(config.model, spec)
+    algorithm.check_spaces(spec)
+    model = algorithm.models[0]
+    layout = model.layout(getattr(config, model.file), spec)
     if checkpoint is not None:
-        found = algorithm.model_arrays(algorithm.models[0], checkpoint.arrays)
-        expected, extras = shapes(layout), algorithm.extras(spec)
+        found = model.own(checkpoint.arrays)
+        expected, extras = shapes(layout), model.extras(spec)
         arrays, notes = check(found, expected, extras, str(checkpoint.path))
         notes = [f"Weights of {checkpoint.path}", *notes]
     else:
         algorithm.check_files("--weights", source.weights)
         assert source.weights is not None
-        arrays, notes = _read(source.weights[0], layout, algorithm, spec)
+        arrays, notes = _read(source.weights[0], layout, model, spec)
     return Trained(env, config, layout, Weights(1, arrays), notes)
 
 
@@ -108,7 +109,7 @@ def _stored(
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
-    fixed = {field.name for field in dataclasses.fields(EnvConfig)} | {"model"}
+    fixed = {field.name for field in dataclasses.fields(EnvConfig)} | FILES
     for name in fixed - _ALONGSIDE_RUN:
         if name in given and given[name] != stored.get(name):
             flag = name.replace("_", "-")
@@ -128,10 +129,10 @@ def _best(directory: RunDirectory) -> Path:
 
 
 def _read(
-    path: str, layout: Layout, algorithm: Algorithm, spec: EnvSpec
+    path: str, layout: Layout, model: Model, spec: EnvSpec
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays of a weights file; NumPy's own needs no TensorFlow."""
-    file, extras = read_file(path), algorithm.extras(spec)
+    file, extras = read_file(path), model.extras(spec)
     if kind(path) == ".npz":
         return check(decode_npz(file), shapes(layout), extras, path)
     formats = importlib.import_module("xagents_ray.learners.formats")

@@ -51,11 +51,11 @@ def prepare(
     """Look at the environment and lay the network out; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.environments")
     spec: EnvSpec = environments.probe(config.env)
-    algorithm.check_actions(spec)
-    layout = algorithm.layout(config.algorithm.model, spec)
+    algorithm.check_spaces(spec)
+    layouts = algorithm.layouts(config.algorithm, spec)
     seed = config.training.seed
     if resumed is not None:
         seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
     files = tuple(read_file(path) for path in config.run.weights or ())
-    return Run(algorithm, config, spec, layout, seed, files)
+    return Run(algorithm, config, spec, layouts, seed, files)

@@ -33,7 +33,7 @@ def test_bare_train_prints_the_shared_options(capsys) -> None:
         for option in options(group):
             assert f"| {option.flag} " in out
     assert "--clip-norm" not in out
-    assert "Agents: dqn, ppo" in out
+    assert f"Agents: {', '.join(ALGORITHMS)}" in out
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

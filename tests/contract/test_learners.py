@@ -39,6 +39,7 @@ SETTINGS = {
     "entropy_coef": 0.0,
     "epsilon_end": 0.0,
     "target_sync_steps": 1,
+    "max_kl": 0.02,
 }
 
 
@@ -62,10 +63,9 @@ class Case(NamedTuple):
         return self.row.config(**{k: v for k, v in values.items() if k in names})
 
     def learner(self, seed: int = 0, **settings: Any) -> Any:
-        layout = self.row.layout(None, self.spec)
-        return resolve(self.row.learner)(
-            self.config(**settings), self.spec, layout, seed
-        )
+        config = self.config(**settings)
+        layouts = self.row.layouts(config, self.spec)
+        return resolve(self.row.learner)(config, self.spec, *layouts, seed)
 
     def policy(self, weights: Weights) -> Any:
         layout = self.row.layout(None, self.spec)
@@ -81,8 +81,9 @@ def cases(names: Any, replay: Any = (False, True), actions: Any = ACTIONS) -> An
         kinds = {"discrete": row.discrete, "continuous": row.continuous}
         for kind in actions:
             for name in names:
-                if kinds[kind] and row.replay in replay:
-                    shape, dtype, stack = OBSERVATIONS[name]
+                shape, dtype, stack = OBSERVATIONS[name]
+                takes = len(shape) == 1 or not any(m.judges_actions for m in row.models)
+                if takes and kinds[kind] and row.replay in replay:
                     spec = EnvSpec(shape, dtype, stack, **ACTIONS[kind])
                     label = f"{row.name}-{kind}-{name}"
                     made.append(pytest.param(Case(row, spec), id=label))
@@ -222,6 +223,9 @@ class Life(NamedTuple):
 
 
 UPDATES, KEPT = 20, 3
+# No clipped ratio keeps these from leaving the policy that acted, so that they learn
+# from fresh batches of one kind; and how many.
+FRESH = {"a2c": 30, "trpo": 20}
 SIZES = ((1, 8), (2, 32), (5, 12))
 
 
@@ -236,11 +240,15 @@ def life(request: Any) -> Life:
     """Tracing takes a second, so all that one learner can show is asked of one."""
     with deterministic():
         case: Case = request.param
-        learner = case.learner(seed=3)
+        fresh = case.row.name in FRESH
+        rate = {"lr": 1e-3} if fresh and case.spec.is_image else {}
+        learner = case.learner(seed=3, **rate)
         weights = [learner.policy_weights()]
         fixed = batch(case, weights[0])
         metrics = []
-        for step in range(UPDATES):
+        for step in range(FRESH.get(case.row.name, UPDATES)):
+            if fresh:
+                fixed = batch(case, learner.policy_weights(), seed=step)
             metrics.append(learner.update(fixed, step))
             if step < KEPT:
                 weights.append(learner.policy_weights())
@@ -259,7 +267,7 @@ def test_a_fixed_batch_is_learnt(life: Life) -> None:
     losses = [m.get("loss", m.get("value_loss", np.nan)) for m in life.metrics]
     for metrics in life.metrics:
         assert_finite(metrics, life.learnt)
-        assert metrics["updates"] >= 4
+        assert metrics["updates"] >= (1 if life.case.row.name == "a2c" else 4)
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
@@ -332,10 +340,10 @@ def freeze(fixed: Any) -> None:
 def test_wrong_action_spaces_are_refused(row: Algorithm, kind: str) -> None:
     spec = EnvSpec((4,), "float32", 1, **ACTIONS[kind])
     if row.discrete if kind == "discrete" else row.continuous:
-        row.check_actions(spec)
+        row.check_spaces(spec)
         return
     with pytest.raises(UserError) as error:
-        row.check_actions(spec)
+        row.check_spaces(spec)
     message = str(error.value)
     assert message.startswith(f"{row.name} can't take the {kind} actions")
     assert "; use " in message and message.count(".") == 1 and message[-1] == "."
@@ -371,7 +379,7 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
     rolled = with_resets(case, weights, 9)
     invalid = ~rolled.valid
     observations, actions, rewards, log_probs, values = (
-        x.copy()
+        None if x is None else x.copy()
         for x in (
             rolled.observations,
             rolled.actions,
@@ -380,14 +388,15 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
             rolled.values,
         )
     )
+    rest = np.zeros_like(invalid)  # a truncated step needs the next row's value
+    rest[1:] = rolled.truncated[:-1]
     newest = observations[case.spec.stack - 1 : -1]
-    newest[invalid] = np.flip(newest, axis=0)[invalid]
+    newest[invalid & ~rest] = np.flip(newest, axis=0)[invalid & ~rest]
     actions[invalid] = best_actions(case.spec, newest)[invalid]
     rewards[invalid] = 100
     log_probs[invalid] = -7
-    rest = np.zeros_like(invalid)  # a truncated step needs the next row's value
-    rest[1:] = rolled.truncated[:-1]
-    values[:-1][invalid & ~rest] = 50
+    if values is not None:
+        values[:-1][invalid & ~rest] = 50
     changed = rolled._replace(
         observations=observations,
         actions=actions,
@@ -414,13 +423,13 @@ def learn(learner: Any, rolled: Trajectory) -> Weights:
 def test_rounds_with_few_valid_rows(case: Case) -> None:
     """Fewer than minibatches, none at all: the weights stay numbers."""
     learner = case.learner()
-    before = learner.policy_weights()
-    rolled = trajectory(case, before, 2, 2, 0)
+    rolled = trajectory(case, learner.policy_weights(), 2, 2, 0)
+    before = Weights(0, learner.state.arrays())  # of critics too
     for held in (2, 1, 0):
         valid = np.zeros((2, 2), bool)
         valid.flat[:held] = True
         metrics = learner.update([rolled._replace(valid=valid)], 0)
-        after = learner.policy_weights()
+        after = Weights(0, learner.state.arrays())
         assert_finite(metrics, after)
         assert differ(before, after) == (held > 0)
         before = after

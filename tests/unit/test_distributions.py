@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from xagents_ray.learners.distributions import (
     categorical_entropy,
+    categorical_kl,
     categorical_log_prob,
     gaussian_entropy,
+    gaussian_kl,
     gaussian_log_prob,
 )
 
@@ -96,3 +98,67 @@ def test_gaussian_densities_sum_to_one(log_std: float) -> None:
     np.testing.assert_allclose(
         gaussian_entropy(tf.constant([log_std])), entropy, rtol=1e-3
     )
+
+
+def test_categorical_kl_by_hand() -> None:
+    """From (1/2, 1/4, 1/4) to (1/4, 1/4, 1/2), off by constants, and to itself."""
+    logs = np.log([[2, 1, 1], [2, 1, 1]]).astype(np.float32)
+    old = tf.constant(logs) + tf.constant([[0.0], [50.0]])
+    new = tf.constant(np.log([[1, 1, 2], [2, 1, 1]]).astype(np.float32)) - 3
+    expected = [0.5 * math.log(2) - 0.25 * math.log(2), 0]
+    np.testing.assert_allclose(categorical_kl(old, new), expected, atol=1e-5)
+
+
+def test_categorical_kl_against_numpy() -> None:
+    rng = np.random.default_rng(2)
+    old, new = rng.normal(0, 2, (2, 30, 5))
+    p, q = (np.exp(x) / np.exp(x).sum(axis=1, keepdims=True) for x in (old, new))
+    expected = [
+        sum(a * math.log(a / b) for a, b in zip(*row, strict=True))
+        for row in zip(p, q, strict=True)
+    ]
+    assert min(expected) > 0.01
+    np.testing.assert_allclose(categorical_kl(old, new), expected, rtol=1e-9)
+
+
+def test_categorical_kl_of_certain_actions_stays_finite() -> None:
+    sure, other = tf.constant([[1e4, 0, -1e4]]), tf.constant([[0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(categorical_kl(sure, other), [math.log(3)], rtol=1e-6)
+    np.testing.assert_array_equal(categorical_kl(sure, sure), [0])
+
+
+def kl_by_hand(mean: float, log_std: float) -> float:
+    """Return that of a unit Gaussian from another: one dimension."""
+    old = tf.zeros([1, 1]), tf.zeros([1])
+    got = gaussian_kl(*old, tf.constant([[mean]]), tf.constant([log_std]))
+    return float(got[0])
+
+
+def test_gaussian_kl_by_hand() -> None:
+    assert kl_by_hand(0.0, 0.0) == 0
+    assert kl_by_hand(2.0, 0.0) == pytest.approx(2)  # half the squared distance
+    # log 2 + 1 / (2 * 4) - 1/2, and with the mean moved by 2: + 4 / (2 * 4)
+    wider = math.log(2) + 1 / 8 - 1 / 2
+    assert kl_by_hand(0.0, math.log(2)) == pytest.approx(wider, rel=1e-6)
+    assert kl_by_hand(2.0, math.log(2)) == pytest.approx(wider + 0.5, rel=1e-6)
+
+
+def test_gaussian_kl_sums_densities_without_a_closed_form() -> None:
+    """Of two dimensions, whose divergences add up."""
+    x = np.linspace(-20, 20, 40001)
+    old, new = ((0.5, -0.3), (-1.0, 0.4)), ((-0.2, 0.1), (1.0, -0.2))
+    expected = 0.0
+    for (mean, log_std), (to_mean, to_log_std) in zip(old, new, strict=True):
+        p, q = density(x, mean, log_std), density(x, to_mean, to_log_std)
+        expected += float((p * np.log(p / q)).sum() * 0.001) if q.all() else math.nan
+    means, log_stds = ([row[i] for row in old] for i in (0, 1))
+    to_means, to_log_stds = ([row[i] for row in new] for i in (0, 1))
+    constants = (tf.constant(x, tf.float64) for x in (means, to_means))
+    old_means, new_means = (x[None] for x in constants)
+    got = gaussian_kl(
+        old_means,
+        tf.constant(log_stds, tf.float64),
+        new_means,
+        tf.constant(to_log_stds, tf.float64),
+    )
+    np.testing.assert_allclose(got, [expected], rtol=1e-6)

@@ -104,6 +104,34 @@ def test_normalize_equal_advantages(advantages: list[float]) -> None:
     np.testing.assert_array_equal(got, np.zeros(len(advantages)))
 
 
+def test_masked_mean_by_hand() -> None:
+    x, no = floats(1, 2, 6), tf.zeros(3, tf.bool)
+    assert float(losses.masked_mean(x, tf.constant([True, False, True]))) == 3.5
+    assert float(losses.masked_mean(x, ~no)) == 3
+    assert float(losses.masked_mean(x, no)) == 0
+    # What is left out may be anything.
+    worse = floats(1, np.nan, 6)
+    assert float(losses.masked_mean(worse, tf.constant([True, False, True]))) == 3.5
+
+
+def test_policy_gradient_loss_by_hand() -> None:
+    # log-prob times advantage: -2, 1, and one that is left out
+    valid = tf.constant([True, True, False])
+    log_probs, advantages = (tf.Variable(x) for x in ([-1.0, -2, -3], [2, -0.5, 7]))
+    with tf.GradientTape(persistent=True) as tape:
+        loss = losses.policy_gradient_loss(log_probs, advantages, valid)
+    assert float(loss) == 0.5
+    np.testing.assert_array_equal(tape.gradient(loss, log_probs), [-1, 0.25, 0])
+    assert tape.gradient(loss, advantages) is None
+
+
+def test_surrogate_gain_by_hand() -> None:
+    # ratios 1, 2, 1/2 of advantages 3, -1, 4: nothing is clipped
+    old = floats(-1, -2, -3)
+    got = losses.surrogate_gain(old + tf.math.log([1, 2, 0.5]), old, floats(3, -1, 4))
+    np.testing.assert_allclose(got, (3 - 2 + 2) / 3, rtol=1e-6)
+
+
 # Gradients. A network of 3 inputs, 4 tanh units and 2 or more outputs in float64.
 RNG = np.random.default_rng(0)
 N = 7
@@ -113,6 +141,7 @@ RAW = RNG.normal(size=(N, 2))
 ADVANTAGES = RNG.normal(size=N)
 RETURNS = RNG.normal(size=N)
 OLD = RNG.normal(size=N)
+LOGITS = RNG.normal(size=(N, 3))
 
 
 def network(theta: tf.Tensor, units: int) -> tf.Tensor:
@@ -149,6 +178,19 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
         network(x, 1)[:, 0], OLD, RETURNS, 0.5
     ),
     "q": q_loss,
+    "policy gradient": lambda x: losses.policy_gradient_loss(
+        categorical(x), ADVANTAGES, OLD > 0
+    ),
+    "masked value": lambda x: losses.masked_mean(
+        tf.square(RETURNS - network(x, 1)[:, 0]), OLD > 0
+    ),
+    "surrogate": lambda x: losses.surrogate_gain(gaussian(x), OLD / 4 - 3, ADVANTAGES),
+    "categorical kl": lambda x: tf.reduce_mean(
+        distributions.categorical_kl(LOGITS, network(x, 3))
+    ),
+    "gaussian kl": lambda x: tf.reduce_mean(
+        distributions.gaussian_kl(RAW, RAW[0], network(x, 2), x[-2:])
+    ),
     "normalize": lambda x: tf.reduce_sum(
         losses.normalize(network(x, 1)[:, 0], 0.1) * ADVANTAGES
     ),

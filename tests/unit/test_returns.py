@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners.returns import gae, linear_recurrence
+from xagents_ray.learners.returns import gae, linear_recurrence, n_step, vtrace
 
 LENGTHS = [1, 2, 3, 5, 7, 8, 64, 127, 128]
 
@@ -143,3 +143,166 @@ def test_truncated_steps_take_the_next_rows_value() -> None:
     values[1:][truncated] += 10
     after = gae(case[0], values, *case[2:4], 0.9, 0.95).numpy()
     np.testing.assert_allclose((after - before)[truncated], 9, rtol=1e-4)
+
+
+# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6.
+N_STEP_BY_HAND = {
+    # 3 + 3 = 6; 2 + 3 = 5; 1 + 2.5
+    "goes on": ((0, 0, 0), (0, 0, 0), (3.5, 5, 6)),
+    # the second return is the reward alone
+    "terminated": ((0, 1, 0), (0, 0, 0), (2, 2, 6)),
+    # it keeps the value of the final observation, 2 + 1
+    "truncated": ((0, 0, 0), (0, 1, 0), (2.5, 3, 6)),
+    "both": ((0, 1, 0), (0, 1, 0), (2, 2, 6)),
+    # at the end of the rollout
+    "last terminated": ((0, 0, 1), (0, 0, 0), (2.75, 3.5, 3)),
+    "last truncated": ((0, 0, 0), (0, 0, 1), (3.5, 5, 6)),
+}
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "expected"),
+    N_STEP_BY_HAND.values(),
+    ids=list(N_STEP_BY_HAND),
+)
+def test_n_step_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
+    ends = flags(*terminated), flags(*truncated)
+    got = n_step(column(1, 2, 3), column(8, 4, 2, 6), *ends, 0.5)
+    np.testing.assert_allclose(got, column(*expected), rtol=1e-6)
+
+
+def slow_n_step(
+    rewards: Any, values: Any, terminated: Any, truncated: Any, gamma: float
+) -> Any:
+    """Walk from each row forwards to its episode's or the rollout's end."""
+    length, envs = rewards.shape
+    returns = np.zeros((length, envs))
+    for env in range(envs):
+        for begin in range(length):
+            weight = 1.0
+            for t in range(begin, length):
+                returns[begin, env] += weight * float(rewards[t, env])
+                weight *= gamma
+                if terminated[t, env]:
+                    break
+                if truncated[t, env] or t == length - 1:
+                    returns[begin, env] += weight * float(values[t + 1, env])
+                    break
+    return returns
+
+
+@pytest.mark.parametrize("gamma", [0.99, 0.5, 1, 0])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_n_step(length: int, gamma: float) -> None:
+    case = rollout(length, length)[:-1]
+    expected = slow_n_step(*case, gamma)
+    np.testing.assert_allclose(n_step(*case, gamma), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_n_step_returns_are_gae_without_decay() -> None:
+    case = rollout(33, 2)[:-1]
+    expected = gae(*case, 0.9, 1.0) + case[1][:-1]
+    np.testing.assert_allclose(n_step(*case, 0.9), expected, rtol=1e-4, atol=1e-5)
+
+
+# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6; ratios 1/2, 2, 1/4.
+VTRACE_BY_HAND = {
+    # errors: 0.5 * (1 + 2 - 8) = -2.5; 1 * (2 + 1 - 4) = -1; 0.25 * (3 + 3 - 2) = 1
+    # corrections: 1; -1 + 0.5 * 1 = -0.5; -2.5 + 0.5 * 0.5 * -0.5 = -2.625
+    # advantages: 0.25 * (3 + 3 - 2); 2 + 0.5 * 3 - 4; 0.5 * (1 + 0.5 * 3.5 - 8)
+    "goes on": ((0, 0, 0), (0, 0, 0), (5.375, 3.5, 3), (-2.625, -0.5, 1)),
+    # the second error is 2 - 4, and passes -0.5 back
+    "terminated": ((0, 1, 0), (0, 0, 0), (5, 2, 3), (-3, -2, 1)),
+    # it keeps the value of the final observation: -1, and passes -0.25 back
+    "truncated": ((0, 0, 0), (0, 1, 0), (5.25, 3, 3), (-2.75, -1, 1)),
+    "both": ((0, 1, 0), (0, 1, 0), (5, 2, 3), (-3, -2, 1)),
+    # the last error is 0.25 * (3 - 2); corrections 0.25; -0.875; -2.71875
+    "last terminated": (
+        (0, 0, 1),
+        (0, 0, 0),
+        (5.28125, 3.125, 2.25),
+        (-2.71875, -0.875, 0.25),
+    ),
+    "last truncated": ((0, 0, 0), (0, 0, 1), (5.375, 3.5, 3), (-2.625, -0.5, 1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "targets", "advantages"),
+    VTRACE_BY_HAND.values(),
+    ids=list(VTRACE_BY_HAND),
+)
+def test_vtrace_by_hand(
+    terminated: Any, truncated: Any, targets: Any, advantages: Any
+) -> None:
+    ends = flags(*terminated), flags(*truncated)
+    log_ratios = np.log(column(0.5, 2, 0.25))
+    got = vtrace(log_ratios, column(1, 2, 3), column(8, 4, 2, 6), *ends, 0.5)
+    np.testing.assert_allclose(got[0], column(*targets), rtol=1e-6)
+    np.testing.assert_allclose(got[1], column(*advantages), rtol=1e-6)
+
+
+def slow_vtrace(ratios: Any, case: Any, gamma: float, rho: float, c: float) -> Any:
+    """Sum equation 1 as it is printed, episode by episode."""
+    rewards, values, terminated, truncated = case
+    length, envs = rewards.shape
+    targets = np.array(values, np.float64)
+    for env in range(envs):
+        for s in range(length):
+            weight = 1.0
+            for t in range(s, length):
+                rest = 0.0 if terminated[t, env] else gamma * float(values[t + 1, env])
+                error = float(rewards[t, env]) + rest - float(values[t, env])
+                targets[s, env] += weight * min(rho, ratios[t, env]) * error
+                if terminated[t, env] or truncated[t, env]:
+                    break
+                weight *= gamma * min(c, ratios[t, env])
+    advantages = np.zeros((length, envs))
+    for s, env in np.ndindex(length, envs):
+        # The final observation of a truncated episode has only its value.
+        after = values if truncated[s, env] else targets
+        rest = 0.0 if terminated[s, env] else gamma * float(after[s + 1, env])
+        advantage = float(rewards[s, env]) + rest - float(values[s, env])
+        advantages[s, env] = min(rho, ratios[s, env]) * advantage
+    return targets[:-1], advantages
+
+
+@pytest.mark.parametrize("clips", [(1.0, 1.0), (1.5, 0.7)])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_vtrace(length: int, clips: tuple[float, float]) -> None:
+    case = rollout(length, length)[:-1]
+    log_ratios = np.random.default_rng(9).normal(0, 0.5, case[0].shape)
+    log_ratios = log_ratios.astype(np.float32)
+    got = vtrace(log_ratios, *case, 0.9, *clips)
+    expected = slow_vtrace(np.exp(log_ratios), case, 0.9, *clips)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_vtrace_of_the_acting_policy_is_the_n_step_return() -> None:
+    case = rollout(33, 3)[:-1]
+    targets, advantages = vtrace(np.zeros_like(case[0]), *case, 0.9)
+    expected = n_step(*case, 0.9)
+    np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
+    expected -= case[1][:-1]
+    np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [16, 33, 128])
+def test_reset_rows_weigh_nothing_in_n_step_and_vtrace(length: int) -> None:
+    rewards, values, terminated, truncated, resets = rollout(length, 5)
+    log_ratios = np.full_like(rewards, -0.3)
+    follows_end = np.zeros_like(values, bool)
+    follows_end[1:] = terminated
+
+    def all_of() -> list[Any]:
+        case = rewards, values, terminated, truncated, 0.99
+        parts = n_step(*case), *vtrace(log_ratios, *case)
+        return [part.numpy()[~resets] for part in parts]
+
+    before = all_of()
+    rewards[resets] = 1e6
+    log_ratios[resets] = 1
+    values[:-1][resets & follows_end[:-1]] = -1e6
+    for one, other in zip(before, all_of(), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -248,7 +248,11 @@ def read_layout(
 
 
 def layout_for(
-    model: str | None, default: str, spec: EnvSpec, outputs: Sequence[int]
+    model: str | None,
+    default: str,
+    spec: EnvSpec,
+    outputs: Sequence[int],
+    action_units: int = 0,
 ) -> Layout:
     """Return an agent's network for an environment.
 
@@ -257,8 +261,13 @@ def layout_for(
         default: name of the default file, `{kind}` becomes `vector` or `image`.
         spec: the environment.
         outputs: units of each output.
+        action_units: of an action that is read beside an observation vector.
     """
     kind = "image" if spec.is_image else "vector"
     path = Path(model) if model else Path(__file__).with_name(default.format(kind=kind))
     scale = 1 / 255 if spec.observation_dtype == "uint8" else 1.0
-    return read_layout(path, spec.input_shape, outputs, scale)
+    shape = spec.input_shape
+    if action_units:
+        scale = 1.0  # the learner scales what it puts side by side
+        shape = (shape[0] + action_units,)
+    return read_layout(path, shape, outputs, scale)

@@ -1,0 +1,166 @@
+"""Advantage actor-critic."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.hyperparameters import A2CConfig
+from xagents_ray.learners import distributions, losses, returns
+from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.state import LearnerState
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Array, Trajectory, Weights, merge
+
+_METRICS = ("policy_loss", "value_loss", "entropy", "grad_norm")
+
+
+class A2CLearner:
+    """One gradient step on each round of trajectories.
+
+    Source: arXiv:1602.01783, without its asynchrony.
+    """
+
+    def __init__(
+        self, config: A2CConfig, spec: EnvSpec, layout: Layout, seed: int
+    ) -> None:
+        self._config, self._spec, self._layout = config, spec, layout
+        self._model = networks.build(layout, seed, "policy")
+        self._variables = list(self._model.trainable_variables)
+        self._log_std = tf.Variable(tf.zeros(len(spec.action_low)), name="log_std")
+        if not spec.is_discrete:
+            self._variables.append(self._log_std)
+        self._optimizer = make_optimizer(config, self._variables)
+        self._stopping = tf.Variable(False, trainable=False)
+        self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
+        if not spec.is_discrete:
+            self.state.variables["policy/log_std"] = self._log_std
+        self._phase = tf.function(self._learn, input_signature=self._signature())
+
+    def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
+        """Learn from one round of trajectories."""
+        t = merge(batch)
+        means, updates = self._phase(
+            t.observations,
+            t.starts,
+            t.actions,
+            t.rewards,
+            t.terminated,
+            t.truncated,
+            t.valid,
+        )
+        return {
+            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
+            "updates": int(updates),
+        }
+
+    def policy_weights(self) -> Weights:
+        """Return the newest weights to act with, under a new version."""
+        self.state.counts["version"] += 1
+        arrays = networks.arrays(self._model)
+        if not self._spec.is_discrete:
+            arrays["log_std"] = np.array(self._log_std.numpy())
+        return Weights(self.state.counts["version"], arrays)
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Begin with these weights, by name: `policy/dense-0/kernel`."""
+        self.state.assign(arrays)
+
+    def stop(self) -> None:
+        """Make the next updates do nothing: one is a single step."""
+        self._stopping.assign(True)
+
+    def _signature(self) -> list[tf.TensorSpec]:
+        spec = self._spec
+        action = (
+            (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
+        )
+        rows = [None, None]
+        return [
+            tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
+            tf.TensorSpec(rows, tf.bool),
+            tf.TensorSpec([*rows, *action[1]], action[0]),
+            tf.TensorSpec(rows, tf.float32),
+            *[tf.TensorSpec(rows, tf.bool)] * 3,
+        ]
+
+    def _learn(
+        self,
+        observations: tf.Tensor,
+        starts: tf.Tensor,
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        terminated: tf.Tensor,
+        truncated: tf.Tensor,
+        valid: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step on [T, B] rows, none if none is valid; returns metrics [4]."""
+        means = tf.zeros(len(_METRICS))
+        # Even without a gradient, Adam's momentum would change the weights.
+        learns = tf.reduce_any(valid) & ~self._stopping
+        if learns:
+            means = self._step(
+                self._inputs(observations, starts),
+                actions,
+                rewards,
+                terminated,
+                truncated,
+                valid,
+            )
+        return means, tf.cast(learns, tf.int32)
+
+    def _inputs(self, observations: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
+        """Return what the network sees at all rows, the last too: [(T + 1) * B]."""
+        if self._spec.is_image:
+            # One more row, that nobody sees, for the stack at the last one.
+            frames, begins = (
+                tf.concat([x, x[-1:]], axis=0) for x in (observations, starts)
+            )
+            seen = stack_rollout(frames, begins, self._spec.stack)
+        else:
+            seen = tf.reshape(observations, [-1, *self._spec.observation_shape])
+        return networks.inputs(self._layout, seen)
+
+    def _step(
+        self,
+        inputs: tf.Tensor,
+        actions: tf.Tensor,
+        rewards: tf.Tensor,
+        terminated: tf.Tensor,
+        truncated: tf.Tensor,
+        valid: tf.Tensor,
+    ) -> tf.Tensor:
+        """One gradient step; inputs are [(T + 1) * B], rows [T, B]; metrics [4]."""
+        c = self._config
+        count = tf.size(rewards)
+        actions = tf.reshape(actions, [-1, *actions.shape[2:]])
+        weighs = tf.reshape(valid, [-1])
+        with tf.GradientTape() as tape:
+            # All rows at once, whatever is valid: inputs of one shape, so that the
+            # memory of the network's kernels stays level.
+            policy, values = self._model(inputs)
+            policy, values = policy[:count], values[:, 0]
+            rest = tf.reshape(tf.stop_gradient(values), [-1, tf.shape(rewards)[1]])
+            targets = tf.reshape(
+                returns.n_step(rewards, rest, terminated, truncated, c.gamma), [-1]
+            )
+            errors = targets - values[:count]
+            if self._spec.is_discrete:
+                log_probs = distributions.categorical_log_prob(policy, actions)
+                entropies = distributions.categorical_entropy(policy)
+                entropy = losses.masked_mean(entropies, weighs)
+            else:
+                log_probs = distributions.gaussian_log_prob(
+                    policy, self._log_std, actions
+                )
+                entropy = distributions.gaussian_entropy(self._log_std)
+            policy_loss = losses.policy_gradient_loss(log_probs, errors, weighs)
+            value_loss = losses.masked_mean(tf.square(errors), weighs)
+            loss = policy_loss - c.entropy_coef * entropy
+            loss += c.value_loss_coef * value_loss
+        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        return tf.stack([policy_loss, value_loss, entropy, norm])

@@ -1,0 +1,147 @@
+"""Natural gradient steps within a trust region, as functions of flat parameters."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+def flatten(tensors: Sequence[Any]) -> tf.Tensor:
+    """Return tensors or variables one after the other, [P]."""
+    return tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
+
+
+def assign(variables: Sequence[Any], flat: tf.Tensor) -> None:
+    """Give variables the values that `flatten` put side by side, [P]."""
+    parts = tf.split(flat, [math.prod(tuple(x.shape)) for x in variables])
+    for variable, part in zip(variables, parts, strict=True):
+        variable.assign(tf.reshape(part, variable.shape))
+
+
+def fisher_vector_product(
+    divergence: Callable[[], tf.Tensor],
+    variables: Sequence[Any],
+    vector: tf.Tensor,
+    damping: float,
+) -> tf.Tensor:
+    """Return the second derivative of a divergence times a vector.
+
+    Where the divergence is 0, this is the Fisher matrix times the vector.
+
+    Args:
+        divergence: float [], of the distributions that the variables make from those
+            that they made; the latter must not depend on the variables.
+        variables: P numbers together.
+        vector: float [P].
+        damping: this much of the vector is added.
+    Returns:
+        float [P].
+    Source: arXiv:1502.05477, appendix C.1.
+    """
+    zero = tf.UnconnectedGradients.ZERO
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            value = divergence()
+        gradient = inner.gradient(value, variables, unconnected_gradients=zero)
+        along = tf.reduce_sum(flatten(gradient) * vector)
+    product = outer.gradient(along, variables, unconnected_gradients=zero)
+    return flatten(product) + damping * vector
+
+
+def conjugate_gradient(
+    product: Callable[[tf.Tensor], tf.Tensor],
+    target: tf.Tensor,
+    iterations: int,
+    tolerance: float,
+) -> tf.Tensor:
+    """Return x with H x = target, nearly.
+
+    Args:
+        product: H times a vector [P]; H is symmetric and has no negative curvature.
+        target: float [P].
+        iterations: at most; P are exact but for rounding.
+        tolerance: it ends when the squared norm of target - H x is not larger.
+    Returns:
+        float [P].
+    Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
+    """
+    x, residual, direction = tf.zeros_like(target), target, target
+    size = _dot(residual, residual)
+    for _ in tf.range(iterations):
+        if size <= tolerance:
+            break
+        image = product(direction)
+        curvature = _dot(direction, image)
+        if curvature <= 0:  # by rounding only: nothing is left to be gained
+            break
+        length = size / curvature
+        x += length * direction
+        residual -= length * image
+        before, size = size, _dot(residual, residual)
+        direction = residual + size / before * direction
+    return x
+
+
+def natural_step(
+    product: Callable[[tf.Tensor], tf.Tensor],
+    gradient: tf.Tensor,
+    max_kl: float,
+    iterations: int,
+    tolerance: float,
+) -> tf.Tensor:
+    """Return the step along H⁻¹ g whose divergence ½ sᵀ H s is `max_kl`.
+
+    Args:
+        product: H times a vector [P].
+        gradient: float [P], of what is to grow.
+        max_kl: size of the trust region.
+        iterations: of conjugate gradients.
+        tolerance: of conjugate gradients.
+    Returns:
+        float [P], zeros where the gradient is zero.
+    Source: arXiv:1502.05477, appendix C.
+    """
+    x = conjugate_gradient(product, gradient, iterations, tolerance)
+    half = 0.5 * _dot(x, product(x))
+    return x * tf.math.sqrt(tf.math.divide_no_nan(max_kl, tf.maximum(half, 0.0)))
+
+
+def line_search(
+    evaluate: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+    start: tf.Tensor,
+    step: tf.Tensor,
+    gain: tf.Tensor,
+    max_kl: float,
+    tries: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the first point along a step that is better and not too far.
+
+    Args:
+        evaluate: gain and divergence, float [] each, of parameters [P].
+        start: float [P].
+        step: float [P], tried whole, then half of it, a quarter, ….
+        gain: float [], at the start; an accepted point's is larger.
+        max_kl: an accepted point's divergence is at most 1.5 times this.
+        tries: at most.
+    Returns:
+        float [P] parameters, and float [] the part of the step that was taken: the
+        start and 0 when no point was accepted.
+    Source: arXiv:1502.05477, appendix C; 1.5 from openai/baselines, trpo_mpi.
+    """
+    taken = tf.zeros([], start.dtype)
+    part = tf.ones([], start.dtype)
+    for _ in tf.range(tries):
+        reached, kl = evaluate(start + part * step)
+        # Comparisons with NaN are false.
+        fits = tf.math.is_finite(reached) & (reached > gain) & (kl <= 1.5 * max_kl)
+        if fits:
+            taken = part
+            break
+        part *= 0.5
+    # Nothing of a step that isn't finite, not even 0 times it.
+    return tf.where(taken > 0, start + taken * step, start), taken
+
+
+def _dot(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(x * y)

@@ -1,0 +1,125 @@
+"""Updates of A2C on linear networks, worked out in NumPy."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from linear import (
+    LENGTH,
+    SPECS,
+    features,
+    gaussian_log_probs,
+    linear_layout,
+    log_softmax,
+    parameters,
+    rollout,
+)
+
+from xagents_ray.hyperparameters import A2CConfig
+from xagents_ray.learners.a2c import A2CLearner
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory
+
+GAMMA, LOG_STD = 0.9, np.array([0.3, -0.4])
+EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+
+
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> A2CLearner:
+    config = A2CConfig(gamma=GAMMA, **settings)
+    layout = linear_layout(folder, spec, spec.action_units, 1)
+    learner = A2CLearner(config, spec, layout, 0)
+    if not spec.is_discrete:
+        learner.load({"policy/log_std": LOG_STD})
+    return learner
+
+
+def returns_of(t: Trajectory, values: Any) -> Any:
+    returns = np.array(values)
+    for i in reversed(range(LENGTH)):
+        later = np.where(t.truncated[i], values[i + 1], returns[i + 1])
+        returns[i] = t.rewards[i] + GAMMA * later * ~t.terminated[i]
+    return returns[:-1]
+
+
+def expected(
+    learner: A2CLearner, spec: EnvSpec, t: Trajectory, entropy_coef: float, coef: float
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return metrics and the loss's gradient by parameter."""
+    arrays = learner.policy_weights().arrays
+    x, valid = features(spec, t), t.valid
+    values = (x @ parameters(arrays, "dense-1"))[..., 0]
+    errors = (returns_of(t, values) - values[:-1])[valid]
+    x, actions, count = x[:-1][valid], t.actions[valid], valid.sum()
+    policy = x @ parameters(arrays, "dense-0")
+    extra = {}
+    if spec.is_discrete:
+        log_p = log_softmax(policy)
+        log_probs, p = log_p[np.arange(count), actions], np.exp(log_p)
+        entropies = -(p * log_p).sum(-1)
+        entropy = entropies.mean()
+        by_policy = (p - np.eye(3)[actions]) * errors[:, None] / count
+        by_policy += entropy_coef * p * (log_p + entropies[:, None]) / count
+    else:
+        log_probs = gaussian_log_probs(policy, LOG_STD, actions)
+        entropy = (LOG_STD + 0.5 * np.log(2 * np.pi * np.e)).sum()
+        offsets = actions - policy
+        by_policy = -offsets / np.exp(2 * LOG_STD) * errors[:, None] / count
+        scaled = offsets**2 / np.exp(2 * LOG_STD) - 1
+        extra["log_std"] = -(errors[:, None] * scaled).mean(0) - entropy_coef
+    by_value = -2 * coef * errors[:, None] / count
+    gradient = {"dense-0": x.T @ by_policy, "dense-1": x.T @ by_value, **extra}
+    return {
+        "policy_loss": -(errors * log_probs).mean(),
+        "value_loss": (errors**2).mean(),
+        "entropy": entropy,
+        "grad_norm": np.sqrt(sum((g**2).sum() for g in gradient.values())),
+    }, gradient
+
+
+@EVERY
+@pytest.mark.parametrize("grad_norm", [0.1, 1e6])
+def test_one_update(spec: EnvSpec, grad_norm: float, tmp_path: Path) -> None:
+    """Returns by n steps, no normalisation, one step down the clipped gradient.
+
+    With its large epsilon the first step of Adam is the gradient's, nearly.
+    """
+    lr, epsilon, coefs = 0.3, 1.0, (0.1, 0.7)
+    names = {"entropy_coef": coefs[0], "value_loss_coef": coefs[1]}
+    learner = make(
+        tmp_path, spec, lr=lr, opt_epsilon=epsilon, grad_norm=grad_norm, **names
+    )
+    t = rollout(spec)
+    metrics, gradient = expected(learner, spec, t, *coefs)
+    before = learner.policy_weights().arrays
+    got = learner.update([t], 0)
+    after = learner.policy_weights().arrays
+    assert got.pop("updates") == 1
+    assert got == {k: pytest.approx(v, rel=1e-4) for k, v in metrics.items()}
+    assert got["grad_norm"] > 0.2  # the norm before it is clipped
+    part = min(1.0, grad_norm / got["grad_norm"])
+    spread = np.sqrt(1 - 0.999)
+    for name, whole in gradient.items():
+        if name == "log_std":
+            step = after[name] - before[name]
+        else:
+            step = parameters(after, name) - parameters(before, name)
+        g = spread * part * whole
+        np.testing.assert_allclose(
+            step, -lr * g / (np.abs(g) + epsilon), rtol=1e-3, atol=1e-6
+        )
+
+
+@EVERY
+def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> None:
+    learner, other = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+    learner.update([rollout(spec, 1)], 0)
+    kept = learner.state.arrays()
+    other.state.restore(kept)
+    for each in (learner, other):
+        each.update([rollout(spec, 2)], 0)
+    ends = learner.state.arrays(), other.state.arrays()
+    assert ends[0].keys() == ends[1].keys()
+    assert any(not np.array_equal(kept[k], ends[0][k]) for k in kept)
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(array, ends[1][name])

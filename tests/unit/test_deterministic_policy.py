@@ -1,0 +1,232 @@
+"""How deterministic policies act: noise, bounds, random steps at the beginning."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from naive import random_arrays
+
+from xagents_ray import train
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.policies import DeterministicPolicy
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config
+from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import DDPGConfig, TD3Config
+from xagents_ray.networks.forward import bind
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.training import prepare
+from xagents_ray.trajectory import Weights
+
+LOW, HIGH = (-3.0, 1.0, -0.25), (1.0, 4.0, 0.25)
+SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)
+CONFIGS = {
+    "ddpg": DDPGConfig(step_noise_coef=0.3, buffer_initial_size=100),
+    "td3": TD3Config(step_noise_coef=0.3, buffer_initial_size=100),
+}
+TRAINED = 10**9
+
+
+def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
+    """Return a policy with random weights, and the network's function."""
+    config = type(CONFIGS[name])(**{**vars(CONFIGS[name]), **given})
+    layout: Layout = find(name).layout(None, spec)
+    arrays = random_arrays(layout, 2)
+    policy = DeterministicPolicy(config, spec, layout)
+    policy.load(Weights(1, arrays))
+    return policy, bind(layout, arrays)
+
+
+def observations(count: int = 200) -> Any:
+    return np.random.default_rng(1).normal(size=(count, 2)).astype(np.float32)
+
+
+def noise_for(policy: Any, count: int = 200) -> Any:
+    return policy.noise([np.random.default_rng([0, i]) for i in range(count)], 1)[0]
+
+
+def within_bounds(actions: Any) -> Any:
+    """Return actions from -1 to 1 in the environment's units, one by one."""
+    stepped = np.zeros(actions.shape)
+    for index in np.ndindex(actions.shape):
+        low, high = LOW[index[1]], HIGH[index[1]]
+        stepped[index] = low + (float(actions[index]) + 1) * (high - low) / 2
+    return stepped
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
+    policy, forward = loaded(name)
+    noise = noise_for(policy)
+    actions = policy.act(observations(), noise, 100)
+    raw = forward(observations())[0] + 0.3 * noise[:, 0]
+    outside = np.abs(raw) > 1
+    assert outside.any() and not outside.all()
+    np.testing.assert_allclose(actions.stored, np.clip(raw, -1, 1), rtol=1e-6)
+    np.testing.assert_allclose(
+        actions.stepped, within_bounds(actions.stored), atol=1e-6
+    )
+    assert actions.stored.dtype == actions.stepped.dtype == np.float32
+    assert actions.log_probs is actions.values is policy.values(None) is None
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_actions_are_random_until_learning_starts(name: str) -> None:
+    policy, _ = loaded(name)
+    noise = noise_for(policy, 4000)
+    begun = policy.act(observations(4000), noise, 99)
+    np.testing.assert_array_equal(begun.stored, noise[:, 1])
+    np.testing.assert_allclose(begun.stepped, within_bounds(begun.stored), atol=1e-6)
+    for column in begun.stored.T:
+        counts, _ = np.histogram(column, 10, (-1, 1))
+        assert (np.abs(counts - 400) < 5 * (4000 * 0.1 * 0.9) ** 0.5).all()
+    learning = policy.act(observations(4000), noise, 100)
+    assert (learning.stored != begun.stored).any(axis=-1).all()
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_greedy_is_the_actor_itself(name: str) -> None:
+    policy, forward = loaded(name)
+    means = forward(observations())[0]
+    actions = policy.greedy(observations())
+    np.testing.assert_allclose(actions, within_bounds(means), atol=1e-6)
+    assert (actions.dtype, actions.shape) == (np.float32, (200, 3))
+    still, _ = loaded(name, step_noise_coef=0.0)
+    noise = noise_for(still)
+    np.testing.assert_array_equal(
+        still.act(observations(), noise, TRAINED).stepped, actions
+    )
+
+
+def test_the_bounds_are_reached_and_kept() -> None:
+    huge = float(np.finfo(np.float32).max)
+    spec = EnvSpec((2,), "float32", 1, 0, (-3.3, 0.1, -huge), (0.7, 0.3, huge))
+    policy, _ = loaded("td3", spec)
+    low, high = (np.array(b, np.float32) for b in (spec.action_low, spec.action_high))
+    noise = noise_for(policy)
+    noise[0, 1], noise[1, 1], noise[2, 1] = -1, 1, 0
+    stepped = policy.act(observations(), noise, 0).stepped
+    np.testing.assert_array_equal(stepped[:2], [low, high])
+    np.testing.assert_allclose(stepped[2], [-1.3, 0.2, 0], rtol=1e-6)
+    assert (stepped >= low).all() and (stepped <= high).all()
+
+
+def test_noise_depends_on_the_environment_only() -> None:
+    policy, _ = loaded("td3")
+
+    def generators(envs: Any) -> list[np.random.Generator]:
+        return [np.random.default_rng([7, env]) for env in envs]
+
+    together, apart = generators(range(4)), [generators([0]), generators([1, 2, 3])]
+    for steps in (5, 1, 16):
+        whole = policy.noise(together, steps)
+        parts = [policy.noise(group, steps) for group in apart]
+        assert whole.shape == (steps, 4, 2, 3) and whole.dtype == np.float32
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+        assert len(np.unique(whole)) > 0.99 * whole.size
+
+
+def test_normal_noise_has_the_deviation() -> None:
+    policy, _ = loaded("ddpg")
+    draws = policy.noise([np.random.default_rng(0)], 40_000)[:, 0, 0]
+    assert (np.abs(draws.mean(0)) < 5 / 200).all()
+    np.testing.assert_allclose(draws.std(0), 1, rtol=5 / 80_000**0.5)
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+@pytest.mark.parametrize("bounds", [(-np.inf, 1.0), (0.0, np.inf)])
+def test_actions_without_bounds_are_refused(name: str, bounds: Any) -> None:
+    spec = EnvSpec((2,), "float32", 1, 0, (-1.0, bounds[0]), (1.0, bounds[1]))
+    with pytest.raises(UserError, match="this environment's have no bounds") as error:
+        find(name).check_spaces(spec)
+    assert str(error.value).count(".") == 1
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_spaces_that_are_refused(name: str) -> None:
+    for spec, words in (
+        (EnvSpec((3,), "float32", 1, 4), "can't take the discrete actions"),
+        (EnvSpec((84, 84), "uint8", 4, 0, LOW, HIGH), "gives images"),
+    ):
+        with pytest.raises(UserError, match=words) as error:
+            find(name).check_spaces(spec)
+        message = str(error.value)
+        assert message.startswith(name) and message.count(".") == 1
+    find(name).check_spaces(SPEC)
+    find(name).check_spaces(EnvSpec((128,), "uint8", 1, 0, LOW, HIGH))
+
+
+class Uneven(gym.Env[Any, Any]):
+    """Shows the last action; its reward is best near one corner of the bounds."""
+
+    observation_space = gym.spaces.Box(-4, 4, (3,), np.float32)
+    action_space = gym.spaces.Box(np.array(LOW, np.float32), np.array(HIGH, np.float32))
+    best = np.array([0.5, 1.5, -0.125])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        self.steps += 1
+        width = np.subtract(HIGH, LOW)
+        reward = -float(np.square((action - self.best) / width).sum())
+        return np.array(action), reward, False, self.steps == 10, {}
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 16])
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_an_actor_steps_within_uneven_bounds(name: str, n_envs: int) -> None:
+    row = find(name)
+    values = {
+        "env": "test_deterministic_policy:Uneven",
+        "n_envs": n_envs,
+        "max_steps": 1,
+        "buffer_initial_size": 1,
+    }
+    run = prepare(row, Config.of(row.config, values))
+    actor = EnvActor(ActorSetup(name, run.config, run.layout, 5, 0, n_envs, 1))
+    weights = Weights(1, random_arrays(run.layout, 1))
+    for env_steps in (0, TRAINED):
+        trajectory, _ = actor.rollout(weights, 25, env_steps)
+        assert (np.abs(trajectory.actions) <= 1).all()
+        shown = trajectory.observations[1:][trajectory.valid]
+        stored = trajectory.actions[trajectory.valid]
+        np.testing.assert_allclose(shown, within_bounds(stored), atol=1e-6)
+    actor.close()
+
+
+NETWORK = "[dense-0]\nunits=32\nactivation=relu\n[dense-1]\nactivation={}\noutput=1\n"
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_uneven_bounds_are_learnt(name: str) -> None:
+    """The best action is neither the middle nor the same part of any range."""
+    for model, activation in (("actor", "tanh"), ("critic", "linear")):
+        Path(f"{model}.cfg").write_text(NETWORK.format(activation))
+    result = train(
+        name,
+        env="test_deterministic_policy:Uneven",
+        n_envs=3,
+        seed=1,
+        local=True,
+        quiet=True,
+        max_steps=2500,
+        actor_model="actor.cfg",
+        critic_model="critic.cfg",
+        buffer_initial_size=300,
+        buffer_batch_size=64,
+        gamma=0.5,
+        lr=3e-3,
+        tau=0.05,
+        step_noise_coef=0.05,
+        eval_every=None,
+    )
+    episodes = [total for _, total in result.episodes]
+    assert np.mean(episodes[:20]) < -2
+    assert np.mean(episodes[-20:]) > -0.3

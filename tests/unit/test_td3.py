@@ -1,0 +1,182 @@
+"""The first updates of TD3, worked out slowly in NumPy with finite differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_deterministic import (
+    GAMMA,
+    RAM,
+    SPEC,
+    assert_close,
+    batch,
+    cut,
+    descended,
+    followed,
+    make,
+    networks_of,
+    output,
+    rows,
+    scatter,
+    value,
+)
+
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Transitions
+
+SEED, SIGMA, CLIP = 6, 0.4, 0.5
+CRITICS = ("critic", "critic-2")
+
+
+def noise_of(update: int, n: int = 8) -> Any:
+    """Return [N, A] of the update's noise, before it is scaled and clipped."""
+    return tf.random.stateless_normal([n, 2], tf.constant([SEED, update], tf.int64))
+
+
+def targets_of(
+    arrays: dict[str, Any], case: Transitions, spec: EnvSpec, update: int
+) -> list[float]:
+    targets = []
+    noises = np.float64(noise_of(update))
+    for row, noise in zip(rows(case, spec), noises, strict=True):
+        _, after, _, reward, terminated = row
+        means = output(arrays, "actor-target", after)
+        action = [
+            min(max(mean + min(max(SIGMA * x, -CLIP), CLIP), -1), 1)
+            for mean, x in zip(means, noise, strict=True)
+        ]
+        both = [value(arrays, f"{critic}-target", after, action) for critic in CRITICS]
+        targets.append(reward if terminated else reward + GAMMA * min(both))
+    return targets
+
+
+def td3(spec: EnvSpec = SPEC, **settings: Any) -> Any:
+    values = {"policy_noise_coef": SIGMA, "noise_clip": CLIP, **settings}
+    return make("td3", spec, SEED, **values)
+
+
+@pytest.mark.parametrize(
+    ("spec", "delay"), [(SPEC, 1), (SPEC, 7), (RAM, 3)], ids=["each", "not", "uint8"]
+)
+def test_update_number_300(spec: EnvSpec, delay: int) -> None:
+    """Both critics first, then the actor where it is its turn, and all targets."""
+    learner, case = td3(spec, policy_delay=delay), batch(1, spec=spec)
+    before = scatter(learner)
+    learner.state.counts["updates"] = 299
+    targets = targets_of(before, case, spec, 299)
+
+    def values(arrays: dict[str, Any], critic: str) -> list[float]:
+        return [value(arrays, critic, now, a) for now, _, a, *_ in rows(case, spec)]
+
+    def critic_loss(arrays: dict[str, Any]) -> float:
+        total = 0.0
+        for critic in CRITICS:
+            errors = zip(targets, values(arrays, critic), strict=True)
+            total += sum((y - q) ** 2 for y, q in errors) / 8
+        return total
+
+    def actor_loss(arrays: dict[str, Any]) -> float:
+        total = 0.0
+        for now, *_ in rows(case, spec):
+            total -= value(arrays, "critic", now, output(arrays, "actor", now))
+        return total / 8
+
+    expected, critic_norm = descended(before, list(CRITICS), critic_loss)
+    numbers = {
+        "value_loss": critic_loss(before),
+        "q_value": np.mean(values(before, "critic")),
+        "value_grad_norm": critic_norm,
+        "updates": 1,
+    }
+    if delay != 7:
+        numbers["policy_loss"] = actor_loss(expected)
+        acted, numbers["policy_grad_norm"] = descended(expected, ["actor"], actor_loss)
+        expected = followed(acted)
+    assert learner.update(case, 0) == pytest.approx(numbers, rel=1e-4)
+    assert_close(networks_of(learner), expected)
+    assert learner.state.counts["updates"] == 300
+
+
+def test_the_table_of_targets_has_every_case() -> None:
+    """Noise that is clipped and not, actions too, each critic once the smaller one."""
+    learner, case = td3(), batch(1)
+    arrays, noise = scatter(learner), SIGMA * np.float64(noise_of(299))
+    clipped = np.abs(noise) > CLIP
+    assert clipped.any() and not clipped.all()
+    after = np.float64(case.observations[0, :, 1])
+    means = output(arrays, "actor-target", after)
+    outside = np.abs(means + np.clip(noise, -CLIP, CLIP)) > 1
+    assert outside.any() and not outside.all()
+    actions = np.clip(means + np.clip(noise, -CLIP, CLIP), -1, 1)
+    one, other = (
+        output(arrays, f"{critic}-target", np.concatenate([after, actions], axis=-1))
+        for critic in CRITICS
+    )
+    goes_on = ~case.terminated[0]
+    assert (one < other)[goes_on].any() and (one > other)[goes_on].any()
+
+
+def parts(learner: Any) -> dict[str, Any]:
+    """Return one array of each network."""
+    return {
+        key.partition("/")[0]: array
+        for key, array in networks_of(learner).items()
+        if key.endswith("dense-0/kernel")
+    }
+
+
+def test_the_actor_is_delayed_by_the_count_of_the_whole_run() -> None:
+    """Every third update, in phases of one and two, and after a resumption."""
+    learner, case, count = td3(lr=0.01, policy_delay=3), batch(2), 0
+    for size in (1, 1, 1, 2, 1, 2, 2, 1, 1):
+        if count == 5:
+            arrays, learner = learner.state.arrays(), td3(lr=0.01, policy_delay=3)
+            learner.state.restore(arrays)
+        before = parts(learner)
+        metrics = learner.update(cut(case, 0, size), 0)
+        turns = (count + size) // 3 - count // 3
+        count += size
+        for name, array in parts(learner).items():
+            changed = not np.array_equal(array, before[name])
+            assert changed == (name in CRITICS or turns > 0), (name, count)
+        assert (
+            ("policy_loss" in metrics) == ("policy_grad_norm" in metrics) == bool(turns)
+        )
+    assert count == 12
+
+
+def test_metrics_are_means_over_a_phase() -> None:
+    """The policy's over its own updates: two of four."""
+    learner, case = td3(lr=0.01), batch(4)
+    begin = learner.state.arrays()
+    together = learner.update(case, 0)
+    learner.state.restore(begin)
+    apart = [learner.update(cut(case, i, i + 1), 0) for i in range(4)]
+    assert together.pop("updates") == 4
+    for name, mean in together.items():
+        values = [m[name] for m in apart if name in m]
+        assert len(values) == (2 if name.startswith("policy") else 4)
+        assert mean == pytest.approx(np.mean(values), rel=1e-5)
+
+
+def test_stop_ends_a_phase() -> None:
+    learner = td3()
+    before = networks_of(learner)
+    learner.stop()
+    assert set(learner.update(batch(2), 0).values()) == {0}
+    assert_close(networks_of(learner), before)
+    assert learner.state.counts["updates"] == 0
+
+
+def test_every_seed_has_its_own_noise() -> None:
+    """Learners of the same weights and batch; only the noise differs."""
+    case, found = batch(1), []
+    for seed in (SEED, SEED + 1):
+        learner = make("td3", SPEC, seed, policy_noise_coef=SIGMA)
+        scatter(learner)
+        begin = learner.state.arrays()
+        for _ in range(2):
+            learner.state.restore(begin)
+            found.append(learner.update(case, 0)["value_loss"])
+    assert found[0] == found[1] != found[2] == found[3]

@@ -1,0 +1,290 @@
+"""Updates of TRPO on linear networks against explicit Fisher matrices."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from linear import (
+    LENGTH,
+    SPECS,
+    features,
+    gaussian_log_probs,
+    linear_layout,
+    log_softmax,
+    parameters,
+    rollout,
+)
+
+from xagents_ray import cli, train
+from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import TRPOConfig
+from xagents_ray.learners.trpo import TRPOLearner
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory
+
+GAMMA, LAM, DAMPING, MAX_KL = 0.9, 0.8, 0.1, 0.01
+LOG_STD = np.array([0.3, -0.4])
+EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+
+
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> TRPOLearner:
+    values = {
+        "gamma": GAMMA,
+        "lam": LAM,
+        "max_kl": MAX_KL,
+        "cg_damping": DAMPING,
+        "cg_iterations": 60,
+        "fvp_n_steps": 1,
+        "mini_batches": 1,
+        "critic_iterations": 1,
+        **settings,
+    }
+    layouts = (linear_layout(folder, spec, n) for n in (spec.action_units, 1))
+    learner = TRPOLearner(TRPOConfig(**values), spec, *layouts, 0)
+    if not spec.is_discrete:
+        learner.load({"actor/log_std": LOG_STD})
+    return learner
+
+
+def critic_of(learner: TRPOLearner) -> Any:
+    arrays = learner.state.arrays()
+    return parameters(
+        {k.removeprefix("critic/"): v for k, v in arrays.items()}, "dense-0"
+    )
+
+
+def advantages_of(t: Trajectory, values: Any) -> Any:
+    advantages = np.zeros_like(values)
+    for i in reversed(range(LENGTH)):
+        rest = GAMMA * values[i + 1] * ~t.terminated[i]
+        goes_on = ~(t.terminated[i] | t.truncated[i])
+        advantages[i] = t.rewards[i] + rest - values[i]
+        advantages[i] += GAMMA * LAM * goes_on * advantages[i + 1]
+    return advantages[:-1][t.valid]
+
+
+class Policy:
+    """The same policy in NumPy, on the valid rows."""
+
+    def __init__(self, learner: TRPOLearner, spec: EnvSpec, t: Trajectory) -> None:
+        arrays = learner.policy_weights().arrays
+        self.spec = spec
+        self.weights = parameters(arrays, "dense-0")
+        self.log_std = arrays.get("log_std", np.zeros(0)).astype(np.float64)
+        self.x, self.actions = features(spec, t)[:-1][t.valid], t.actions[t.valid]
+        self.old_log_probs = t.log_probs[t.valid]
+        self.outputs = self.x @ self.weights
+
+    @property
+    def flat(self) -> Any:
+        """In the learner's order: kernel, bias, log_std."""
+        return np.concatenate([self.weights.ravel(), self.log_std])
+
+    def log_probs(self) -> Any:
+        if self.spec.is_discrete:
+            return log_softmax(self.outputs)[np.arange(len(self.x)), self.actions]
+        return gaussian_log_probs(self.outputs, self.log_std, self.actions)
+
+    def entropies(self) -> Any:
+        if self.spec.is_discrete:
+            log_p = log_softmax(self.outputs)
+            return -(np.exp(log_p) * log_p).sum(-1)
+        whole = (self.log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
+        return np.full(len(self.x), whole)
+
+    def gain(self, advantages: Any, entropy_coef: float) -> Any:
+        ratios = np.exp(self.log_probs() - self.old_log_probs)
+        return (ratios * advantages + entropy_coef * self.entropies()).mean()
+
+    def gradient(self, advantages: Any, entropy_coef: float) -> Any:
+        weights = np.exp(self.log_probs() - self.old_log_probs) * advantages
+        weights = weights[:, None] / len(self.x)
+        if self.spec.is_discrete:
+            log_p = log_softmax(self.outputs)
+            p, entropies = np.exp(log_p), self.entropies()[:, None]
+            outer = weights * (np.eye(3)[self.actions] - p)
+            outer -= entropy_coef * p * (log_p + entropies) / len(self.x)
+            return (self.x.T @ outer).ravel()
+        scaled = (self.actions - self.outputs) / np.exp(self.log_std)
+        means = self.x.T @ (weights * scaled / np.exp(self.log_std))
+        log_std = (weights * (scaled**2 - 1)).sum(0) + entropy_coef
+        return np.concatenate([means.ravel(), log_std])
+
+    def fisher(self, every: int) -> Any:
+        """Return E[φφᵀ ⊗ M] over every n-th sample, M of the outputs alone."""
+        x, units = self.x[::every], self.outputs.shape[-1]
+        if self.spec.is_discrete:
+            p = np.exp(log_softmax(self.outputs))[::every]
+            m = np.einsum("na,ab->nab", p, np.eye(units)) - np.einsum(
+                "na,nb->nab", p, p
+            )
+        else:
+            m = np.tile(np.diag(np.exp(-2 * self.log_std)), (len(x), 1, 1))
+        size = x.shape[1] * units
+        block = np.einsum("ni,nj,nab->iajb", x, x, m).reshape(size, size) / len(x)
+        whole = 2 * np.eye(size + len(self.log_std))
+        whole[:size, :size] = block
+        return whole
+
+    def kl_from(self, old: "Policy") -> Any:
+        if self.spec.is_discrete:
+            log_p, log_q = log_softmax(old.outputs), log_softmax(self.outputs)
+            return (np.exp(log_p) * (log_p - log_q)).sum(-1).mean()
+        variance, old_variance = np.exp(2 * self.log_std), np.exp(2 * old.log_std)
+        moved = (old.outputs - self.outputs) ** 2
+        log = self.log_std - old.log_std
+        return (log + (old_variance + moved) / (2 * variance) - 0.5).sum(-1).mean()
+
+
+def normalized(advantages: Any) -> Any:
+    return (advantages - advantages.mean()) / advantages.std()
+
+
+@EVERY
+@pytest.mark.parametrize("every", [1, 4])
+def test_the_actors_step(spec: EnvSpec, every: int, tmp_path: Path) -> None:
+    """Along the damped Fisher matrix's solution; part of it, if that was better."""
+    learner = make(tmp_path, spec, fvp_n_steps=every, entropy_coef=0.05)
+    t = rollout(spec)
+    values = (features(spec, t) @ critic_of(learner))[..., 0]
+    advantages = normalized(advantages_of(t, values))
+    old = Policy(learner, spec, t)
+    metrics = learner.update([t], 0)
+    new = Policy(learner, spec, t)
+
+    gradient = old.gradient(advantages, 0.05)
+    matrix = old.fisher(every) + DAMPING * np.eye(len(gradient))
+    solution = np.linalg.solve(matrix, gradient)
+    step = solution / np.sqrt(0.5 * solution @ matrix @ solution / MAX_KL)
+    part = metrics["step_fraction"]
+    assert part in (1, 0.5, 0.25)
+    np.testing.assert_allclose(new.flat - old.flat, part * step, rtol=0.02, atol=1e-5)
+
+    before, after = (each.gain(advantages, 0.05) for each in (old, new))
+    assert after > before
+    assert metrics["policy_loss"] == pytest.approx(-before, abs=1e-5)
+    assert metrics["kl"] == pytest.approx(new.kl_from(old), rel=1e-3)
+    assert 0 < metrics["kl"] <= 1.5 * MAX_KL
+    assert metrics["entropy"] == pytest.approx(old.entropies().mean(), rel=1e-5)
+
+
+@EVERY
+def test_the_critics_step(spec: EnvSpec, tmp_path: Path) -> None:
+    """Towards A + V by the critic itself; the norm is that before it is clipped."""
+    lr, epsilon, coef, largest = 0.3, 1.0, 0.7, 0.1
+    learner = make(
+        tmp_path,
+        spec,
+        lr=lr,
+        opt_epsilon=epsilon,
+        value_loss_coef=coef,
+        grad_norm=largest,
+    )
+    t = rollout(spec)
+    before, x = critic_of(learner), features(spec, t)
+    errors = advantages_of(t, (x @ before)[..., 0])
+    metrics = learner.update([t], 0)
+    assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
+    gradient = -2 * coef * x[:-1][t.valid].T @ errors[:, None] / len(errors)
+    norm = np.linalg.norm(gradient)
+    assert norm > largest
+    assert metrics["value_grad_norm"] == pytest.approx(norm, rel=1e-4)
+    g = np.sqrt(1 - 0.999) * gradient * largest / norm
+    np.testing.assert_allclose(
+        critic_of(learner) - before,
+        -lr * g / (np.abs(g) + epsilon),
+        rtol=1e-3,
+        atol=1e-6,
+    )
+    assert metrics["updates"] == 2  # one of each
+
+
+@EVERY
+def test_every_valid_row_is_in_one_minibatch_of_a_pass(
+    spec: EnvSpec, tmp_path: Path
+) -> None:
+    """24 valid rows in minibatches of 8: the mean of their means is the whole's."""
+    learner = make(tmp_path, spec, lr=1e-12, mini_batches=3, critic_iterations=4)
+    t = rollout(spec)
+    assert t.valid.sum() == 24
+    values = (features(spec, t) @ critic_of(learner))[..., 0]
+    metrics = learner.update([t], 0)
+    assert metrics["updates"] == 1 + 12
+    errors = advantages_of(t, values)
+    assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_zero_gradient_is_skipped(tmp_path: Path) -> None:
+    """Equal advantages leave the actor alone; the critic learns."""
+    spec = SPECS["discrete"]
+    learner = make(tmp_path, spec, gamma=0.0)
+    arrays = learner.state.arrays()
+    learner.load({k: 0 * v for k, v in arrays.items() if k.startswith("critic/dense")})
+    t = rollout(spec)
+    before = learner.policy_weights().arrays
+    metrics = learner.update([t._replace(rewards=np.ones_like(t.rewards))], 0)
+    assert same(before, learner.policy_weights().arrays)
+    assert metrics["step_fraction"] == metrics["kl"] == 0
+    assert np.abs(critic_of(learner)).max() > 0
+
+
+def test_a_step_that_is_not_accepted_is_taken_back(tmp_path: Path) -> None:
+    """So long that no action keeps its probability: it gains nothing."""
+    spec = SPECS["continuous"]
+    learner = make(tmp_path, spec, max_kl=1e4, actor_iterations=1)
+    t = rollout(spec)
+    values = (features(spec, t) @ critic_of(learner))[..., 0]
+    advantages = np.zeros_like(t.rewards)
+    advantages[t.valid] = normalized(advantages_of(t, values))
+    lucky = t._replace(log_probs=t.log_probs - (advantages > 0).astype(np.float32))
+    before = learner.policy_weights().arrays
+    metrics = learner.update([lucky], 0)
+    assert metrics["policy_loss"] < 0
+    assert metrics["step_fraction"] == metrics["kl"] == 0
+    assert same(before, learner.policy_weights().arrays)
+    # With more tries a shorter one is.
+    patient = make(tmp_path, spec, max_kl=1e4, actor_iterations=40)
+    metrics = patient.update([lucky], 0)
+    assert 0 < metrics["step_fraction"] < 1
+    assert not same(before, patient.policy_weights().arrays)
+
+
+@EVERY
+def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> None:
+    """Its counters choose the minibatches."""
+    settings = {"lr": 0.01, "mini_batches": 3, "critic_iterations": 2}
+    learner, other, late = (make(tmp_path, spec, **settings) for _ in range(3))
+    learner.update([rollout(spec, 1)], 0)
+    kept = learner.state.arrays()
+    for each in (other, late):
+        each.state.restore(kept)
+    late.state.counts["phases"] += 1
+    for each in (learner, other, late):
+        each.update([rollout(spec, 2)], 0)
+    ends, others = learner.state.arrays(), other.state.arrays()
+    assert ends.keys() == others.keys()
+    assert same(ends, others) and not same(ends, kept)
+    weights = "critic/dense-0/kernel"
+    assert not np.array_equal(ends[weights], late.state.arrays()[weights])
+
+
+@pytest.mark.parametrize("flag", ["clip-norm", "ppo-epochs"])
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_flags_of_ppo_are_refused(command: str, flag: str, capsys: Any) -> None:
+    """In one sentence that names what is there in their place."""
+    words = [command, "trpo", "--env", "CartPole-v1", f"--{flag}", "1"]
+    assert cli.run(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"xagents-ray: --{flag} is no setting")
+    assert "--critic-iterations" in error
+    assert error.count("\n") == error.count(".") == 1
+    name = flag.replace("-", "_")
+    with pytest.raises(UserError, match="--critic-iterations"):
+        train("trpo", env="CartPole-v1", max_steps=1, local=True, **{name: 1})
+    assert cli.run(["train", "trpo", "--help"]) == 0
+    assert flag not in capsys.readouterr().out
