@@ -224,8 +224,8 @@ class Life(NamedTuple):
 
 UPDATES, KEPT = 20, 3
 # No clipped ratio keeps these from leaving the policy that acted, so that they learn
-# from fresh batches of one kind; and how many.
-FRESH = {"a2c": 30, "trpo": 20}
+# from fresh batches of one kind; and from how many vectors' ones.
+FRESH = {"a2c": 50, "trpo": 20}
 SIZES = ((1, 8), (2, 32), (5, 12))
 
 
@@ -241,12 +241,13 @@ def life(request: Any) -> Life:
     with deterministic():
         case: Case = request.param
         fresh = case.row.name in FRESH
-        rate = {"lr": 1e-3} if fresh and case.spec.is_image else {}
-        learner = case.learner(seed=3, **rate)
+        gently = fresh and case.spec.is_image
+        learner = case.learner(seed=3, **({"lr": 1e-3} if gently else {}))
         weights = [learner.policy_weights()]
         fixed = batch(case, weights[0])
         metrics = []
-        for step in range(FRESH.get(case.row.name, UPDATES)):
+        updates = UPDATES if case.spec.is_image else FRESH.get(case.row.name, UPDATES)
+        for step in range(updates):
             if fresh:
                 fixed = batch(case, learner.policy_weights(), seed=step)
             metrics.append(learner.update(fixed, step))
