@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 _TRAIN = """
@@ -22,9 +23,13 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
-def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what a test writes without saying where out of the checkout."""
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep what a test writes out of the checkout, and end what it left running."""
     monkeypatch.chdir(tmp_path)
+    yield
+    for child in psutil.Process().children():
+        if child.is_running() and "xagents_ray" in child.cmdline():
+            child.kill()
 
 
 @pytest.fixture(scope="session")
