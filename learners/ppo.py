@@ -127,8 +127,8 @@ class PPOLearner:
             inputs = _flatten(observations[:-1])
         rows = tf.where(tf.reshape(valid, [-1]))[:, 0]
         count = tf.size(rows)
-        # The network's inputs have one size, whatever is valid: for each new shape its
-        # kernels take memory that they keep. Rows that fill up weigh nothing.
+        # Inputs of convolutions have one size, whatever is valid: for each new shape
+        # their kernels take memory that they keep. Rows that fill up weigh nothing.
         size = (tf.size(valid) + c.mini_batches - 1) // c.mini_batches
         total = tf.zeros(len(_METRICS))
         updates = tf.constant(0)
@@ -141,9 +141,11 @@ class PPOLearner:
                 begin = i * count // c.mini_batches
                 end = (i + 1) * count // c.mini_batches
                 if begin < end:
-                    filled = tf.gather(order, (begin + tf.range(size)) % count)
                     batch = [tf.gather(x, order[begin:end]) for x in flat]
-                    total += self._minibatch(tf.gather(inputs, filled), *batch)
+                    picked = order[begin:end]
+                    if self._spec.is_image:
+                        picked = tf.gather(order, (begin + tf.range(size)) % count)
+                    total += self._minibatch(tf.gather(inputs, picked), *batch)
                     updates += 1
         return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
 

@@ -292,5 +292,6 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     assert steps[-1] > before + 10_000
     assert step_of(run) >= before > 0
     fill.unlink()
-    train = start("ppo", "--resume", str(run), "--max-steps", "1", "--quiet")
-    assert train.wait(timeout=60) == 0
+    again = start("ppo", "--resume", str(run), "--max-steps", "1")
+    assert "raise --max-steps" in again.communicate(timeout=60)[0]
+    assert again.returncode == 0
