@@ -48,15 +48,18 @@ class Recorder:
     ) -> None:
         self._histories, self._attempt = histories, attempt
         self._trackers: list[Tracker] = []
+        # Made when there is something to log: their imports would delay the start.
+        self._planned: list[tuple[str, Callable[[], Tracker]]] = []
         self._tracked = 0.0
         config = run.config.run
         if config.tensorboard:
             folder = directory.path / "tensorboard"
-            self._track("What TensorBoard reads", lambda: TensorBoard(folder, step))
+            events = functools.partial(TensorBoard, folder, step)
+            self._planned.append(("What TensorBoard reads", events))
         name = config.monitor_session
         if name is not None:
             make = functools.partial(Wandb, name, flat(run.config), directory.path)
-            self._track("--monitor-session", make)
+            self._planned.append(("--monitor-session", make))
 
     def games(self, games: Sequence[Game], seconds: float) -> None:
         """Take the games of one round."""
@@ -99,10 +102,13 @@ class Recorder:
                 self._attempt("The video", show)
             self._attempt(type(tracker).__name__, tracker.close)
 
-    def _track(self, what: str, make: Callable[[], Tracker]) -> None:
-        self._attempt(what, lambda: self._trackers.append(make()))
+    def _track(self, make: Callable[[], Tracker]) -> None:
+        self._trackers.append(make())
 
     def _log(self, step: int, values: Mapping[str, float]) -> None:
+        while self._planned:
+            what, make = self._planned.pop(0)
+            self._attempt(what, functools.partial(self._track, make))
         for tracker in list(self._trackers):
             name = type(tracker).__name__
             if not self._attempt(name, functools.partial(tracker.log, step, values)):
