@@ -19,6 +19,7 @@ from xagents_ray.hyperparameters import (
 from xagents_ray.networks.layout import Layout, layout_for
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array
+from xagents_ray.weights import kind
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class Algorithm:
         )
 
     def check_files(self, flag: str, paths: Sequence[str] | None) -> None:
-        """Raise UserError when there is not one path per model."""
+        """Raise UserError when there is not one path of a known kind per model."""
+        for path in paths or ():
+            kind(path)
         if paths is not None and len(paths) != len(self.models):
             raise UserError(
                 f"{flag} names {len(paths)} files and {self.name} has "

@@ -109,8 +109,9 @@ def _parameter(option: Option) -> click.Option:
         shown.append(f"default: {option.default}")
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
     if option.type is bool:
-        off = f"/--no-{option.flag[2:]}" if option.default else ""
-        return click.Option([option.flag + off], is_flag=True, default=None, help=text)
+        off = option.off or (f"--no-{option.flag[2:]}" if option.default else "")
+        flags = "/".join(filter(None, (option.flag, off)))
+        return click.Option([flags], is_flag=True, default=None, help=text)
     return click.Option(
         [option.flag], type=_Value(option), multiple=option.many, help=text
     )

@@ -28,6 +28,7 @@ class Option:
         high: largest allowed value, None for no bound.
         exclusive: `low` itself is not allowed.
         choices: the allowed words, empty for any.
+        off: flag that turns a true one off, `--greedy`; '' for `--no-…`, or none.
         many: takes several values, as a tuple.
         hp_type: how `tune` varies it, None when it does not.
     """
@@ -42,6 +43,7 @@ class Option:
     exclusive: bool
     choices: tuple[str, ...]
     hp_type: HpType | None
+    off: str = ""
     many: bool = False
 
     @property
@@ -103,6 +105,7 @@ def option(
     exclusive: bool = False,
     choices: tuple[str, ...] = (),
     hp_type: HpType | None = None,
+    off: str = "",
 ) -> Any:
     """Declare a config field that is a flag too; see `Option` for the arguments."""
     metadata = {
@@ -113,6 +116,7 @@ def option(
         "exclusive": exclusive,
         "choices": choices,
         "hp_type": hp_type,
+        "off": off,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

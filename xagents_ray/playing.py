@@ -29,8 +29,9 @@ class _GamesConfig(Checked):
 
     sample: bool = option(
         False,
-        help="If specified, actions are drawn as in training, not the likeliest; "
-        "dqn then explores with --epsilon-end",
+        off="--greedy",
+        help="If specified, actions are drawn as in training, not the likeliest as "
+        "with --greedy; dqn then explores with --epsilon-end",
     )
     seed: int | None = option(
         None,

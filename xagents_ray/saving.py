@@ -42,7 +42,6 @@ class Saver:
         self._config, self._backend = run.config.run, backend
         self._facts, self._attempt, self._progress = facts, attempt, progress
         self._flush = flush
-        self._directory = directory.checkpoints
         keep = self._config.keep_checkpoints
         self._checkpoints = Checkpoints(directory.checkpoints, keep)
         self._best_reward = progress.best_reward

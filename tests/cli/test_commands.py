@@ -182,6 +182,25 @@ def test_unambiguous_beginnings_of_flags(capsys) -> None:
     assert "--n-envs must be ≥ 1" in capsys.readouterr().err
 
 
+def test_weights_files_are_named_right_before_anything_starts(capsys) -> None:
+    """Not after hours, when the first of them is written."""
+    for agent, files, words in (
+        ("ppo", ["a.foo"], "must end in .tf, .weights.h5 or .npz"),
+        ("td3", ["a.npz"], "names 1 files and td3 has 3 models"),
+    ):
+        end = ["--env", "Pendulum-v1", *END, "--checkpoints", *files]
+        assert cli.run(["train", agent, *end]) == 2
+        assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["play", "evaluate"])
+def test_greedy_is_the_opposite_of_sample(command, capsys) -> None:
+    assert cli.run([command, "ppo", "--greedy"]) == 2
+    assert "either --weights" in capsys.readouterr().err
+    assert cli.run([command, "ppo", "--help"]) == 0
+    assert "--sample / --greedy" in capsys.readouterr().out
+
+
 def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:
     script = (
         "import sys; from xagents_ray import cli;"
