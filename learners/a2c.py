@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.hyperparameters import A2CConfig
-from xagents_ray.learners import distributions, losses, returns
-from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -39,7 +37,8 @@ class A2CLearner:
         self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
         if not spec.is_discrete:
             self.state.variables["policy/log_std"] = self._log_std
-        self._phase = tf.function(self._learn, input_signature=self._signature())
+        signature = on_policy.signature(spec)
+        self._phase = tf.function(self._learn, input_signature=signature)
 
     def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
         """Learn from one round of trajectories."""
@@ -60,11 +59,9 @@ class A2CLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        arrays = networks.arrays(self._model)
-        if not self._spec.is_discrete:
-            arrays["log_std"] = np.array(self._log_std.numpy())
-        return Weights(self.state.counts["version"], arrays)
+        return on_policy.acting_weights(
+            self.state, self._model, self._log_std, self._spec
+        )
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `policy/dense-0/kernel`."""
@@ -73,20 +70,6 @@ class A2CLearner:
     def stop(self) -> None:
         """Make the next updates do nothing: one is a single step."""
         self._stopping.assign(True)
-
-    def _signature(self) -> list[tf.TensorSpec]:
-        spec = self._spec
-        action = (
-            (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
-        )
-        rows = [None, None]
-        return [
-            tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
-            tf.TensorSpec(rows, tf.bool),
-            tf.TensorSpec([*rows, *action[1]], action[0]),
-            tf.TensorSpec(rows, tf.float32),
-            *[tf.TensorSpec(rows, tf.bool)] * 3,
-        ]
 
     def _learn(
         self,
@@ -103,8 +86,9 @@ class A2CLearner:
         # Even without a gradient, Adam's momentum would change the weights.
         learns = tf.reduce_any(valid) & ~self._stopping
         if learns:
+            seen = on_policy.all_inputs(observations, starts, self._spec)
             means = self._step(
-                self._inputs(observations, starts),
+                networks.inputs(self._layout, seen),
                 actions,
                 rewards,
                 terminated,
@@ -112,18 +96,6 @@ class A2CLearner:
                 valid,
             )
         return means, tf.cast(learns, tf.int32)
-
-    def _inputs(self, observations: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
-        """Return what the network sees at all rows, the last too: [(T + 1) * B]."""
-        if self._spec.is_image:
-            # One more row, that nobody sees, for the stack at the last one.
-            frames, begins = (
-                tf.concat([x, x[-1:]], axis=0) for x in (observations, starts)
-            )
-            seen = stack_rollout(frames, begins, self._spec.stack)
-        else:
-            seen = tf.reshape(observations, [-1, *self._spec.observation_shape])
-        return networks.inputs(self._layout, seen)
 
     def _step(
         self,

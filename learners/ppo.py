@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.hyperparameters import PPOConfig
-from xagents_ray.learners import distributions, losses, returns
+from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
@@ -39,7 +39,10 @@ class PPOLearner:
         self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
         if not spec.is_discrete:
             self.state.variables["policy/log_std"] = self._log_std
-        self._phase = tf.function(self._learn, input_signature=self._signature())
+        floats = tf.TensorSpec([None, None], tf.float32)
+        more = [floats, floats, tf.TensorSpec([2], tf.int32)]
+        signature = [*on_policy.signature(spec), *more]
+        self._phase = tf.function(self._learn, input_signature=signature)
 
     def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
         """Learn from one round of trajectories."""
@@ -65,11 +68,9 @@ class PPOLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        arrays = networks.arrays(self._model)
-        if not self._spec.is_discrete:
-            arrays["log_std"] = np.array(self._log_std.numpy())
-        return Weights(self.state.counts["version"], arrays)
+        return on_policy.acting_weights(
+            self.state, self._model, self._log_std, self._spec
+        )
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `policy/dense-0/kernel`."""
@@ -78,22 +79,6 @@ class PPOLearner:
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""
         self._stopping.assign(True)
-
-    def _signature(self) -> list[tf.TensorSpec]:
-        spec = self._spec
-        action = (
-            (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
-        )
-        rows = [None, None]
-        return [
-            tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
-            tf.TensorSpec(rows, tf.bool),
-            tf.TensorSpec([*rows, *action[1]], action[0]),
-            tf.TensorSpec(rows, tf.float32),
-            *[tf.TensorSpec(rows, tf.bool)] * 3,
-            *[tf.TensorSpec(rows, tf.float32)] * 2,
-            tf.TensorSpec([2], tf.int32),
-        ]
 
     def _learn(
         self,

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.hyperparameters import TRPOConfig
-from xagents_ray.learners import distributions, losses, returns, trust_region
-from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.learners import distributions, losses, on_policy, returns, trust_region
 from xagents_ray.learners.learner import Metrics
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -48,7 +47,9 @@ class TRPOLearner:
         self.state = LearnerState(models, {"critic-adam": self._optimizer})
         if not spec.is_discrete:
             self.state.variables["actor/log_std"] = self._log_std
-        self._phase = tf.function(self._learn, input_signature=self._signature())
+        more = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([2], tf.int32)]
+        signature = [*on_policy.signature(spec), *more]
+        self._phase = tf.function(self._learn, input_signature=signature)
 
     def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
         """Learn from one round of trajectories."""
@@ -74,11 +75,9 @@ class TRPOLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        arrays = networks.arrays(self._actor)
-        if not self._spec.is_discrete:
-            arrays["log_std"] = np.array(self._log_std.numpy())
-        return Weights(self.state.counts["version"], arrays)
+        return on_policy.acting_weights(
+            self.state, self._actor, self._log_std, self._spec
+        )
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `actor/dense-0/kernel`."""
@@ -87,22 +86,6 @@ class TRPOLearner:
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""
         self._stopping.assign(True)
-
-    def _signature(self) -> list[tf.TensorSpec]:
-        spec = self._spec
-        action = (
-            (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
-        )
-        rows = [None, None]
-        return [
-            tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
-            tf.TensorSpec(rows, tf.bool),
-            tf.TensorSpec([*rows, *action[1]], action[0]),
-            tf.TensorSpec(rows, tf.float32),
-            *[tf.TensorSpec(rows, tf.bool)] * 3,
-            tf.TensorSpec(rows, tf.float32),
-            tf.TensorSpec([2], tf.int32),
-        ]
 
     def _learn(
         self,
@@ -118,7 +101,7 @@ class TRPOLearner:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Both networks' learning from [T, B] rows; returns metrics [6]."""
         c = self._config
-        inputs = self._inputs(observations, starts)
+        inputs = on_policy.all_inputs(observations, starts, self._spec)
         values = tf.reshape(self._values(inputs), [-1, tf.shape(rewards)[1]])
         advantages = returns.gae(rewards, values, terminated, truncated, c.gamma, c.lam)
         rows = tf.where(tf.reshape(valid, [-1]))[:, 0]
@@ -135,16 +118,6 @@ class TRPOLearner:
             judged, updates = self._improve_critic(inputs, targets, rows, seed)
             updates += 1
         return tf.concat([acted, judged], axis=0), updates
-
-    def _inputs(self, observations: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
-        """Return what the networks see at all rows, the last too: [(T + 1) * B]."""
-        if not self._spec.is_image:
-            return _flatten(observations)
-        # One more row, that nobody sees, for the stack at the last one.
-        frames, begins = (
-            tf.concat([x, x[-1:]], axis=0) for x in (observations, starts)
-        )
-        return stack_rollout(frames, begins, self._spec.stack)
 
     def _policy(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return float32 [N, A], logits or means."""

@@ -1,0 +1,48 @@
+"""What learners share that learn from each round of trajectories once."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.learners.state import LearnerState
+from xagents_ray.networks import keras as networks
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Weights
+
+
+def signature(spec: EnvSpec) -> list[tf.TensorSpec]:
+    """Return that of [T, B] observations, starts, actions, rewards and three masks.
+
+    The masks are terminated, truncated and valid.
+    """
+    action = (tf.int32, []) if spec.is_discrete else (tf.float32, [spec.action_units])
+    rows = [None, None]
+    return [
+        tf.TensorSpec([*rows, *spec.observation_shape], spec.observation_dtype),
+        tf.TensorSpec(rows, tf.bool),
+        tf.TensorSpec([*rows, *action[1]], action[0]),
+        tf.TensorSpec(rows, tf.float32),
+        *[tf.TensorSpec(rows, tf.bool)] * 3,
+    ]
+
+
+def acting_weights(
+    state: LearnerState, model: Any, log_std: Any, spec: EnvSpec
+) -> Weights:
+    """Return a policy's weights under a new version, with log_std where it draws."""
+    state.counts["version"] += 1
+    arrays = networks.arrays(model)
+    if not spec.is_discrete:
+        arrays["log_std"] = np.array(log_std.numpy())
+    return Weights(state.counts["version"], arrays)
+
+
+def all_inputs(observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec) -> tf.Tensor:
+    """Return what the network sees at all rows, the last too: [(T + 1) * B, ...]."""
+    if not spec.is_image:
+        return tf.reshape(observations, [-1, *spec.observation_shape])
+    # One more row, that nobody sees, for the stack at the last one.
+    frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
+    return stack_rollout(frames, begins, spec.stack)
