@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     yield
     for child in psutil.Process().children():
-        if child.is_running() and "xagents_ray" in child.cmdline():
-            child.kill()
+        # One that ends meanwhile, or has ended and isn't waited for, has no command.
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "xagents_ray" in child.cmdline():
+                child.kill()
 
 
 @pytest.fixture(scope="session")
