@@ -121,6 +121,14 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def changed(config: type, name: str, default: Any = None, help: str = "") -> Any:
+    """Declare a parent's field anew, with another default or help."""
+    field = next(f for f in dataclasses.fields(config) if f.name == name)
+    metadata = {**field.metadata, "help": help or field.metadata["help"]}
+    default = field.default if default is None else default
+    return dataclasses.field(default=default, metadata=metadata)
+
+
 def options(config: type) -> Iterator[Option]:
     """Yield the options of a config dataclass in the order of its fields."""
     hints = typing.get_type_hints(config)

@@ -45,7 +45,8 @@ def receiver(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-CONFIG_FILES = ("config.py", "hyperparameters.py")
+def holds_configs(path: Path) -> bool:
+    return path.name == "config.py" or path.parent.name == "hyperparameters"
 
 
 def attributes_of_others() -> set[str]:
@@ -53,7 +54,7 @@ def attributes_of_others() -> set[str]:
     names = set()
     for path, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and path.name not in CONFIG_FILES:
+            if isinstance(node, ast.ClassDef) and not holds_configs(path):
                 for part in node.body:
                     if isinstance(part, ast.AnnAssign) and isinstance(
                         part.target, ast.Name
@@ -69,7 +70,7 @@ def reads() -> set[tuple[str, str]]:
     found = set()
     for path, tree in trees():
         skipped: set[ast.AST] = set()
-        if path.name in CONFIG_FILES:
+        if holds_configs(path):
             for node in ast.walk(tree):
                 if isinstance(node, ast.FunctionDef) and (
                     node.name == "__post_init__" or node.name.startswith("_check")

@@ -1,0 +1,84 @@
+"""What the settings of all algorithms share."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xagents_ray.errors import UserError
+from xagents_ray.options import Checked, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(Checked):
+    """What every algorithm has.
+
+    Attributes:
+        replaced: names of another algorithm's settings, or of xagents', that users may
+            expect here, and what to do without them.
+    """
+
+    replaced: ClassVar[Mapping[str, str]] = {}
+    gamma: float = option(
+        0.99, low=0, high=1, hp_type="log_uniform", help="Discount factor"
+    )
+    lr: float = option(
+        7e-4,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
+    )
+    beta1: float = option(
+        0.9,
+        low=0,
+        high=0.999999,
+        hp_type="log_uniform",
+        help="Beta1 passed to a tensorflow.keras.optimizers.Optimizer",
+    )
+    beta2: float = option(
+        0.999,
+        low=0,
+        high=0.9999999,
+        hp_type="log_uniform",
+        help="Beta2 passed to a tensorflow.keras.optimizers.Optimizer",
+    )
+    opt_epsilon: float = option(
+        1e-7,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
+    )
+
+    @classmethod
+    def check_names(cls, names: Iterable[str]) -> None:
+        """Raise UserError when one is of a setting that something else replaced."""
+        for name in names:
+            if name in cls.replaced:
+                flag = name.replace("_", "-")
+                raise UserError(
+                    f"--{flag} is no setting of this agent: {cls.replaced[name]}."
+                )
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        raise NotImplementedError
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when rollouts of that many environments don't fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneModel(Checked):
+    """One network with all outputs."""
+
+    model: str | None = option(None, help="Path to model .cfg file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorAndCritic(Checked):
+    """A network that acts, and one or two that judge."""
+
+    actor_model: str | None = option(None, help="Path to actor model .cfg file")
+    critic_model: str | None = option(None, help="Path to critic model .cfg file")

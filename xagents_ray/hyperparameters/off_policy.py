@@ -1,0 +1,165 @@
+"""The settings of the algorithms with a replay buffer."""
+
+from dataclasses import dataclass
+
+from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters.common import (
+    ActorAndCritic,
+    AlgorithmConfig,
+    OneModel,
+)
+from xagents_ray.options import changed, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(AlgorithmConfig):
+    """What every algorithm with a replay buffer has."""
+
+    buffer_max_size: int = option(
+        10_000,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Maximum replay buffer size, of all environments together",
+    )
+    buffer_initial_size: int | None = option(
+        None,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Replay buffer size at which learning starts; "
+        "default: a tenth of the maximum",
+    )
+    buffer_batch_size: int = option(
+        32, low=1, hp_type="categorical", help="Replay buffer batch size"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        largest = max(self.initial_size, self.buffer_batch_size)
+        if largest > self.buffer_max_size:
+            raise UserError(
+                f"--buffer-max-size {self.buffer_max_size} is smaller than the "
+                f"{largest} transitions of --buffer-initial-size or "
+                "--buffer-batch-size; raise it to at least that."
+            )
+
+    @property
+    def initial_size(self) -> int:
+        """Transitions at which learning starts."""
+        return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(ReplayConfig):
+    """What algorithms that learn from single transitions have."""
+
+    rollout_length: int = option(
+        16,
+        low=1,
+        unit="vector steps",
+        hp_type="categorical",
+        help="Steps of all environments between two learning phases",
+    )
+    train_frequency: int = option(
+        4,
+        low=1,
+        unit="env steps",
+        hp_type="categorical",
+        help="Env steps of all environments together per --gradient-steps",
+    )
+    gradient_steps: int = option(
+        1,
+        low=1,
+        unit="updates",
+        hp_type="categorical",
+        help="Updates owed per --train-frequency",
+    )
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        return self.rollout_length
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(OneModel, OffPolicyConfig):
+    """Deep Q-learning, doi:10.1038/nature14236; double, arXiv:1509.06461."""
+
+    double: bool = option(False, help="If specified, DDQN will be used")
+    epsilon_start: float = option(
+        1.0,
+        low=0,
+        high=1,
+        hp_type="log_uniform",
+        help="Starting epsilon value which is used to control random exploration",
+    )
+    epsilon_end: float = option(
+        0.02,
+        low=0,
+        high=1,
+        hp_type="log_uniform",
+        help="Epsilon end value (minimum exploration rate)",
+    )
+    epsilon_decay_steps: int = option(
+        150_000,
+        low=1,
+        unit="env steps",
+        hp_type="int",
+        help="Number of steps for `epsilon-start` to reach `epsilon-end`",
+    )
+    target_sync_steps: int = option(
+        1_000,
+        low=1,
+        unit="env steps",
+        hp_type="int",
+        help="Sync target models every n steps; tested once per learning phase",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
+    """What algorithms with a deterministic actor have."""
+
+    train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
+    step_noise_coef: float = option(
+        0.1,
+        low=0,
+        hp_type="log_uniform",
+        help="Standard deviation of the noise added to actions, which span -1 to 1",
+    )
+    tau: float = option(
+        0.005,
+        low=0,
+        high=1,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Value used for syncing target model weights",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(DeterministicConfig):
+    """Deep deterministic policy gradient, arXiv:1509.02971."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(DeterministicConfig):
+    """Twin delayed DDPG, arXiv:1802.09477."""
+
+    policy_noise_coef: float = option(
+        0.2,
+        low=0,
+        hp_type="log_uniform",
+        help="Standard deviation of the noise added to target actions",
+    )
+    noise_clip: float = option(
+        0.5, low=0, hp_type="log_uniform", help="Target noise clipping value"
+    )
+    policy_delay: int = option(
+        2,
+        low=1,
+        unit="updates",
+        hp_type="categorical",
+        help="Delay after which, actor weights and target models will be updated",
+    )
