@@ -190,7 +190,7 @@ def test_configs_are_frozen() -> None:
 
 
 def test_a_field_is_declared_once() -> None:
-    """In one class of each config's parents, but for another default; in one group."""
+    """In one class of each config's parents, but for another default or help; in one group."""
     for config in CONFIGS:
         for option in options(config):
             owners = [
@@ -198,10 +198,9 @@ def test_a_field_is_declared_once() -> None:
                 for c in config.__mro__
                 if option.name in vars(c).get("__annotations__", {})
             ]
-            defaults = {
-                vars(c)["__dataclass_fields__"][option.name].default for c in owners
-            }
-            assert len(defaults) == len(owners), f"{option.name}: {owners}"
+            fields = [vars(c)["__dataclass_fields__"][option.name] for c in owners]
+            said = {(field.default, field.metadata["help"]) for field in fields}
+            assert len(said) == len(owners), f"{option.name}: {owners}"
     for row in ALGORITHMS.values():
         names = [o.name for c in (*GROUPS.values(), row.config) for o in options(c)]
         assert len(names) == len(set(names))
