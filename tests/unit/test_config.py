@@ -190,7 +190,7 @@ def test_configs_are_frozen() -> None:
 
 
 def test_a_field_is_declared_once() -> None:
-    """In one class of each config's parents, but for another default or help; in one group."""
+    """In one of each config's parents, but for another default or help."""
     for config in CONFIGS:
         for option in options(config):
             owners = [
