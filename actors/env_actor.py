@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_state import decode, encode
 from xagents_ray.actors.environments import EnvStep, make_envs
+from xagents_ray.actors.measuring import Measuring
 from xagents_ray.actors.policies import Actions, Policy
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
@@ -72,6 +73,7 @@ class EnvActor:
         self._stopping = self._midway = False
         self._history: tuple[Array, BoolArray] | None = None
         self._restarts = 0
+        self._measuring = Measuring(setup.config.algorithm, setup.n_envs)
 
     def ready(self) -> None:
         """Return when the environments are made."""
@@ -119,9 +121,11 @@ class EnvActor:
         rows.check_rewards()
         values = self._policy.values(rows.input(length))
         trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
+        statistics = self._measuring.measure(trajectory)
         steps = rows.valid.sum(axis=1, dtype=np.int64)
         seconds = time.perf_counter() - began
-        return trajectory, RolloutReport(steps, tuple(episodes), seconds)
+        report = RolloutReport(steps, tuple(episodes), seconds, statistics)
+        return trajectory, report
 
     def state(self) -> dict[str, Any]:
         """Return what the next rollouts depend on but for the weights, as JSON.
@@ -141,6 +145,8 @@ class EnvActor:
             "returns": encode(self._returns),
             "lengths": encode(self._lengths),
             "ended": encode(self._ended),
+            "discounted": encode(self._measuring.returns),
+            "memory": encode(self._policy.memory),
             "envs": envs,
             "history": [encode(x) for x in self._history or ()] if envs else None,
         }
@@ -200,6 +206,11 @@ class EnvActor:
         self._lengths = lengths
         self._returns = decode(state["returns"], self._returns)
         self._ended = decode(state["ended"], self._ended)
+        discounted = decode(state["discounted"], self._measuring.returns)
+        self._measuring.returns = discounted
+        shape = (self._setup.n_envs, self.spec.action_units)
+        like = np.zeros(shape if state["memory"]["base64"] else 0, np.float32)
+        self._policy.memory = decode(state["memory"], like)
         return 0
 
     def _reset(self) -> tuple[Array, BoolArray]:

@@ -20,6 +20,9 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, FloatArray, Weights
 
+_NO_MEMORY = np.zeros(0, np.float32)
+_THETA, _DT = 0.15, 0.01
+
 
 class Actions(NamedTuple):
     """What a policy chose for B environments.
@@ -38,7 +41,14 @@ class Actions(NamedTuple):
 
 
 class Policy(Protocol):
-    """What an env actor needs of a policy."""
+    """What an env actor needs of a policy.
+
+    Attributes:
+        memory: float32 [B, A], what noise carries from one rollout to the next; empty
+            where each draw stands by itself.
+    """
+
+    memory: Array
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""
@@ -58,6 +68,8 @@ class Policy(Protocol):
 
 class ActorCriticPolicy:
     """Samples from a categorical or a diagonal Gaussian policy; may have values."""
+
+    memory: Array = _NO_MEMORY
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
         del config  # every policy is made with one; this one has no settings
@@ -117,6 +129,8 @@ class DeterministicPolicy:
     ) -> None:
         self._spec, self._layout = spec, layout
         self._scale, self._random_steps = config.step_noise_coef, config.initial_size
+        self._wanders = config.noise == "ou"
+        self.memory = _NO_MEMORY
         self._low = np.asarray(spec.action_low, np.float32)
         self._high = np.asarray(spec.action_high, np.float32)
 
@@ -125,13 +139,19 @@ class DeterministicPolicy:
         self._forward = bind(self._layout, weights.arrays)
 
     def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
-        """Draw [T, B, 2, A]: standard normal, and uniform from -1 to 1."""
+        """Draw [T, B, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
         shape = (steps, self._spec.action_units)
         draws = [
             np.stack([g.standard_normal(shape), g.uniform(-1, 1, shape)], axis=1)
             for g in generators
         ]
-        return np.stack(draws, axis=1).astype(np.float32)
+        noise = np.stack(draws, axis=1).astype(np.float32)
+        if self._wanders:
+            if not self.memory.size:
+                self.memory = np.zeros_like(noise[0, :, 0])
+            noise[:, :, 0] = wander(noise[:, :, 0], self.memory)
+            self.memory = noise[-1, :, 0].copy()
+        return noise
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation."""
@@ -158,6 +178,8 @@ class DeterministicPolicy:
 
 class EpsilonGreedyPolicy:
     """The action of the largest value, or with a falling probability any action."""
+
+    memory: Array = _NO_MEMORY
 
     def __init__(self, config: DQNConfig, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
@@ -189,6 +211,23 @@ class EpsilonGreedyPolicy:
 
 def _largest(outputs: FloatArray) -> Array:
     return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
+
+
+def wander(normal: FloatArray, start: FloatArray) -> FloatArray:
+    """Return an Ornstein-Uhlenbeck process, whose sigma is 1.
+
+    Args:
+        normal: float32 [T, ...], standard normal.
+        start: float32 [...], where it stood before.
+    Returns:
+        float32 [T, ...].
+    Source: doi:10.1103/PhysRev.36.823; theta and dt are those of Stable-Baselines3.
+    """
+    path, x = np.empty_like(normal), start
+    for t, draw in enumerate(normal):
+        x = x * np.float32(1 - _THETA * _DT) + np.float32(np.sqrt(_DT)) * draw
+        path[t] = x
+    return path
 
 
 def sample_categorical(logits: FloatArray, uniform: Array) -> tuple[Array, FloatArray]:

@@ -24,6 +24,7 @@ from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.errors import Diverged, Stopped, UserError
 from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.machine import cores
+from xagents_ray.moments import Statistics
 from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import Signals
 from xagents_ray.weights import WeightsFile
@@ -72,13 +73,15 @@ class RayBackend:
             fill = self._get(self._replay.insert.remote(*self._round))
         return Collected([self._get(report) for _, report in pairs], fill)
 
-    def learn(self, batches: int, env_steps: int) -> dict[str, float]:
+    def learn(
+        self, batches: int, env_steps: int, statistics: Statistics
+    ) -> dict[str, float]:
         """Run one learning phase; its weights stay in the object store."""
         batch = self._round
         if self._replay is not None:
             batch = [self._replay.sample.remote(batches)]
         update = self._learner.update.options(num_returns=2)
-        metrics, self._weights = update.remote(env_steps, *batch)
+        metrics, self._weights = update.remote(env_steps, statistics, *batch)
         try:
             return self._get(metrics)
         except Stopped:

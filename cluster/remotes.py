@@ -7,6 +7,7 @@ from typing import Any
 
 from xagents_ray.backend import Run
 from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.moments import Statistics
 from xagents_ray.replay import Fill, TransitionReplay, replay_for
 from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
 from xagents_ray.weights import WeightsFile
@@ -63,14 +64,13 @@ class LearnerService:
         return self._learner.policy_weights()
 
     def update(
-        self, env_steps: int, *batch: Trajectory | Transitions
+        self, env_steps: int, statistics: Statistics, *batch: Trajectory | Transitions
     ) -> tuple[dict[str, float], Weights]:
         """Run one learning phase; return its metrics and the weights after it."""
         data: Sequence[Any] | Any = batch
         if isinstance(batch[0], Transitions):
             data = batch[0]
-        metrics = self._learner.update(data, env_steps)
-        return metrics, self._learner.policy_weights()
+        return self._make.learn(self._run, self._learner, data, env_steps, statistics)
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""

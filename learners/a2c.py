@@ -7,6 +7,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import A2CConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
@@ -34,9 +35,12 @@ class A2CLearner:
             self._variables.append(self._log_std)
         self._optimizer = make_optimizer(config, self._variables)
         self._stopping = tf.Variable(False, trainable=False)
-        self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
+        self.normalizer = Normalizer(config, spec)
+        others = self.normalizer.named("policy")
         if not spec.is_discrete:
-            self.state.variables["policy/log_std"] = self._log_std
+            others["policy/log_std"] = self._log_std
+        optimizers = {"optimizer": self._optimizer}
+        self.state = LearnerState({"policy": self._model}, optimizers, others)
         signature = on_policy.signature(spec)
         self._phase = tf.function(self._learn, input_signature=signature)
 
@@ -59,9 +63,7 @@ class A2CLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        return on_policy.acting_weights(
-            self.state, self._model, self._log_std, self._spec
-        )
+        return self.state.weights("policy")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `policy/dense-0/kernel`."""
@@ -88,9 +90,9 @@ class A2CLearner:
         if learns:
             seen = on_policy.all_inputs(observations, starts, self._spec)
             means = self._step(
-                networks.inputs(self._layout, seen),
+                self.normalizer.inputs(self._layout, seen),
                 actions,
-                rewards,
+                self.normalizer.rewards(rewards),
                 terminated,
                 truncated,
                 valid,

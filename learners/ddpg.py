@@ -8,9 +8,9 @@ from xagents_ray.hyperparameters import DDPGConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.deterministic import judge, polyak, signature, with_target
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, Transitions, Weights
@@ -45,11 +45,12 @@ class DDPGLearner:
             (self._actor, self._actor_target),
             (self._critic, self._critic_target),
         )
-        self._actor_optimizer, self._critic_optimizer = (
-            make_optimizer(config, model.trainable_variables)
-            for model in (self._actor, self._critic)
+        self._actor_optimizer = make_optimizer(config, self._actor.trainable_variables)
+        self._critic_optimizer = make_optimizer(
+            config, self._critic.trainable_variables, config.critic_lr
         )
         self._stopping = tf.Variable(False, trainable=False)
+        self.normalizer = Normalizer(config, spec)
         self.state = LearnerState(
             {
                 "actor": self._actor,
@@ -58,9 +59,10 @@ class DDPGLearner:
                 "critic-target": self._critic_target,
             },
             {
-                "actor-adam": self._actor_optimizer,
-                "critic-adam": self._critic_optimizer,
+                "actor-optimizer": self._actor_optimizer,
+                "critic-optimizer": self._critic_optimizer,
             },
+            self.normalizer.named("actor"),
         )
         self._phase = tf.function(self._learn, input_signature=signature(spec))
 
@@ -76,8 +78,7 @@ class DDPGLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        return Weights(self.state.counts["version"], networks.arrays(self._actor))
+        return self.state.weights("actor")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `actor/dense-0/kernel`."""
@@ -99,10 +100,11 @@ class DDPGLearner:
         """K updates on [K, N, ...]; returns metrics [5]."""
         total = tf.zeros(len(_METRICS))
         updates = tf.constant(0)
+        rewards = self.normalizer.rewards(rewards)
         for k in tf.range(tf.shape(rewards)[0]):
             if self._stopping:
                 break
-            seen = networks.inputs(self._layout, observations[k])
+            seen = self.normalizer.inputs(self._layout, observations[k])
             now, after = seen[:, 0], seen[:, 1]
             judged = self._improve_critic(
                 now, actions[k], rewards[k], terminated[k], after

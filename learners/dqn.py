@@ -8,6 +8,7 @@ from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
@@ -34,7 +35,9 @@ class DQNLearner:
         self._optimizer = make_optimizer(config, self._model.trainable_variables)
         self._stopping = tf.Variable(False, trainable=False)
         models = {"q": self._model, "target": self._target}
-        self.state = LearnerState(models, {"adam": self._optimizer})
+        self.normalizer = Normalizer(config, spec)
+        optimizers = {"optimizer": self._optimizer}
+        self.state = LearnerState(models, optimizers, self.normalizer.named("q"))
         self._phase = tf.function(self._learn, input_signature=self._signature())
 
     def update(self, batch: Transitions, env_steps: int) -> Metrics:
@@ -51,8 +54,7 @@ class DQNLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        return Weights(self.state.counts["version"], networks.arrays(self._model))
+        return self.state.weights("q")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `q/dense-0/kernel`."""
@@ -107,14 +109,18 @@ class DQNLearner:
             now, after = stack_transitions(observations, starts)
         else:
             now, after = observations[:, 0], observations[:, 1]
-        after = networks.inputs(self._layout, after)
+        after = self.normalizer.inputs(self._layout, after)
         target_values = self._target(after)
         choosing = self._model(after) if self._config.double else target_values
         targets = losses.q_targets(
-            rewards, terminated, target_values, choosing, self._config.gamma
+            self.normalizer.rewards(rewards),
+            terminated,
+            target_values,
+            choosing,
+            self._config.gamma,
         )
         with tf.GradientTape() as tape:
-            values = self._model(networks.inputs(self._layout, now))
+            values = self._model(self.normalizer.inputs(self._layout, now))
             taken = tf.gather(values, actions, axis=-1, batch_dims=1)
             loss = losses.huber(targets - taken)
         variables = self._model.trainable_variables

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
 
@@ -14,6 +15,7 @@ class Learner(Protocol):
     """What the drivers need of a learner."""
 
     state: LearnerState
+    normalizer: Normalizer
 
     def update(
         self, batch: Sequence[Trajectory] | Transitions, env_steps: int

@@ -1,12 +1,14 @@
 """A run's learner, and its models as weights files."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xagents_ray.algorithms import resolve
 from xagents_ray.backend import Run
 from xagents_ray.learners import formats, runtime
-from xagents_ray.learners.learner import Learner
-from xagents_ray.trajectory import Array
+from xagents_ray.learners.learner import Learner, Metrics
+from xagents_ray.moments import Statistics
+from xagents_ray.trajectory import Array, Weights
 from xagents_ray.weights import WeightsFile
 
 
@@ -26,10 +28,35 @@ def make_learner(run: Run, threads: int) -> tuple[Learner, list[str]]:
     for model, layout, file in zip(
         run.algorithm.models, run.layouts, run.weights, strict=False
     ):
-        arrays, more = formats.decode(file, layout, model.extras(run.spec))
+        extras = run.algorithm.extras(model, run.config.algorithm, run.spec)
+        arrays, more = formats.decode(file, layout, extras)
         learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
         notes += more
     return learner, notes
+
+
+def learn(
+    run: Run, learner: Learner, batch: Any, env_steps: int, statistics: Statistics
+) -> tuple[Metrics, Weights]:
+    """Run one learning phase; return its metrics and the weights after it.
+
+    Args:
+        run: whose learner.
+        learner: of that run.
+        batch: what its `update` takes.
+        env_steps: of the whole run, after the batch was collected.
+        statistics: of the steps since the last phase; this one doesn't see them yet,
+            because they didn't act.
+    """
+    state, max_steps = learner.state, run.config.training.max_steps
+    if max_steps is not None:
+        state.remaining.assign(max(0.0, 1 - state.counts["env_steps"] / max_steps))
+    if run.config.algorithm.lr_decay:
+        state.decay_lr()
+    metrics = learner.update(batch, env_steps)
+    state.counts["env_steps"] = env_steps
+    learner.normalizer.take(statistics)
+    return metrics, learner.policy_weights()
 
 
 def encode_models(

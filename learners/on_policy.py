@@ -1,15 +1,9 @@
 """What learners share that learn from each round of trajectories once."""
 
-from typing import Any
-
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks import keras as networks
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Weights
 
 
 def signature(spec: EnvSpec) -> list[tf.TensorSpec]:
@@ -26,17 +20,6 @@ def signature(spec: EnvSpec) -> list[tf.TensorSpec]:
         tf.TensorSpec(rows, tf.float32),
         *[tf.TensorSpec(rows, tf.bool)] * 3,
     ]
-
-
-def acting_weights(
-    state: LearnerState, model: Any, log_std: Any, spec: EnvSpec
-) -> Weights:
-    """Return a policy's weights under a new version, with log_std where it draws."""
-    state.counts["version"] += 1
-    arrays = networks.arrays(model)
-    if not spec.is_discrete:
-        arrays["log_std"] = np.array(log_std.numpy())
-    return Weights(state.counts["version"], arrays)
 
 
 def all_inputs(observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec) -> tf.Tensor:

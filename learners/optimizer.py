@@ -8,11 +8,25 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import AlgorithmConfig
 
 
-def make_optimizer(config: AlgorithmConfig, variables: list[Any]) -> Any:
-    """Return Adam with the config's settings, built for these variables."""
-    optimizer = keras.optimizers.Adam(
-        config.lr, config.beta1, config.beta2, config.opt_epsilon
-    )
+def make_optimizer(
+    config: AlgorithmConfig, variables: list[Any], lr: float | None = None
+) -> Any:
+    """Return what the config asks for, built for these variables.
+
+    Args:
+        config: its settings.
+        variables: to change.
+        lr: another learning rate than the config's, for a critic.
+    """
+    lr = config.lr if lr is None else lr
+    if config.optimizer == "rmsprop":
+        optimizer = keras.optimizers.RMSprop(
+            lr, rho=config.beta2, epsilon=config.opt_epsilon
+        )
+    else:
+        optimizer = keras.optimizers.Adam(
+            lr, config.beta1, config.beta2, config.opt_epsilon
+        )
     optimizer.build(variables)
     return optimizer
 

@@ -9,6 +9,7 @@ from xagents_ray.hyperparameters import PPOConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
@@ -36,9 +37,12 @@ class PPOLearner:
             self._variables.append(self._log_std)
         self._optimizer = make_optimizer(config, self._variables)
         self._stopping = tf.Variable(False, trainable=False)
-        self.state = LearnerState({"policy": self._model}, {"adam": self._optimizer})
+        self.normalizer = Normalizer(config, spec)
+        others = self.normalizer.named("policy")
         if not spec.is_discrete:
-            self.state.variables["policy/log_std"] = self._log_std
+            others["policy/log_std"] = self._log_std
+        optimizers = {"optimizer": self._optimizer}
+        self.state = LearnerState({"policy": self._model}, optimizers, others)
         floats = tf.TensorSpec([None, None], tf.float32)
         more = [floats, floats, tf.TensorSpec([2], tf.int32)]
         signature = [*on_policy.signature(spec), *more]
@@ -68,9 +72,7 @@ class PPOLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        return on_policy.acting_weights(
-            self.state, self._model, self._log_std, self._spec
-        )
+        return self.state.weights("policy")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `policy/dense-0/kernel`."""
@@ -95,6 +97,7 @@ class PPOLearner:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """All passes over one round; rows are [T, B], returned are metrics [5]."""
         c = self._config
+        rewards = self.normalizer.rewards(rewards)
         advantages = returns.gae(rewards, values, terminated, truncated, c.gamma, c.lam)
         flat = [
             _flatten(x)
@@ -145,10 +148,11 @@ class PPOLearner:
     ) -> tf.Tensor:
         """One gradient step on the first N of the inputs; returns metrics [5]."""
         c = self._config
+        clip = c.clip_norm * (self.state.remaining if c.clip_decay else 1.0)
         count = tf.size(advantages)
         advantages = losses.normalize(advantages, c.advantage_epsilon)
         with tf.GradientTape() as tape:
-            outputs = self._model(networks.inputs(self._layout, inputs))
+            outputs = self._model(self.normalizer.inputs(self._layout, inputs))
             policy, values = (x[:count] for x in outputs)
             if self._spec.is_discrete:
                 log_probs = distributions.categorical_log_prob(policy, actions)
@@ -159,10 +163,10 @@ class PPOLearner:
                 )
                 entropy = distributions.gaussian_entropy(self._log_std)
             policy_loss = losses.clipped_policy_loss(
-                log_probs, old_log_probs, advantages, c.clip_norm
+                log_probs, old_log_probs, advantages, clip
             )
             value_loss = losses.clipped_value_loss(
-                values[:, 0], old_values, targets, c.clip_norm
+                values[:, 0], old_values, targets, clip
             )
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from xagents_ray.errors import UserError
 from xagents_ray.networks import keras as networks
-from xagents_ray.trajectory import Array
+from xagents_ray.trajectory import Array, Weights
 
 _COUNT = "count/"
 
@@ -18,10 +19,15 @@ class LearnerState:
 
     Attributes:
         counts: whole numbers by name, from 0: `version`, `updates`, ….
+        remaining: float32 [], the part of --max-steps that was ahead when the newest
+            batch's first step was taken; 1 without --max-steps.
     """
 
     def __init__(
-        self, models: Mapping[str, Any], optimizers: Mapping[str, Any]
+        self,
+        models: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+        others: Mapping[str, Any],
     ) -> None:
         self.variables: dict[str, Any] = {}
         for name, model in models.items():
@@ -30,13 +36,28 @@ class LearnerState:
         for name, optimizer in optimizers.items():
             for i, variable in enumerate(optimizer.variables):
                 self.variables[f"{name}/{i}"] = variable
+        self._lr_scale = tf.Variable(1.0, trainable=False)
+        self.variables |= {**others, "lr-scale": self._lr_scale}
+        self.remaining = tf.Variable(1.0, trainable=False)
         self._optimizers = list(optimizers.values())
+        self._first_lr = [float(x.learning_rate) for x in self._optimizers]
         self.counts: Counter[str] = Counter()
 
     def arrays(self) -> dict[str, Array]:
         """Return a copy of everything by name."""
         counts = {_COUNT + k: np.array(n, np.int64) for k, n in self.counts.items()}
         return {k: np.array(v.numpy()) for k, v in self.variables.items()} | counts
+
+    def weights(self, model: str) -> Weights:
+        """Return the newest weights of the model that acts, under a new version."""
+        self.counts["version"] += 1
+        start = f"{model}/"
+        arrays = {
+            name.removeprefix(start): np.array(variable.numpy())
+            for name, variable in self.variables.items()
+            if name.startswith(start)
+        }
+        return Weights(self.counts["version"], arrays)
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take everything from a copy.
@@ -73,6 +94,13 @@ class LearnerState:
 
     def scale_lr(self, factor: float) -> float:
         """Multiply every optimizer's learning rate; return the first one's new one."""
+        self._lr_scale.assign(self._lr_scale * factor)
         for optimizer in self._optimizers:
             optimizer.learning_rate.assign(optimizer.learning_rate * factor)
         return float(self._optimizers[0].learning_rate)
+
+    def decay_lr(self) -> None:
+        """Set every optimizer's learning rate by what remains of the run."""
+        scale = float(self._lr_scale) * float(self.remaining)
+        for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
+            optimizer.learning_rate.assign(first * scale)

@@ -16,9 +16,9 @@ from xagents_ray.learners.deterministic import (
     with_target,
 )
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, Transitions, Weights
@@ -56,16 +56,18 @@ class TD3Learner:
         self._critics, self._critic_targets = critics, targets
         self._judging = [v for critic in critics for v in critic.trainable_variables]
         self._actor_optimizer = make_optimizer(config, self._actor.trainable_variables)
-        self._critic_optimizer = make_optimizer(config, self._judging)
+        self._critic_optimizer = make_optimizer(config, self._judging, config.critic_lr)
         self._stopping = tf.Variable(False, trainable=False)
         models = {name: model for name, (model, _) in pairs.items()}
         models |= {f"{name}-target": target for name, (_, target) in pairs.items()}
+        self.normalizer = Normalizer(config, spec)
         self.state = LearnerState(
             models,
             {
-                "actor-adam": self._actor_optimizer,
-                "critic-adam": self._critic_optimizer,
+                "actor-optimizer": self._actor_optimizer,
+                "critic-optimizer": self._critic_optimizer,
             },
+            self.normalizer.named("actor"),
         )
         counted = [*signature(spec), tf.TensorSpec([], tf.int64)]
         self._phase = tf.function(self._learn, input_signature=counted)
@@ -93,8 +95,7 @@ class TD3Learner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        self.state.counts["version"] += 1
-        return Weights(self.state.counts["version"], networks.arrays(self._actor))
+        return self.state.weights("actor")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `actor/dense-0/kernel`."""
@@ -117,10 +118,11 @@ class TD3Learner:
         """K updates on [K, N, ...] after others; returns sums of metrics [3], [2]."""
         judged, acted = tf.zeros(len(_CRITIC_METRICS)), tf.zeros(len(_ACTOR_METRICS))
         updates = tf.zeros([], tf.int64)
+        rewards = self.normalizer.rewards(rewards)
         for k in tf.range(tf.shape(rewards)[0]):
             if self._stopping:
                 break
-            seen = networks.inputs(self._layout, observations[k])
+            seen = self.normalizer.inputs(self._layout, observations[k])
             now, after = seen[:, 0], seen[:, 1]
             targets = self._targets(
                 rewards[k], terminated[k], after, tf.shape(actions[k]), before + updates

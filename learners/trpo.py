@@ -8,6 +8,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import TRPOConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns, trust_region
 from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
@@ -41,12 +42,17 @@ class TRPOLearner:
         self._log_std = tf.Variable(tf.zeros(len(spec.action_low)), name="log_std")
         if not spec.is_discrete:
             self._variables.append(self._log_std)
-        self._optimizer = make_optimizer(config, self._critic.trainable_variables)
+        self._optimizer = make_optimizer(
+            config, self._critic.trainable_variables, config.critic_lr
+        )
         self._stopping = tf.Variable(False, trainable=False)
         models = {"actor": self._actor, "critic": self._critic}
-        self.state = LearnerState(models, {"critic-adam": self._optimizer})
+        self.normalizer = Normalizer(config, spec)
+        others = self.normalizer.named("actor")
         if not spec.is_discrete:
-            self.state.variables["actor/log_std"] = self._log_std
+            others["actor/log_std"] = self._log_std
+        optimizers = {"critic-optimizer": self._optimizer}
+        self.state = LearnerState(models, optimizers, others)
         more = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([2], tf.int32)]
         signature = [*on_policy.signature(spec), *more]
         self._phase = tf.function(self._learn, input_signature=signature)
@@ -75,9 +81,7 @@ class TRPOLearner:
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""
-        return on_policy.acting_weights(
-            self.state, self._actor, self._log_std, self._spec
-        )
+        return self.state.weights("actor")
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Begin with these weights, by name: `actor/dense-0/kernel`."""
@@ -101,6 +105,7 @@ class TRPOLearner:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Both networks' learning from [T, B] rows; returns metrics [6]."""
         c = self._config
+        rewards = self.normalizer.rewards(rewards)
         inputs = on_policy.all_inputs(observations, starts, self._spec)
         values = tf.reshape(self._values(inputs), [-1, tf.shape(rewards)[1]])
         advantages = returns.gae(rewards, values, terminated, truncated, c.gamma, c.lam)
@@ -121,11 +126,11 @@ class TRPOLearner:
 
     def _policy(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return float32 [N, A], logits or means."""
-        return self._actor(networks.inputs(self._layouts[0], inputs))
+        return self._actor(self.normalizer.inputs(self._layouts[0], inputs))
 
     def _values(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return float32 [N]."""
-        return self._critic(networks.inputs(self._layouts[1], inputs))[:, 0]
+        return self._critic(self.normalizer.inputs(self._layouts[1], inputs))[:, 0]
 
     def _improve_actor(
         self,

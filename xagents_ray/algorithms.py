@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xagents_ray import moments
 from xagents_ray.errors import UserError, near
 from xagents_ray.hyperparameters import (
     A2CConfig,
@@ -48,12 +49,6 @@ class Model:
         outputs = [units[head] for head in self.heads]
         extra = spec.action_units if self.judges_actions else 0
         return layout_for(file, self.networks, spec, outputs, extra)
-
-    def extras(self, spec: EnvSpec) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what its weights file holds beside the network."""
-        if spec.is_discrete or not self.has_log_std:
-            return {}
-        return {"log_std": (spec.action_units,)}
 
     def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return its arrays within a learner's state, by their own names."""
@@ -99,6 +94,17 @@ class Algorithm:
         return tuple(
             model.layout(getattr(config, model.file), spec) for model in self.models
         )
+
+    def extras(
+        self, model: Model, config: AlgorithmConfig, spec: EnvSpec
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what a model's weights file holds beside the network."""
+        extras: dict[str, tuple[int, ...]] = {}
+        if model.has_log_std and not spec.is_discrete:
+            extras["log_std"] = (spec.action_units,)
+        if config.normalize_observations and model is self.models[0]:
+            extras |= moments.shapes(spec.observation_shape)
+        return extras
 
     def check_files(self, flag: str, paths: Sequence[str] | None) -> None:
         """Raise UserError when there is not one path of a known kind per model."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from xagents_ray.algorithms import Algorithm
 from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.config import Config
+from xagents_ray.moments import Statistics
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay import Fill
 from xagents_ray.spec import EnvSpec
@@ -90,8 +91,15 @@ class Backend(Protocol):
             Stopped: a signal asked the run to end.
         """
 
-    def learn(self, batches: int, env_steps: int) -> dict[str, float]:
+    def learn(
+        self, batches: int, env_steps: int, statistics: Statistics
+    ) -> dict[str, float]:
         """Run one learning phase: on the newest round, or on K batches of replay.
+
+        Args:
+            batches: K.
+            env_steps: of the whole run, after the newest round.
+            statistics: what the env actors measured since the last phase.
 
         Raises:
             Stopped: as in `collect`, when the phase does not end soon.

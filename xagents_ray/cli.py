@@ -9,12 +9,13 @@ from typing import Any, NoReturn
 import click
 
 from xagents_ray import __version__
-from xagents_ray.algorithms import ALGORITHMS, Algorithm
+from xagents_ray.algorithms import ALGORITHMS, Algorithm, find
 from xagents_ray.config import GROUPS, EnvConfig
 from xagents_ray.errors import Diverged, UserError
 from xagents_ray.options import Option, options
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
-from xagents_ray.tables import print_options
+from xagents_ray.presets import presets as all_presets
+from xagents_ray.tables import print_options, print_table
 from xagents_ray.trained import SourceConfig
 from xagents_ray.training import train_with
 
@@ -112,8 +113,11 @@ def _parameter(option: Option) -> click.Option:
         off = option.off or (f"--no-{option.flag[2:]}" if option.default else "")
         flags = "/".join(filter(None, (option.flag, off)))
         return click.Option([flags], is_flag=True, default=None, help=text)
+    alone: dict[str, Any] = {}
+    if option.bare:
+        alone = {"is_flag": False, "flag_value": option.bare}
     return click.Option(
-        [option.flag], type=_Value(option), multiple=option.many, help=text
+        [option.flag], type=_Value(option), multiple=option.many, help=text, **alone
     )
 
 
@@ -220,7 +224,14 @@ Available commands:
 Use xagents-ray <command> to see more info about a command
 Use xagents-ray <command> <agent> to see more info about command + agent"""
 
-_POLICY = ("model", "actor_model", "epsilon_end", "step_noise_coef")
+_POLICY = (
+    "model",
+    "actor_model",
+    "epsilon_end",
+    "step_noise_coef",
+    "noise",
+    "normalize_observations",
+)
 _add_group(
     "train", "Train given an agent and environment", _of(*GROUPS.values()), (), _train
 )
@@ -238,6 +249,19 @@ _add_group(
     _POLICY,
     _evaluate,
 )
+
+
+@root.command(help="List the presets of --preset, and what they reach")
+@click.argument("agent", required=False)
+def presets(agent: str | None) -> int:
+    """List presets, of one agent or of all."""
+    rows = [
+        (preset.agent, preset.env, preset.expected, preset.source)
+        for preset in all_presets()
+        if agent is None or preset.agent == find(agent).name
+    ]
+    print_table(("agent", "environment", "expected", "source"), rows, wrapped=2)
+    return 0
 
 
 @root.command(

@@ -102,6 +102,12 @@ class TrainingConfig(Checked):
 class RunConfig(Checked):
     """What is kept of a run, and what it starts from."""
 
+    preset: str | None = option(
+        None,
+        help="Alone, settings that are known to learn this environment; else a file "
+        "of settings. Other flags override it",
+        bare="auto",
+    )
     run_dir: str = option("runs", help="Directory in which runs get a directory each")
     name: str | None = option(
         None, help="Name of the run's own directory; default: time and seed"
@@ -154,7 +160,7 @@ class RunConfig(Checked):
                 f"--name {self.name!r} is no directory's name: leave out / and \\."
             )
         if self.resume is not None:
-            for flag in ("weights", "name"):
+            for flag in ("weights", "name", "preset"):
                 if getattr(self, flag) is not None:
                     raise UserError(
                         f"--{flag} begins a new run and --resume goes on with one: "
@@ -230,6 +236,12 @@ class Config:
                         f"--{name.replace('_', '-')} is for Ray and --local runs "
                         "without it: drop one of the two."
                     )
+        for name in ("lr_decay", "clip_decay"):
+            decays = getattr(self.algorithm, name, False)
+            if decays and self.training.max_steps is None:
+                raise UserError(
+                    f"--{name.replace('_', '-')} falls to 0 over --max-steps: give it."
+                )
         self.algorithm.check_batch(envs)
 
     @classmethod

@@ -11,6 +11,7 @@ from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.hyperparameters import OffPolicyConfig
 from xagents_ray.machine import cores
+from xagents_ray.moments import Statistics
 from xagents_ray.replay import TransitionReplay, replay_for
 from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import GRACE_SECONDS, Signals
@@ -59,15 +60,16 @@ class LocalBackend:
         self._replay.insert(trajectory)
         return Collected([report], self._replay.fill)
 
-    def learn(self, batches: int, env_steps: int) -> dict[str, float]:
+    def learn(
+        self, batches: int, env_steps: int, statistics: Statistics
+    ) -> dict[str, float]:
         """Run one learning phase and take its weights."""
         batch: Any = [self._round]
         if self._replay is not None and isinstance(self._config, OffPolicyConfig):
             batch = self._replay.sample(batches, self._config.buffer_batch_size)
         metrics, self._weights = self._learning(
-            lambda: (
-                self._learner.update(batch, env_steps),
-                self._learner.policy_weights(),
+            lambda: self._make.learn(
+                self._run, self._learner, batch, env_steps, statistics
             )
         )
         return dict(metrics)

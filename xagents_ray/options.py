@@ -29,6 +29,7 @@ class Option:
         exclusive: `low` itself is not allowed.
         choices: the allowed words, empty for any.
         off: flag that turns a true one off, `--greedy`; '' for `--no-…`, or none.
+        bare: value when the flag stands alone; '' where it needs one.
         many: takes several values, as a tuple.
         hp_type: how `tune` varies it, None when it does not.
     """
@@ -44,6 +45,7 @@ class Option:
     choices: tuple[str, ...]
     hp_type: HpType | None
     off: str = ""
+    bare: str = ""
     many: bool = False
 
     @property
@@ -106,6 +108,7 @@ def option(
     choices: tuple[str, ...] = (),
     hp_type: HpType | None = None,
     off: str = "",
+    bare: str = "",
 ) -> Any:
     """Declare a config field that is a flag too; see `Option` for the arguments."""
     metadata = {
@@ -117,6 +120,7 @@ def option(
         "choices": choices,
         "hp_type": hp_type,
         "off": off,
+        "bare": bare,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.config import TrainingConfig
+from xagents_ray.moments import Statistics, from_json, merge_all, to_json
 from xagents_ray.trajectory import Episode, RolloutReport
 
 
@@ -40,6 +41,7 @@ class Progress:
         episode_returns: return of every game, in order.
         before: seconds of earlier sessions of a resumed run.
         dropped: unfinished episodes that resuming has cost.
+        statistics: what env actors have measured since the newest learning phase.
         began: clock when every part was ready.
     """
 
@@ -55,6 +57,7 @@ class Progress:
     episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
     before: float = 0.0
     dropped: int = 0
+    statistics: Statistics = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -81,6 +84,7 @@ class Progress:
     def learnt(self, updates: int) -> None:
         """Count a learning phase."""
         self.updates += updates
+        self.statistics = {}
         self.learnt_until = self.env_steps, self.seconds
         if self.steady is None:
             self.steady = self.learnt_until
@@ -98,6 +102,8 @@ class Progress:
             if reason is None and self._achieved(config, games[-1].mean_reward):
                 reason = f"Reward achieved in {step} steps"
         self.env_steps = before + int(steps[-1])
+        measured = (report.statistics for report in reports)
+        self.statistics = merge_all(self.statistics, *measured)
         return games, reason
 
     def out_of_steps(self, config: TrainingConfig) -> str | None:
@@ -116,7 +122,8 @@ class Progress:
         """Return what a resumed run goes on with; JSON-able."""
         kept = ("env_steps", "games", "updates", "best_reward", "dropped", "seconds")
         return {name: getattr(self, name) for name in kept} | {
-            "rewards": list(self.rewards)
+            "rewards": list(self.rewards),
+            "statistics": to_json(self.statistics),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -127,6 +134,7 @@ class Progress:
         self.best_reward = None if best is None else float(best)
         self.before = float(state["seconds"])
         self.rewards.extend(map(float, state["rewards"]))
+        self.statistics = from_json(state["statistics"])
 
     def _ended(self, step: int, episode_return: float) -> Game:
         self.games += 1

@@ -66,7 +66,7 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
             raise UserError(f"{directory.path} has no checkpoint yet: start it anew.")
         path = found[0]
     checkpoint = load(path, "go on with --resume")
-    anew = {"weights": None, "name": None}
+    anew = {"weights": None, "name": None, "preset": None}
     return _resumed(directory, checkpoint), {
         **_placed(stored, given),
         **anew,

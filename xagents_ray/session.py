@@ -214,7 +214,9 @@ class Session:
             reason = self._check_plateau(backend)
             batches = self._owed.batches(progress.env_steps - before, round_.replay)
             if batches:
-                metrics = backend.learn(batches, progress.env_steps)
+                metrics = backend.learn(
+                    batches, progress.env_steps, progress.statistics
+                )
                 progress.learnt(int(metrics.pop("updates")))
                 self._check(metrics)
                 self._track(metrics)

@@ -1,6 +1,6 @@
 """Tables of options, as the bare commands print them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -11,18 +11,31 @@ from xagents_ray.options import Option
 
 def print_options(title: str, options: Iterable[Option]) -> None:
     """Print flags, help, default and hp_type."""
+    rows = [
+        (option.flag, _help(option), _default(option), option.hp_type or "-")
+        for option in sorted(options, key=lambda option: option.name)
+    ]
+    _console().print(f"{title}\n", soft_wrap=True)
+    print_table(("flags", "help", "default", "hp_type"), rows, wrapped=1)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: int
+) -> None:
+    """Print rows of text below their columns' names; one column is wrapped."""
+    table = Table(box=MARKDOWN)
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i != wrapped)
+    for row in rows:
+        table.add_row(*row)
+    _console().print(table)
+
+
+def _console() -> Console:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120
-    table = Table(box=MARKDOWN)
-    for column in ("flags", "help", "default", "hp_type"):
-        table.add_column(column, no_wrap=column != "help")
-    for option in sorted(options, key=lambda option: option.name):
-        table.add_row(
-            option.flag, _help(option), _default(option), option.hp_type or "-"
-        )
-    console.print(f"{title}\n", soft_wrap=True)
-    console.print(table)
+    return console
 
 
 def _help(option: Option) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray import checkpoints
-from xagents_ray.algorithms import Algorithm, Model
+from xagents_ray.algorithms import Algorithm
 from xagents_ray.config import EnvConfig, RunConfig
 from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
@@ -86,13 +86,14 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     layout = model.layout(getattr(config, model.file), spec)
     if checkpoint is not None:
         found = model.own(checkpoint.arrays)
-        expected, extras = shapes(layout), model.extras(spec)
+        expected, extras = shapes(layout), algorithm.extras(model, config, spec)
         arrays, notes = check(found, expected, extras, str(checkpoint.path))
         notes = [f"Weights of {checkpoint.path}", *notes]
     else:
         algorithm.check_files("--weights", source.weights)
         assert source.weights is not None
-        arrays, notes = _read(source.weights[0], layout, model, spec)
+        extras = algorithm.extras(model, config, spec)
+        arrays, notes = _read(source.weights[0], layout, extras)
     return Trained(env, config, layout, Weights(1, arrays), notes)
 
 
@@ -129,10 +130,10 @@ def _best(directory: RunDirectory) -> Path:
 
 
 def _read(
-    path: str, layout: Layout, model: Model, spec: EnvSpec
+    path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays of a weights file; NumPy's own needs no TensorFlow."""
-    file, extras = read_file(path), model.extras(spec)
+    file = read_file(path)
     if kind(path) == ".npz":
         return check(decode_npz(file), shapes(layout), extras, path)
     formats = importlib.import_module("xagents_ray.learners.formats")

@@ -5,11 +5,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from xagents_ray import resume
+from xagents_ray import presets, resume
 from xagents_ray.algorithms import Algorithm, find
 from xagents_ray.backend import Run
 from xagents_ray.config import Config
 from xagents_ray.display import Display
+from xagents_ray.errors import UserError
 from xagents_ray.session import Result, Session
 from xagents_ray.signals import Signals
 from xagents_ray.spec import EnvSpec
@@ -37,6 +38,8 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     resumed = None
     if given.get("resume") is not None:
         resumed, given = resume.find(algorithm.name, given)
+    else:
+        given = presets.apply(algorithm, given)
     config = Config.of(algorithm.config, given)
     algorithm.check_files("--weights", config.run.weights)
     algorithm.check_files("--checkpoints", config.run.checkpoints)
@@ -52,6 +55,11 @@ def prepare(
     environments = importlib.import_module("xagents_ray.actors.environments")
     spec: EnvSpec = environments.probe(config.env)
     algorithm.check_spaces(spec)
+    if config.algorithm.normalize_observations and spec.is_image:
+        raise UserError(
+            "--normalize-observations is for vectors and this environment gives "
+            "images, which are scaled anyway: leave it out."
+        )
     layouts = algorithm.layouts(config.algorithm, spec)
     seed = config.training.seed
     if resumed is not None:

@@ -7,11 +7,13 @@ is a row like any other; the step that only resets has `valid = False`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from xagents_ray.moments import Statistics
 
 Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
@@ -105,11 +107,13 @@ class RolloutReport:
         steps: int64 [T], env steps of all of the actor's environments by row.
         episodes: the games that ended, by row.
         seconds: how long the rollout took.
+        statistics: moments of what is to be normalised.
     """
 
     steps: IntArray
     episodes: tuple[Episode, ...]
     seconds: float
+    statistics: Statistics = field(default_factory=dict)
 
 
 def seen(starts: BoolArray) -> BoolArray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from xagents_ray.errors import UserError, near
 from xagents_ray.files import sync_directory, write_new
+from xagents_ray.moments import OBSERVATION
 from xagents_ray.networks.layout import Layout
 from xagents_ray.trajectory import Array, FloatArray
 
@@ -233,8 +234,8 @@ def check(
     Args:
         arrays: as decoded.
         expected: shapes by name of what must be there.
-        optional: shapes by name of extras. A missing log_std becomes zeros; other
-            missing extras stay missing.
+        optional: shapes by name of extras. A missing log_std becomes zeros;
+            statistics of observations stay missing.
         path: of the file, for messages.
     Returns:
         float32 arrays by name, and one sentence for each extra that is missing.
@@ -248,6 +249,11 @@ def check(
     checked = {}
     for name, array in arrays.items():
         if name not in known:
+            if name.startswith(OBSERVATION):
+                raise UserError(
+                    f"{path}: was trained with --normalize-observations: give that "
+                    "flag too."
+                )
             raise UserError(
                 f"{path}: has {name}, which this agent's network has not; {_REMEDY}."
             )
@@ -270,6 +276,6 @@ def check(
         if name == "log_std":
             checked[name] = np.zeros(optional[name], np.float32)
             notes.append(f"{path} has no log_std; it starts at 0.")
-        else:
-            notes.append(f"{path} has no {name}; it starts afresh.")
+        elif name == f"{OBSERVATION}/mean":
+            notes.append(f"{path} has no statistics of observations; they start anew.")
     return checked, notes

@@ -43,7 +43,7 @@ def test_bare_agent_prints_the_combined_table(name, capsys) -> None:
     assert re.search(r"\| flags +\| help +\| default +\| hp_type +\|", out)
     for group in (*GROUPS.values(), ALGORITHMS[name].config):
         for option in options(group):
-            row = next(s for s in out.splitlines() if f"| {option.flag} " in s)
+            row = next(s for s in out.splitlines() if s.startswith(f"| {option.flag} "))
             cells = [cell.strip() for cell in row.strip("|").split("|")]
             default = option.default
             words = {None: "-", False: "-", True: "on"}

@@ -33,7 +33,7 @@ SPECS = {
 EXTRAS: dict[str, tuple[int, ...]] = {
     "log_std": (2,),
     "observation/mean": (5,),
-    "observation/count": (),
+    "observation/size": (),
 }
 KINDS = [".tf", ".weights.h5", ".npz"]
 UNEVEN = (

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,31 +24,45 @@ def command(start: str) -> list[str]:
     return shlex.split(next(line for line in lines if line.startswith(start)))
 
 
+# Seeds 2 and 3 on Ray take minutes more; docs/results.md has what they reached.
 CASES = [
-    (goal, seed, mode)
+    pytest.param(goal, seeds, mode, marks=marks, id=f"{goal} {mode} {seeds}")
     for goal in GOALS
-    for seed in (1, 2, 3)
-    for mode in ("--local", "on Ray")
+    for seeds, mode, marks in (
+        ((1, 2, 3), "--local", ()),
+        ((1,), "on Ray", ()),
+        ((2, 3), "on Ray", pytest.mark.slow),
+    )
     if mode == "--local" or "Pendulum" not in goal
 ]
 
 
-@pytest.mark.parametrize(("goal", "seed", "mode"), CASES)
-def test_reaches_its_target(goal: str, seed: int, mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("goal", "seeds", "mode"), CASES)
+def test_reaches_its_target(
+    goal: str, seeds: tuple[int, ...], mode: str, tmp_path: Path
+) -> None:
     target, limit = GOALS[goal]
     words = command(goal)
     assert words[words.index("--target-reward") + 1] == str(target)
     more = ["--local"] if mode == "--local" else []
-    ends = ["--max-steps", str(limit), "--seed", str(seed), "--run-dir", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "train", *words, *more, *ends],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    last = done.stdout.splitlines()[-1]
-    reached = re.fullmatch(r"Reward achieved in (\d+) steps", last)
-    assert reached, done.stdout[-500:]
-    assert int(reached[1]) <= limit
+
+    def last_line(seed: int) -> str:
+        ends = ["--max-steps", str(limit), "--seed", str(seed)]
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "xagents_ray", "train"),
+                *(*words, *more, *ends, "--run-dir", str(tmp_path)),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    with ThreadPoolExecutor(2) as pool:
+        for last in pool.map(last_line, seeds):
+            reached = re.fullmatch(r"Reward achieved in (\d+) steps", last)
+            assert reached, last
+            assert int(reached[1]) <= limit

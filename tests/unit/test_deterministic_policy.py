@@ -230,3 +230,49 @@ def test_uneven_bounds_are_learnt(name: str) -> None:
     episodes = [total for _, total in result.episodes]
     assert np.mean(episodes[:20]) < -2
     assert np.mean(episodes[-20:]) > -0.3
+
+
+def wandering(name: str, steps: list[int], envs: int = 3) -> Any:
+    """Return the Ornstein-Uhlenbeck noise of rollouts of these lengths, joined."""
+    policy, _ = loaded(name, noise="ou")
+    generators = [np.random.default_rng([0, i]) for i in range(envs)]
+    return np.concatenate([policy.noise(generators, n)[:, :, 0] for n in steps])
+
+
+def test_ou_noise_follows_its_equation() -> None:
+    path = wandering("ddpg", [50])
+    plain, _ = loaded("ddpg")
+    normal = plain.noise([np.random.default_rng([0, i]) for i in range(3)], 50)[:, :, 0]
+    x = np.zeros((3, 3))
+    for t in range(50):
+        x = x + 0.15 * (0 - x) * 0.01 + 0.1 * normal[t]
+        np.testing.assert_allclose(path[t], x, atol=1e-5)
+    assert np.abs(path).max() > 0.3
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_ou_noise_goes_on_from_rollout_to_rollout(name: str) -> None:
+    """Its deviation settles at sigma / sqrt(2 theta)."""
+    long = wandering(name, [500] * 20, envs=20)
+    assert long[5000:].std() == pytest.approx(1 / np.sqrt(0.3), rel=0.15)
+    jumps = np.abs(np.diff(long, axis=0)).max(axis=(1, 2))
+    assert jumps.max() < 0.6  # nowhere does it begin anew
+
+
+def test_ou_noise_is_resumed_exactly() -> None:
+    row = find("ddpg")
+    given = {"env": "Pendulum-v1", "n_envs": 2, "max_steps": 1, "noise": "ou"}
+    run = prepare(row, Config.of(row.config, {**given, "seed": 1}))
+    weights = Weights(1, random_arrays(run.layout, 0))
+
+    def actor() -> EnvActor:
+        return EnvActor(ActorSetup("ddpg", run.config, run.layout, 1, 0, 2, 1))
+
+    first, second = actor(), actor()
+    first.rollout(weights, 5, 10**6)
+    second.restore(first.state())
+    one, other = (each.rollout(weights, 5, 10**6)[0] for each in (first, second))
+    np.testing.assert_array_equal(one.actions, other.actions)
+    third = actor()
+    third.restore({**first.state(), "memory": actor().state()["memory"]})
+    assert not np.array_equal(third.rollout(weights, 5, 10**6)[0].actions, one.actions)

@@ -474,7 +474,7 @@ def test_every_key_is_needed(index: int) -> None:
     state = json.loads(fuzzed_state(index))
     unread = {"unfinished"}  # drivers do
     if state["envs"] is None:
-        unread |= {"returns", "ended", "history"}
+        unread |= {"returns", "ended", "history", "discounted", "memory"}
     for path in paths(state)[1:]:
         damaged = copy.deepcopy(state)
         parent = functools.reduce(lambda node, key: node[key], path[:-1], damaged)

@@ -34,10 +34,10 @@ from xagents_ray.weights import (
 ARRAYS: dict[str, Any] = {
     "dense-0/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
     "dense-0/bias": np.full(3, 0.5, np.float32),
-    "observation/count": np.float32(7) + np.zeros((), np.float32),
+    "observation/mean": np.float32(7) + np.zeros((), np.float32),
 }
 SHAPES = {"dense-0/kernel": (2, 3), "dense-0/bias": (3,)}
-COUNT: dict[str, tuple[int, ...]] = {"observation/count": ()}
+MEAN: dict[str, tuple[int, ...]] = {"observation/mean": ()}
 DATA, INDEX = ".data-00000-of-00001", ".index"
 
 
@@ -280,11 +280,11 @@ def test_damaged_npz(new: bytes, at: int, gone: int, end: int) -> None:
     data = encode_npz(ARRAYS)[""]
     damaged = (data[:at] + new + data[at + gone :])[: len(data) - max(0, end - 600)]
     try:
-        arrays, _ = check(decode_npz(npz(damaged)), SHAPES, COUNT, "w.npz")
+        arrays, _ = check(decode_npz(npz(damaged)), SHAPES, MEAN, "w.npz")
     except UserError as error:
         assert "\n" not in str(error)
     else:
-        assert_equal({**arrays, **{n: ARRAYS[n] for n in COUNT}}, ARRAYS)
+        assert_equal({**arrays, **{n: ARRAYS[n] for n in MEAN}}, ARRAYS)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"x" * 1000, bytes(1000)])
@@ -311,7 +311,7 @@ def test_shapes() -> None:
 
 def test_check_takes_what_fits() -> None:
     wide = {name: array.astype(np.float64) for name, array in ARRAYS.items()}
-    arrays, notes = check(wide, SHAPES, COUNT, "w.npz")
+    arrays, notes = check(wide, SHAPES, MEAN, "w.npz")
     assert_equal(arrays, ARRAYS)
     assert notes == []
     arrays["dense-0/bias"][0] = 9  # its own, writable copy
@@ -320,11 +320,11 @@ def test_check_takes_what_fits() -> None:
 
 def test_check_without_extras() -> None:
     own = {name: ARRAYS[name] for name in SHAPES}
-    arrays, notes = check(own, SHAPES, {"log_std": (2,), **COUNT}, "old.tf")
+    arrays, notes = check(own, SHAPES, {"log_std": (2,), **MEAN}, "old.tf")
     assert_equal(arrays, {**own, "log_std": np.zeros(2, np.float32)})
     assert notes == [
         "old.tf has no log_std; it starts at 0.",
-        "old.tf has no observation/count; it starts afresh.",
+        "old.tf has no statistics of observations; they start anew.",
     ]
 
 
@@ -335,15 +335,15 @@ def test_check_without_extras() -> None:
         ({"dense-1/bias": np.zeros(3)}, "has dense-1/bias, which this agent's"),
         ({"dense-0/kernel": np.zeros((3, 2))}, "is [3, 2], this agent's network needs"),
         ({"dense-0/kernel": np.zeros((3, 2))}, "needs [2, 3]"),
-        ({"observation/count": np.zeros(1)}, "observation/count is [1]"),
+        ({"observation/mean": np.zeros(1)}, "observation/mean is [1]"),
         ({"dense-0/bias": np.array([1, np.nan, 1])}, "dense-0/bias has numbers that"),
-        ({"observation/count": np.array(np.inf)}, "not finite"),
+        ({"observation/mean": np.array(np.inf)}, "not finite"),
         ({"dense-0/bias": np.array([1, 1e300, 1])}, "not finite"),
     ],
 )
 def test_check_refuses(change: dict[str, Any], said: str) -> None:
     arrays = {k: v for k, v in {**ARRAYS, **change}.items() if v is not None}
     with pytest.raises(UserError) as caught:
-        check(arrays, SHAPES, COUNT, "w.npz")
+        check(arrays, SHAPES, MEAN, "w.npz")
     assert str(caught.value).startswith("w.npz: ")
     assert said in str(caught.value)

@@ -21,6 +21,12 @@ class AlgorithmConfig(Checked):
     gamma: float = option(
         0.99, low=0, high=1, hp_type="log_uniform", help="Discount factor"
     )
+    optimizer: str = option(
+        "adam",
+        choices=("adam", "rmsprop"),
+        hp_type="categorical",
+        help="Optimizer of all networks; rmsprop averages squared gradients by --beta2",
+    )
     lr: float = option(
         7e-4,
         low=0,
@@ -48,6 +54,19 @@ class AlgorithmConfig(Checked):
         exclusive=True,
         hp_type="log_uniform",
         help="Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
+    )
+    lr_decay: bool = option(
+        False, help="If specified, learning rates fall linearly to 0 over --max-steps"
+    )
+    normalize_observations: bool = option(
+        False,
+        help="If specified, observation vectors are shifted and scaled by the running "
+        "mean and deviation of each number, and clipped to 10",
+    )
+    normalize_rewards: bool = option(
+        False,
+        help="If specified, rewards for learning are divided by the running deviation "
+        "of discounted returns, and clipped to 10",
     )
 
     @classmethod
@@ -82,3 +101,10 @@ class ActorAndCritic(Checked):
 
     actor_model: str | None = option(None, help="Path to actor model .cfg file")
     critic_model: str | None = option(None, help="Path to critic model .cfg file")
+    critic_lr: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Learning rate of the critic; default: that of --lr",
+    )

@@ -128,6 +128,13 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         hp_type="log_uniform",
         help="Standard deviation of the noise added to actions, which span -1 to 1",
     )
+    noise: str = option(
+        "normal",
+        choices=("normal", "ou"),
+        hp_type="categorical",
+        help="Noise of each step by itself, or Ornstein-Uhlenbeck's, which wanders "
+        "(theta 0.15, dt 0.01, sigma --step-noise-coef)",
+    )
     tau: float = option(
         0.005,
         low=0,

@@ -107,6 +107,9 @@ class PPOConfig(OneModel, AdvantageConfig):
         hp_type="log_uniform",
         help="Clipping of the importance ratio and of the value's change",
     )
+    clip_decay: bool = option(
+        False, help="If specified, --clip-norm falls linearly to 0 over --max-steps"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from xagents_ray.moments import EPSILON, LARGEST, OBSERVATION
 from xagents_ray.networks.layout import Layer, Layout
 from xagents_ray.trajectory import Array, FloatArray
 
@@ -81,23 +82,35 @@ def bind(
         arrays: float32 weights by name, `dense-0/kernel`.
     Returns:
         A function from [B, *input_shape], uint8 or float32, to float32 [B, units]
-        of each output.
+        of each output. With arrays of `moments.shapes` it normalises first.
     """
+    normalize = _normalizing(arrays)
+    scale = layout.scale if normalize is None else 1.0
     steps = [
         (
-            _step(layer, arrays, layout.scale if _first(layout, layer) else 1.0),
+            _step(layer, arrays, scale if _first(layout, layer) else 1.0),
             layer.source,
         )
         for layer in layout.layers
     ]
 
     def forward(x: Array) -> list[FloatArray]:
+        x = x if normalize is None else normalize(x)
         values: list[FloatArray] = []
         for step, source in steps:
             values.append(step(x if source < 0 else values[source]))
         return [values[i] for i in layout.outputs]
 
     return forward
+
+
+def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
+    """Return what shifts, scales and clips observations; None without statistics."""
+    if f"{OBSERVATION}/mean" not in arrays:
+        return None
+    mean = arrays[f"{OBSERVATION}/mean"]
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(EPSILON))
+    return lambda x: np.clip((x - mean) * scale, -LARGEST, LARGEST, dtype=np.float32)
 
 
 def _first(layout: Layout, layer: Layer) -> bool:

@@ -1,0 +1,42 @@
+"""What an env actor measures of its rollouts for the learner's normalisation."""
+
+import numpy as np
+
+from xagents_ray.hyperparameters import AlgorithmConfig
+from xagents_ray.moments import OBSERVATION, Statistics, measure
+from xagents_ray.trajectory import Array, Trajectory
+
+
+class Measuring:
+    """Moments of observations and discounted returns, of valid rows only.
+
+    Attributes:
+        returns: float64 [B], of the rewards for learning so far, discounted as time
+            goes on; the variance of these sets the scale of rewards.
+    """
+
+    def __init__(self, config: AlgorithmConfig, n_envs: int) -> None:
+        self._config = config
+        self.returns: Array = np.zeros(n_envs)
+
+    def measure(self, trajectory: Trajectory) -> Statistics:
+        """Return the moments of one rollout, and go on from its end."""
+        found: Statistics = {}
+        valid = trajectory.valid
+        if not valid.any():
+            return found
+        if self._config.normalize_observations:
+            found[OBSERVATION] = measure(trajectory.observations[:-1][valid])
+        if self._config.normalize_rewards:
+            found["return"] = measure(self._discounted(trajectory)[valid])
+        return found
+
+    def _discounted(self, trajectory: Trajectory) -> Array:
+        """Return float64 [T, B], the sums of rewards up to each row."""
+        sums = np.empty(trajectory.rewards.shape)
+        ends = trajectory.terminated | trajectory.truncated
+        for t, rewards in enumerate(trajectory.rewards):
+            self.returns = self._config.gamma * self.returns + rewards
+            sums[t] = self.returns
+            self.returns = np.where(ends[t], 0.0, self.returns)
+        return sums

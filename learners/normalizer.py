@@ -1,0 +1,80 @@
+"""Observations and rewards, normalised by running statistics inside the graph."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.hyperparameters import AlgorithmConfig
+from xagents_ray.moments import (
+    EPSILON,
+    LARGEST,
+    OBSERVATION,
+    Moments,
+    Statistics,
+    merge,
+)
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+
+
+class Normalizer:
+    """Running statistics; a learning phase sees those that its rollouts acted with.
+
+    Attributes:
+        variables: float32 by name: `observation/mean`, `return/variance`, …; empty
+            when nothing is to be normalised.
+    """
+
+    def __init__(self, config: AlgorithmConfig, spec: EnvSpec) -> None:
+        shapes: dict[str, tuple[int, ...]] = {}
+        if config.normalize_observations:
+            shapes[OBSERVATION] = spec.observation_shape
+        if config.normalize_rewards:
+            shapes["return"] = ()
+        self.variables = {
+            f"{name}/{part}": tf.Variable(value, trainable=False)
+            for name, shape in shapes.items()
+            for part, value in (
+                ("size", tf.zeros([])),
+                ("mean", tf.zeros(shape)),
+                ("variance", tf.ones(shape)),
+            )
+        }
+
+    def inputs(self, layout: Layout, observations: tf.Tensor) -> tf.Tensor:
+        """Return observations [..., *input_shape] as the network's float32 input."""
+        if f"{OBSERVATION}/mean" not in self.variables:
+            return networks.inputs(layout, observations)
+        mean = self.variables[f"{OBSERVATION}/mean"]
+        scaled = (tf.cast(observations, tf.float32) - mean) * self._scale(OBSERVATION)
+        return tf.clip_by_value(scaled, -LARGEST, LARGEST)
+
+    def rewards(self, rewards: tf.Tensor) -> tf.Tensor:
+        """Return float32 rewards of any shape, scaled for learning."""
+        if "return/variance" not in self.variables:
+            return rewards
+        return tf.clip_by_value(rewards * self._scale("return"), -LARGEST, LARGEST)
+
+    def take(self, statistics: Statistics) -> None:
+        """Count in what env actors have measured."""
+        for name, moments in statistics.items():
+            parts = [self.variables[f"{name}/{part}"] for part in Moments._fields]
+            before = Moments(*(x.numpy().astype(np.float64) for x in parts))
+            after: tuple[Any, ...] = merge(before, moments)
+            for variable, value in zip(parts, after, strict=True):
+                variable.assign(np.float32(value))
+
+    def named(self, model: str) -> dict[str, tf.Variable]:
+        """Return the variables as a learner's state names them.
+
+        Those of observations go with the weights of the model that acts.
+        """
+        return {
+            f"{model}/{name}" if name.startswith(OBSERVATION) else name: variable
+            for name, variable in self.variables.items()
+        }
+
+    def _scale(self, name: str) -> tf.Tensor:
+        return tf.math.rsqrt(self.variables[f"{name}/variance"] + EPSILON)

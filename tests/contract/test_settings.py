@@ -1,0 +1,127 @@
+"""What settings that all algorithms share do to every one of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_learners import Case, assert_equal, batch, cases, deterministic, differ
+
+from xagents_ray.backend import Run
+from xagents_ray.config import Config
+from xagents_ray.learners import make
+from xagents_ray.moments import measure
+
+MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0
+STATISTICS = {
+    "observation": measure(np.repeat([[MEAN - DEVIATION], [MEAN + DEVIATION]], 4, 1)),
+    "return": measure(np.array([-SCALE, SCALE])),
+}
+VECTORS = cases(["vector"])
+
+
+def run_of(case: Case, **settings: Any) -> Run:
+    """Return a run of a case with a --max-steps of 100."""
+    config = Config.of(case.row.config, {"env": "E", "max_steps": 100})
+    config = replace(config, algorithm=case.config(**settings))
+    layouts = case.row.layouts(config.algorithm, case.spec)
+    return Run(case.row, config, case.spec, layouts, 0)
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
+    """It learns from raw ones what a plain one learns from ones made by hand."""
+    both = {"normalize_observations": True, "normalize_rewards": True}
+    few = {"cg_iterations": 2}  # more of them only magnify roundings
+    plain, normalising = case.learner(**few), case.learner(**few, **both)
+    normalising.normalizer.take(STATISTICS)
+    by_hand = batch(case, plain.policy_weights(), 2, 32)
+
+    def raw(part: Any) -> Any:
+        return part._replace(
+            observations=(part.observations * DEVIATION + MEAN).astype(np.float32),
+            rewards=part.rewards * np.float32(SCALE),
+        )
+
+    given = [raw(x) for x in by_hand] if isinstance(by_hand, list) else raw(by_hand)
+    with deterministic():
+        before = plain.policy_weights().arrays
+        plain.update(by_hand, 0)
+        normalising.update(given, 0)
+    after = plain.policy_weights().arrays
+    other = normalising.policy_weights().arrays
+    assert other.keys() - after.keys() == {
+        f"observation/{part}" for part in ("size", "mean", "variance")
+    }
+    for name, array in after.items():
+        moved = np.abs(array - before[name]).max()
+        tolerance = max(1e-6, 0.05 * float(moved))
+        np.testing.assert_allclose(other[name], array, atol=tolerance, err_msg=name)
+    np.testing.assert_allclose(other["observation/mean"], MEAN)
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_statistics_act_from_the_next_phase_on(case: Case) -> None:
+    """And they are in the state that a resumed run goes on with."""
+    run = run_of(case, normalize_observations=True, normalize_rewards=True)
+    learner, notes = make.make_learner(run, threads=1)
+    assert notes == []
+    other, _ = make.make_learner(run, threads=1)
+    first = batch(case, learner.policy_weights(), 1, 8)
+    with deterministic():
+        _, weights = make.learn(run, learner, first, 10, STATISTICS)
+        _, without = make.learn(run, other, first, 10, {})
+    assert not differ(weights, without)  # the first phase hasn't seen them
+    np.testing.assert_allclose(weights.arrays["observation/mean"], MEAN)
+    other.state.restore(learner.state.arrays())
+    second = batch(case, weights, 1, 8, seed=1)
+    with deterministic():
+        _, one = make.learn(run, learner, second, 20, STATISTICS)
+        _, two = make.learn(run, other, second, 20, STATISTICS)
+    assert_equal(one, two)
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
+    """A phase whose first step is the last of --max-steps changes nothing."""
+    run = run_of(case, lr_decay=True, max_kl=1e-9)
+    learner, _ = make.make_learner(run, threads=1)
+    rates = []
+    for steps in (50, 100, 150):
+        before = learner.state.arrays()
+        data = batch(case, learner.policy_weights(), 1, 8)
+        make.learn(run, learner, data, steps, {})
+        after = learner.state.arrays()
+        rates += [after[n] for n in after if n.endswith("optimizer/1")][:1]
+        moves = any(
+            not np.array_equal(before[name], array)
+            for name, array in after.items()
+            if name.endswith("kernel") and "target" not in name
+        )
+        assert moves == (steps < 150) or case.row.name == "trpo"
+    np.testing.assert_allclose(rates, [3e-3, 1.5e-3, 0])
+    # A plateau's reduction stays, whatever the decay does.
+    assert learner.state.scale_lr(0.5) == 0
+    learner.state.remaining.assign(0.5)
+    learner.state.decay_lr()
+    assert learner.state.scale_lr(1.0) == pytest.approx(0.75e-3)
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_rmsprop(case: Case) -> None:
+    """It learns otherwise than Adam, and its state is as whole."""
+    adam, one, other = (
+        case.learner(**settings)
+        for settings in ({}, {"optimizer": "rmsprop"}, {"optimizer": "rmsprop"})
+    )
+    first = batch(case, adam.policy_weights(), 2, 8)
+    with deterministic():
+        for learner in (adam, one):
+            learner.update(first, 0)
+        if case.row.name != "trpo":  # whose actor takes natural steps
+            assert differ(adam.policy_weights(), one.policy_weights())
+        other.state.restore(one.state.arrays())
+        second = batch(case, one.policy_weights(), 1, 8, seed=1)
+        for learner in (one, other):
+            learner.update(second, 0)
+    assert_equal(one.policy_weights(), other.policy_weights())

@@ -1,0 +1,125 @@
+"""Presets: settings below the user's own, from the package or from a file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xagents_ray import cli
+from xagents_ray.algorithms import ALGORITHMS, find
+from xagents_ray.config import Config
+from xagents_ray.errors import UserError
+from xagents_ray.presets import Preset, apply, presets
+from xagents_ray.training import prepare
+
+PPO = find("ppo")
+CARTPOLE = {"env": "CartPole-v1", "preset": "auto"}
+ALL = [pytest.param(preset, id=f"{preset.agent}-{preset.env}") for preset in presets()]
+
+
+@pytest.mark.parametrize("preset", ALL)
+def test_every_preset_makes_a_run(preset: Preset) -> None:
+    """Its settings exist, are within their bounds, and its networks fit."""
+    row = find(preset.agent)
+    assert preset.expected and preset.source
+    assert "max_steps" in preset.settings
+    env = {"*NoFrameskip-v4": "PongNoFrameskip-v4", "ALE/*": "ALE/Pong-v5"}
+    given = {"env": env.get(preset.env, preset.env), "preset": "auto"}
+    settings = apply(row, given)
+    assert settings.items() >= preset.settings.items()
+    config = Config.of(row.config, settings)
+    if preset.env != "BipedalWalker-v3":
+        assert prepare(row, config).layouts
+
+
+def test_presets_are_told_apart() -> None:
+    """No two of an agent fit the same environment, and every agent has some."""
+    names = [(preset.agent, preset.env) for preset in presets()]
+    assert len(names) == len(set(names))
+    assert {agent for agent, _ in names} == set(ALGORITHMS)
+
+
+def test_given_settings_override() -> None:
+    plain, own = apply(PPO, CARTPOLE), apply(PPO, {**CARTPOLE, "n_envs": 3})
+    assert plain["n_envs"] == 8
+    assert own == {**plain, "n_envs": 3}
+    assert apply(PPO, {"env": "CartPole-v1"}) == {"env": "CartPole-v1"}
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    network = tmp_path / "small.cfg"
+    network.write_text("[dense-0]\nunits=8\noutput=1\n[dense-1]\noutput=1\n")
+    file = tmp_path / "own.yaml"
+    settings = {"n_envs": 3, "lr_decay": True, "model": "small.cfg"}
+    file.write_text(yaml.safe_dump({"env": "ignored", "settings": settings}))
+    found = apply(PPO, {"env": "CartPole-v1", "preset": str(file), "n_envs": 5})
+    assert found["model"] == str(network)
+    assert (found["n_envs"], found["lr_decay"]) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file"),
+        ("a: [", "is no YAML"),
+        ("\x00", "is no YAML"),
+        ("lr: 1", "has no settings"),
+        ("settings: 3", "has no settings"),
+        ("settings: {1: 2}", "has no settings"),
+        ("- settings", "has no settings"),
+        ("settings: {learning_rate: 1.0e-3}", "There is no setting 'learning_rate'"),
+        ("settings: {lr: fast}", "--lr takes a number, got 'fast'"),
+        ("settings: {lr: 1}\nsettings: {n_envs: 0}", "--n-envs must be"),
+    ],
+)
+def test_damaged_files(text: str | None, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    if text is not None:
+        file.write_text(text)
+    given = {"env": "CartPole-v1", "max_steps": 1, "preset": str(file)}
+    with pytest.raises(UserError, match=said) as error:
+        Config.of(PPO.config, apply(PPO, given))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"env": "Acrobat-v1"}, "did you mean Acrobot-v1?"),
+        ({"env": "Blackjack-v1"}, "give the settings one by one"),
+        ({}, "name one with --env"),
+    ],
+)
+def test_no_preset(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        apply(PPO, {**given, "preset": "auto"})
+    assert said in str(error.value)
+
+
+def test_the_command_lists_them(capsys: Any) -> None:
+    assert cli.run(["presets"]) == 0
+    out = capsys.readouterr().out
+    for preset in presets():
+        assert any(
+            f" {preset.agent} " in line and f" {preset.env} " in line
+            for line in out.splitlines()
+        )
+    assert cli.run(["presets", "trpo"]) == 0
+    out = capsys.readouterr().out
+    assert " trpo " in out and " ppo " not in out
+    assert cli.run(["presets", "tpro"]) == 2
+    assert "did you mean trpo" in capsys.readouterr().err
+
+
+def test_a_preset_is_kept_with_the_run(train: Any, tmp_path: Path) -> None:
+    """The run has its settings as if they had been given; resuming needs no preset."""
+    given = {"preset": "auto", "local": True, "name": "a", "run_dir": str(tmp_path)}
+    done = train("ppo", env="CartPole-v1", max_steps=300, seed=1, **given)
+    stored = yaml.safe_load(Path(done["directory"], "config.yaml").read_text())
+    assert stored["algorithm"]["n_steps"] == 32
+    assert (stored["env"]["n_envs"], stored["training"]["max_steps"]) == (8, 300)
+    more = train("ppo", resume=done["directory"], max_steps=600, local=True)
+    assert more["env_steps"] >= 600
+    words = ["train", "ppo", "--resume", done["directory"], "--preset", "--local"]
+    assert cli.run(words) == 2

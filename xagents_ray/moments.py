@@ -1,0 +1,88 @@
+"""Running means and variances, and what they do to observations and rewards."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+EPSILON = 1e-8
+"""Added to variances before the root is taken."""
+LARGEST = 10.0
+"""Normalised numbers are clipped to it."""
+OBSERVATION = "observation"
+"""Arrays of a policy that normalises begin with it: `observation/mean`, …."""
+
+
+class Moments(NamedTuple):
+    """Of some numbers, or of vectors of numbers, each by itself.
+
+    Attributes:
+        size: how many.
+        mean: float64 [...].
+        variance: float64 [...], around the mean, divided by the size.
+    """
+
+    size: float
+    mean: npt.NDArray[Any]
+    variance: npt.NDArray[Any]
+
+
+Statistics = dict[str, Moments]
+"""Of `observation` and of `return`, the discounted one; empty when not asked for."""
+
+
+def measure(rows: npt.NDArray[Any]) -> Moments:
+    """Return the moments of [N, ...] rows, N > 0."""
+    rows = rows.astype(np.float64)
+    return Moments(float(len(rows)), rows.mean(axis=0), rows.var(axis=0))
+
+
+def merge(one: Moments, other: Moments) -> Moments:
+    """Return the moments of both lots of numbers together.
+
+    Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+    computing sample variances", 1979.
+    """
+    size = one.size + other.size
+    if size == 0:
+        return one
+    part = other.size / size
+    apart = other.mean - one.mean
+    variance = one.variance + part * (other.variance - one.variance)
+    variance = variance + part * (1 - part) * np.square(apart)
+    return Moments(size, one.mean + part * apart, variance)
+
+
+def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:
+    """Return statistics of all numbers together, by name."""
+    merged: Statistics = {}
+    for each in statistics:
+        for name, moments in each.items():
+            merged[name] = merge(merged[name], moments) if name in merged else moments
+    return merged
+
+
+def to_json(statistics: Statistics) -> dict[str, Any]:
+    """Return what JSON can hold of statistics, exactly."""
+    return {
+        name: [size, np.asarray(mean).tolist(), np.asarray(variance).tolist()]
+        for name, (size, mean, variance) in statistics.items()
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Statistics:
+    """Return the statistics that `to_json` wrote."""
+    return {
+        name: Moments(float(size), np.array(mean), np.array(variance))
+        for name, (size, mean, variance) in data.items()
+    }
+
+
+def shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays that a normalising policy has, by name."""
+    return {
+        f"{OBSERVATION}/size": (),
+        f"{OBSERVATION}/mean": observation_shape,
+        f"{OBSERVATION}/variance": observation_shape,
+    }
