@@ -91,8 +91,12 @@ class Backend(Protocol):
         """
 
     def learn(self, batches: int, env_steps: int) -> dict[str, float]:
-        """Run one learning phase: on the newest round, or on K batches of replay.
+        """Run one learning phase.
 
+        Args:
+            batches: to learn from; on-policy, the newest round is the first one. All
+                others are drawn from the replay.
+            env_steps: of the whole run so far.
         Raises:
             Stopped: as in `collect`, when the phase does not end soon.
         """
