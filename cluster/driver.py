@@ -46,7 +46,8 @@ class RayBackend:
         self._weights = self._learner.weights.remote()
         self._shares, self._actors = self._make_actors()
         self.n_actors = len(self._actors)
-        self._replay, self.replay_nbytes = None, 0
+        self._replay: Any = None
+        self.replay_nbytes = 0
         self._evaluator: Any = None
         self._evaluations: list[tuple[int, Any]] = []
         if isinstance(self._config, ReplayConfig):

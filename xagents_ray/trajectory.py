@@ -176,7 +176,7 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
     """Return trajectories of one round side by side: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.concatenate(parts, axis=1)
         for name, *parts in zip(Trajectory._fields, *trajectories, strict=True)
         if isinstance(parts[0], np.ndarray)
