@@ -19,9 +19,6 @@ from xagents_ray.trajectory import Replayed, Trajectory
 
 GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
 ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
-EVERY = pytest.mark.parametrize(
-    "spec", [SPECS["discrete"], SPECS["frames"]], ids=["discrete", "frames"]
-)
 
 
 def make(folder: Path, spec: EnvSpec, **settings: Any) -> ACERLearner:
@@ -155,14 +152,20 @@ def finite_differences(frozen: Frozen, theta: Any, trust_region: bool) -> Any:
     return gradient
 
 
-@EVERY
-@pytest.mark.parametrize("trust_region", [True, False], ids=["trust", "plain"])
-@pytest.mark.parametrize("grad_norm", [0.1, 1e6])
+@pytest.mark.parametrize(
+    ("name", "trust_region", "grad_norm"),
+    [
+        ("discrete", True, 1e6),
+        ("discrete", False, 0.1),
+        ("frames", True, 0.1),
+        ("frames", False, 1e6),
+    ],
+)
 def test_one_update(
-    spec: EnvSpec, trust_region: bool, grad_norm: float, tmp_path: Path
+    name: str, trust_region: bool, grad_norm: float, tmp_path: Path
 ) -> None:
     """With its large epsilon the first step of Adam is the gradient's, nearly."""
-    lr, epsilon = 0.3, 1.0
+    spec, lr, epsilon = SPECS[name], 0.3, 1.0
     settings = {"lr": lr, "opt_epsilon": epsilon, "grad_norm": grad_norm}
     learner = make(tmp_path, spec, trust_region=trust_region, **settings)
     t = rolled(spec)
@@ -197,10 +200,8 @@ def test_a_wide_region_is_none(tmp_path: Path) -> None:
     )
 
 
-@EVERY
-def test_a_phase_is_its_batches_one_after_another(
-    spec: EnvSpec, tmp_path: Path
-) -> None:
+def test_a_phase_is_its_batches_one_after_another(tmp_path: Path) -> None:
+    spec = SPECS["frames"]
     whole, steps = (make(tmp_path, spec, lr=0.01) for _ in range(2))
     rounds = [rolled(spec, seed) for seed in (1, 2, 3)]
     metrics = whole.update([rounds[0], replayed(*rounds[1:])], 0)
@@ -213,8 +214,8 @@ def test_a_phase_is_its_batches_one_after_another(
         np.testing.assert_allclose(array, ends[1][name], rtol=1e-6, atol=1e-7)
 
 
-@EVERY
-def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> None:
+def test_a_resumed_learner_goes_on_exactly(tmp_path: Path) -> None:
+    spec = SPECS["discrete"]
     learner, other = (make(tmp_path, spec, lr=0.01) for _ in range(2))
     learner.update([rolled(spec, 1)], 0)
     kept = learner.state.arrays()
