@@ -11,6 +11,9 @@ from xagents_ray.checkpoints import newest_valid
 
 CARTPOLE, PENDULUM = "--env CartPole-v1 --local", "--env Pendulum-v1 --local"
 A2C = f"a2c {CARTPOLE} --n-envs 8 --entropy-coef 0"
+ACER = (
+    f"acer {CARTPOLE} --n-envs 8 --entropy-coef 0 --lr 2e-3 --buffer-initial-size 200"
+)
 TRPO = (
     f"trpo {CARTPOLE} --n-envs 2 --n-steps 512 --lam 0.98 --lr 1e-3 "
     "--critic-iterations 20 --max-kl 0.01 --fvp-n-steps 1"
@@ -26,6 +29,7 @@ OFF_POLICY = (
 # Command, env steps, and what the mean of 20 games must reach.
 GOALS = {
     "a2c-cartpole": (A2C, 500_000, 475),
+    "acer-cartpole": (ACER, 100_000, 475),
     "trpo-cartpole": (TRPO, 100_000, 475),
     "trpo-pendulum": (TRPO_PENDULUM, 300_000, -200),
     "ddpg-pendulum": (f"ddpg {OFF_POLICY}", 12_000, -200),
