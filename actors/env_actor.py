@@ -319,7 +319,7 @@ class _Rows:
         self, last_values: FloatArray | None, version: int, first_env: int
     ) -> Trajectory:
         """Return it whole."""
-        stored, _, log_probs, values = zip(*self._chosen, strict=True)
+        stored, _, log_probs, values, probabilities = zip(*self._chosen, strict=True)
         return Trajectory(
             self.observations,
             self.starts,
@@ -332,4 +332,5 @@ class _Rows:
             None if last_values is None else np.stack([*values, last_values]),
             version,
             first_env,
+            None if probabilities[0] is None else np.stack(probabilities),
         )

@@ -15,7 +15,7 @@ from xagents_ray.hyperparameters import (
     DQNConfig,
     TD3Config,
 )
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind, softmax
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, FloatArray, Weights
@@ -32,12 +32,14 @@ class Actions(NamedTuple):
         stepped: the same within the environment's bounds.
         log_probs: float32 [B] of `stored`, or None.
         values: float32 [B], or None.
+        probabilities: float32 [B, n] of all actions, or None.
     """
 
     stored: Array
     stepped: Array
     log_probs: FloatArray | None = None
     values: FloatArray | None = None
+    probabilities: FloatArray | None = None
 
 
 class Policy(Protocol):
@@ -206,6 +208,38 @@ class EpsilonGreedyPolicy:
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return None: there is no critic."""
+        return None
+
+
+class CategoricalPolicy:
+    """Samples from a categorical policy and says all actions' probabilities."""
+
+    memory: Array = _NO_MEMORY
+
+    def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
+        del config, spec  # every policy is made with these; this one needs neither
+        self._layout = layout
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+        self._forward = bind(self._layout, weights.arrays)
+
+    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
+        """Draw uniform [T, B]."""
+        return np.stack([g.random(steps) for g in generators], axis=1)
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Draw an action for each observation."""
+        logits = self._forward(observations)[0]
+        actions, _ = sample_categorical(logits, noise)
+        return Actions(actions, actions, probabilities=softmax(logits))
+
+    def greedy(self, observations: Array) -> Array:
+        """Return int32 [B], the likeliest actions."""
+        return _largest(self._forward(observations)[0])
+
+    def values(self, observations: Array) -> FloatArray | None:
+        """Return None: values come with the learner's newest policy."""
         return None
 
 

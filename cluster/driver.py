@@ -22,7 +22,7 @@ from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.cluster.connection import connect
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.errors import Diverged, Stopped, UserError
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
 from xagents_ray.resume import actor_states, unfinished
@@ -47,10 +47,11 @@ class RayBackend:
         self._weights = self._learner.weights.remote()
         self._shares, self._actors = self._make_actors()
         self.n_actors = len(self._actors)
-        self._replay, self.replay_nbytes = None, 0
+        self._replay: Any = None
+        self.replay_nbytes = 0
         self._evaluator: Any = None
         self._evaluations: list[tuple[int, Any]] = []
-        if isinstance(self._config, OffPolicyConfig):
+        if isinstance(self._config, ReplayConfig):
             self._replay = ray.remote(ReplayService).options(num_cpus=0).remote(run)
             self.replay_nbytes = self._get(self._replay.nbytes.remote(), _START_SECONDS)
         ready = [actor.ready.remote() for actor in self._actors]
@@ -77,9 +78,10 @@ class RayBackend:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> dict[str, float]:
         """Run one learning phase; its weights stay in the object store."""
-        batch = self._round
-        if self._replay is not None:
-            batch = [self._replay.sample.remote(batches)]
+        batch = list(self._round) if self._run.algorithm.on_policy else []
+        sampled = batches - bool(batch)
+        if sampled:
+            batch.append(self._replay.sample.remote(sampled))
         update = self._learner.update.options(num_returns=2)
         metrics, self._weights = update.remote(env_steps, statistics, *batch)
         try:
@@ -250,11 +252,9 @@ def _store_bytes(run: Run) -> int:
     observation = math.prod(spec.observation_shape) * item + 64
     rows = (config.batch_steps + spec.stack) * run.config.env.n_envs
     bytes_ = rows * observation
-    if isinstance(config, OffPolicyConfig):
-        steps = config.batch_steps * run.config.env.n_envs
-        updates = (steps // config.train_frequency + 1) * config.gradient_steps
-        frames = updates * config.buffer_batch_size * (spec.stack + 1)
-        bytes_ += frames * observation
+    if isinstance(config, ReplayConfig):
+        sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
+        bytes_ += sampled * observation
     return 3 * bytes_ + 128 * 2**20
 
 

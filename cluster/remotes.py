@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.backend import Run
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.moments import Statistics
-from xagents_ray.replay import Fill, TransitionReplay, replay_for
-from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
+from xagents_ray.replay import Fill, replay_for
+from xagents_ray.trajectory import Array, Replayed, Trajectory, Transitions, Weights
 from xagents_ray.weights import WeightsFile
 
 
@@ -18,10 +18,11 @@ class ReplayService:
 
     def __init__(self, run: Run) -> None:
         config = run.config.algorithm
-        assert isinstance(config, OffPolicyConfig)
+        kind = run.algorithm.replay
+        assert kind is not None and isinstance(config, ReplayConfig)
         self._batch_size = config.buffer_batch_size
-        self._replay: TransitionReplay = replay_for(
-            run.spec, config, run.config.env.n_envs, run.seed
+        self._replay = replay_for(
+            kind, run.spec, config, run.config.env.n_envs, run.seed
         )
 
     def insert(self, *trajectories: Trajectory) -> Fill:
@@ -42,7 +43,7 @@ class ReplayService:
         """Take everything from a checkpoint with a replay."""
         self._replay.load(Path(checkpoint))
 
-    def sample(self, batches: int) -> Transitions:
+    def sample(self, batches: int) -> Transitions | Replayed:
         """Draw K batches."""
         return self._replay.sample(batches, self._batch_size)
 
@@ -64,7 +65,10 @@ class LearnerService:
         return self._learner.policy_weights()
 
     def update(
-        self, env_steps: int, statistics: Statistics, *batch: Trajectory | Transitions
+        self,
+        env_steps: int,
+        statistics: Statistics,
+        *batch: Trajectory | Replayed | Transitions,
     ) -> tuple[dict[str, float], Weights]:
         """Run one learning phase; return its metrics and the weights after it."""
         data: Sequence[Any] | Any = batch

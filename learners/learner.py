@@ -5,7 +5,7 @@ from typing import Protocol
 
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.state import LearnerState
-from xagents_ray.trajectory import Array, Trajectory, Transitions, Weights
+from xagents_ray.trajectory import Array, Replayed, Trajectory, Transitions, Weights
 
 Metrics = dict[str, float]
 """Means over one learning phase, by name."""
@@ -18,12 +18,13 @@ class Learner(Protocol):
     normalizer: Normalizer
 
     def update(
-        self, batch: Sequence[Trajectory] | Transitions, env_steps: int
+        self, batch: Sequence[Trajectory | Replayed] | Transitions, env_steps: int
     ) -> Metrics:
         """Run one learning phase.
 
         Args:
-            batch: trajectories of one round, or K batches of transitions.
+            batch: trajectories of one round, with K batches of replayed ones behind
+                them where the algorithm takes such; or K batches of transitions.
             env_steps: of the whole run, after the batch was collected.
         """
 

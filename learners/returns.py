@@ -134,8 +134,47 @@ def vtrace(
     goes_on = tf.cast(~(terminated | truncated), tf.float32)
     errors = rho * (rewards + discounts * values[1:] - values[:-1])
     corrections = linear_recurrence(errors, gamma * c * goes_on)
-    later = goes_on * tf.concat(
-        [corrections[1:], tf.zeros_like(corrections[-1:])], axis=0
-    )
-    rests = discounts * (values[1:] + later)
+    rests = discounts * (values[1:] + goes_on * _next(corrections))
     return values[:-1] + corrections, rho * (rewards + rests - values[:-1])
+
+
+def retrace(
+    ratios: tf.Tensor,
+    rewards: tf.Tensor,
+    taken: tf.Tensor,
+    values: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    gamma: float,
+) -> tf.Tensor:
+    """Return Retrace targets of the taken actions' values, with lambda 1.
+
+    At a truncated step, as at the last row, the value of the next row stands for the
+    rest of the episode; at a terminated one there is no rest.
+
+    Args:
+        ratios: float32 [T, B], of the taken actions' probability under the policy that
+            learns to that under the one that acted.
+        rewards: float32 [T, B].
+        taken: float32 [T, B], the critic's values of the taken actions.
+        values: float32 [T + 1, B], the learning policy's, of each row's observation
+            and the one after.
+        terminated: bool [T, B].
+        truncated: bool [T, B].
+        gamma: discount factor.
+    Returns:
+        float32 [T, B].
+    Source: arXiv:1606.02647, section 3; as a recurrence, arXiv:1611.01224, eq. 5.
+    """
+    discounts = gamma * tf.cast(~terminated, rewards.dtype)
+    weights = tf.minimum(ratios, 1.0)
+    goes_on = tf.cast(~(terminated | truncated), rewards.dtype)
+    # The next row's weight, but none beyond an episode's or the rollout's end.
+    passed = goes_on * _next(weights)
+    rests = discounts * (values[1:] - passed * _next(taken))
+    return linear_recurrence(rewards + rests, discounts * passed)
+
+
+def _next(x: tf.Tensor) -> tf.Tensor:
+    """Return each row's next one, zeros for the last one's."""
+    return tf.concat([x[1:], tf.zeros_like(x[-1:])], axis=0)

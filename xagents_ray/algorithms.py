@@ -10,6 +10,7 @@ from xagents_ray import moments
 from xagents_ray.errors import UserError, near
 from xagents_ray.hyperparameters import (
     A2CConfig,
+    ACERConfig,
     AlgorithmConfig,
     DDPGConfig,
     DQNConfig,
@@ -34,6 +35,7 @@ class Model:
         file: the config's field that names the user's .cfg file.
         judges_actions: it reads an observation vector and an action, side by side.
         has_log_std: it draws continuous actions, with a learnt standard deviation.
+        gives_logits: a softmax that ends one of its outputs is left to who reads it.
     """
 
     name: str
@@ -42,13 +44,15 @@ class Model:
     file: str = "model"
     judges_actions: bool = False
     has_log_std: bool = False
+    gives_logits: bool = False
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return its network for an environment, from the user's file or our own."""
         units = {"actions": spec.action_units, "value": 1}
         outputs = [units[head] for head in self.heads]
         extra = spec.action_units if self.judges_actions else 0
-        return layout_for(file, self.networks, spec, outputs, extra)
+        layout = layout_for(file, self.networks, spec, outputs, extra)
+        return layout.without_softmax() if self.gives_logits else layout
 
     def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return its arrays within a learner's state, by their own names."""
@@ -71,7 +75,8 @@ class Algorithm:
         policy: `module:class` of the NumPy policy that acts for it.
         models: its networks, in the order of --weights and --checkpoints; the first
             one acts.
-        replay: whether it learns from a replay service.
+        on_policy: whether it learns from each round as it comes.
+        replay: `module:class` of the replay that it learns from, or None.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
     """
@@ -81,7 +86,8 @@ class Algorithm:
     learner: str
     policy: str
     models: tuple[Model, ...]
-    replay: bool
+    on_policy: bool
+    replay: str | None
     discrete: bool
     continuous: bool
 
@@ -148,6 +154,8 @@ class Algorithm:
 
 _POLICIES = "xagents_ray.actors.policies"
 _LEARNERS = "xagents_ray.learners"
+_TRANSITIONS = "xagents_ray.replay:TransitionReplay"
+_TRAJECTORIES = "xagents_ray.trajectory_replay:TrajectoryReplay"
 _BOTH = Model(
     "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
 )
@@ -165,9 +173,28 @@ ALGORITHMS = {
             learner=f"{_LEARNERS}.a2c:A2CLearner",
             policy=f"{_POLICIES}:ActorCriticPolicy",
             models=(_BOTH,),
-            replay=False,
+            on_policy=True,
+            replay=None,
             discrete=True,
             continuous=True,
+        ),
+        Algorithm(
+            name="acer",
+            config=ACERConfig,
+            learner=f"{_LEARNERS}.acer:ACERLearner",
+            policy=f"{_POLICIES}:CategoricalPolicy",
+            models=(
+                Model(
+                    "policy",
+                    "acer-{kind}.cfg",
+                    ("actions", "actions"),
+                    gives_logits=True,
+                ),
+            ),
+            on_policy=True,
+            replay=_TRAJECTORIES,
+            discrete=True,
+            continuous=False,
         ),
         Algorithm(
             name="ddpg",
@@ -175,7 +202,8 @@ ALGORITHMS = {
             learner=f"{_LEARNERS}.ddpg:DDPGLearner",
             policy=f"{_POLICIES}:DeterministicPolicy",
             models=(_ACTOR, _CRITIC),
-            replay=True,
+            on_policy=False,
+            replay=_TRANSITIONS,
             discrete=False,
             continuous=True,
         ),
@@ -185,7 +213,8 @@ ALGORITHMS = {
             learner=f"{_LEARNERS}.dqn:DQNLearner",
             policy=f"{_POLICIES}:EpsilonGreedyPolicy",
             models=(Model("q", "q-{kind}.cfg", ("actions",)),),
-            replay=True,
+            on_policy=False,
+            replay=_TRANSITIONS,
             discrete=True,
             continuous=False,
         ),
@@ -195,7 +224,8 @@ ALGORITHMS = {
             learner=f"{_LEARNERS}.ppo:PPOLearner",
             policy=f"{_POLICIES}:ActorCriticPolicy",
             models=(_BOTH,),
-            replay=False,
+            on_policy=True,
+            replay=None,
             discrete=True,
             continuous=True,
         ),
@@ -205,7 +235,8 @@ ALGORITHMS = {
             learner=f"{_LEARNERS}.td3:TD3Learner",
             policy=f"{_POLICIES}:DeterministicPolicy",
             models=(_ACTOR, _CRITIC, replace(_CRITIC, name="critic-2")),
-            replay=True,
+            on_policy=False,
+            replay=_TRANSITIONS,
             discrete=False,
             continuous=True,
         ),
@@ -224,7 +255,8 @@ ALGORITHMS = {
                 ),
                 Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
             ),
-            replay=False,
+            on_policy=True,
+            replay=None,
             discrete=True,
             continuous=True,
         ),

@@ -94,13 +94,13 @@ class Backend(Protocol):
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> dict[str, float]:
-        """Run one learning phase: on the newest round, or on K batches of replay.
+        """Run one learning phase.
 
         Args:
-            batches: K.
+            batches: to learn from; on-policy, the newest round is the first one. All
+                others are drawn from the replay.
             env_steps: of the whole run, after the newest round.
             statistics: what the env actors measured since the last phase.
-
         Raises:
             Stopped: as in `collect`, when the phase does not end soon.
         """

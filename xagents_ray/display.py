@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from xagents_ray.config import Config
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.progress import Progress
 
 _LINE_SECONDS = 5.0
@@ -105,7 +105,7 @@ class Display:
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),
         }
-        if isinstance(self._config.algorithm, OffPolicyConfig):
+        if isinstance(self._config.algorithm, ReplayConfig):
             size = self._config.algorithm.buffer_max_size
             fields["replay"] = f"{progress.replay_size or 0}/{size}"
         return fields
@@ -131,7 +131,7 @@ class Display:
         c, bars = self._config, []
         algorithm, max_steps = c.algorithm, c.training.max_steps
         held = progress.replay_size or 0
-        if isinstance(algorithm, OffPolicyConfig) and held < algorithm.initial_size:
+        if isinstance(algorithm, ReplayConfig) and held < algorithm.initial_size:
             bars.append(_bar("filling replay", held, algorithm.initial_size))
         if max_steps is not None:
             bars.append(_bar("steps", min(progress.env_steps, max_steps), max_steps))

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
-from xagents_ray.replay import TransitionReplay, replay_for
+from xagents_ray.replay import Replay, replay_for
 from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import GRACE_SECONDS, Signals
 from xagents_ray.trajectory import Trajectory
@@ -40,10 +40,11 @@ class LocalBackend:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         n_envs = run.config.env.n_envs
         self._actor = env_actor.EnvActor(self._setup(n_envs))
-        self._replay: TransitionReplay | None = None
+        self._replay: Replay | None = None
         self.replay_nbytes = 0
-        if isinstance(self._config, OffPolicyConfig):
-            self._replay = replay_for(run.spec, self._config, n_envs, run.seed)
+        kind = run.algorithm.replay
+        if kind is not None and isinstance(self._config, ReplayConfig):
+            self._replay = replay_for(kind, run.spec, self._config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
         self._weights = self._learner.policy_weights()
         self._round: Trajectory | None = None
@@ -54,8 +55,8 @@ class LocalBackend:
         """Roll every environment out with the newest weights; fill the replay."""
         length = self._config.batch_steps
         trajectory, report = self._actor.rollout(self._weights, length, env_steps)
+        self._round = trajectory
         if self._replay is None:
-            self._round = trajectory
             return Collected([report], None)
         self._replay.insert(trajectory)
         return Collected([report], self._replay.fill)
@@ -64,9 +65,7 @@ class LocalBackend:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> dict[str, float]:
         """Run one learning phase and take its weights."""
-        batch: Any = [self._round]
-        if self._replay is not None and isinstance(self._config, OffPolicyConfig):
-            batch = self._replay.sample(batches, self._config.buffer_batch_size)
+        batch = self._batch(batches)
         metrics, self._weights = self._learning(
             lambda: self._make.learn(
                 self._run, self._learner, batch, env_steps, statistics
@@ -142,6 +141,16 @@ class LocalBackend:
         self._actor.close()
         if self._evaluator is not None:
             self._evaluator.close()
+
+    def _batch(self, batches: int) -> Any:
+        """Return the round, or samples, or both."""
+        fresh = [self._round] if self._run.algorithm.on_policy else []
+        if batches == len(fresh):
+            return fresh
+        assert self._replay is not None and isinstance(self._config, ReplayConfig)
+        size = self._config.buffer_batch_size
+        sample = self._replay.sample(batches - len(fresh), size)
+        return [*fresh, sample] if fresh else sample
 
     def _setup(self, n_envs: int) -> Any:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")

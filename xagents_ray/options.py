@@ -125,10 +125,13 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def changed(config: type, name: str, default: Any = None, help: str = "") -> Any:
-    """Declare a parent's field anew, with another default or help."""
+def changed(
+    config: type, name: str, default: Any = None, help: str = "", unit: str = ""
+) -> Any:
+    """Declare a parent's field anew, with another default, help or unit."""
     field = next(f for f in dataclasses.fields(config) if f.name == name)
-    metadata = {**field.metadata, "help": help or field.metadata["help"]}
+    said = {"help": help, "unit": unit}
+    metadata = {**field.metadata, **{k: text for k, text in said.items() if text}}
     default = field.default if default is None else default
     return dataclasses.field(default=default, metadata=metadata)
 

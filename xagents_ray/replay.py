@@ -1,19 +1,21 @@
-"""The replay buffer: rings in memory of a fixed size, every observation once."""
+"""Replay buffers: rings in memory of a fixed size, every observation once."""
 
 import json
 import math
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from xagents_ray.algorithms import resolve
 from xagents_ray.checkpoints import read_replay, replay_files
 from xagents_ray.errors import UserError
 from xagents_ray.files import write_arrays
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import free_memory
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, IntArray, Trajectory, Transitions
+from xagents_ray.trajectory import Array, IntArray, Replayed, Trajectory, Transitions
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
@@ -28,16 +30,82 @@ class Fill(NamedTuple):
     """How full a replay is.
 
     Attributes:
-        size: transitions held.
-        is_full: old transitions make room for new ones; with episodes shorter than
-            30 steps that begins below the capacity.
+        size: transitions or trajectories held.
+        is_full: old ones make room for new ones; of transitions, with episodes
+            shorter than 30 steps, that begins below the capacity.
     """
 
     size: int
     is_full: bool
 
 
-class TransitionReplay:
+class Replay(ABC):
+    """What all replay buffers do: their arrays are taken once, saved and loaded."""
+
+    _observations: Array
+    _random: np.random.Generator
+
+    @property
+    @abstractmethod
+    def fill(self) -> Fill:
+        """How full it is."""
+
+    @abstractmethod
+    def insert(self, trajectory: Trajectory) -> None:
+        """Copy a trajectory in; the oldest contents make room."""
+
+    @abstractmethod
+    def sample(self, batches: int, batch_size: int) -> Transitions | Replayed:
+        """Draw K batches, uniformly with replacement.
+
+        Args:
+            batches: K.
+            batch_size: transitions, or trajectories of each environment.
+        Raises:
+            ValueError: it is empty.
+        """
+
+    @property
+    def frame_nbytes(self) -> int:
+        """Bytes of all observations."""
+        return self._observations.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything."""
+        return sum(array.nbytes for array in self._rings().values())
+
+    def commit(self) -> None:
+        """Take the memory now, so that a run can't fail for it hours later."""
+        self._observations.fill(0)
+
+    def save(self, directory: Path) -> None:
+        """Write everything to a file there; OSError when it can't be."""
+        write_arrays(directory / "replay-0.npz", self._arrays())
+
+    def load(self, checkpoint: Path) -> None:
+        """Take everything from a checkpoint; nothing from one without a replay.
+
+        Raises:
+            UserError: the file is damaged, or of another replay.
+        """
+        arrays = self._arrays()
+        for file in replay_files(checkpoint):
+            read_replay(file, arrays)
+            self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+
+    def _arrays(self) -> dict[str, Array]:
+        """Return everything by name, the rings themselves."""
+        state = json.dumps(self._random.bit_generator.state).encode()
+        random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
+        return self._rings() | {"random": random}
+
+    def _rings(self) -> dict[str, Array]:
+        kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return {name.removeprefix("_"): v for name, v in kept.items()}
+
+
+class TransitionReplay(Replay):
     """Holds the newest transitions of every environment, sampled uniformly.
 
     Each environment has a ring of its own, so env actors insert independently. Ring
@@ -83,46 +151,6 @@ class TransitionReplay:
     def fill(self) -> Fill:
         """How full it is."""
         return Fill(int(self._count.sum()), bool(self._full.all()))
-
-    @property
-    def frame_nbytes(self) -> int:
-        """Bytes of all observations."""
-        return self._observations.nbytes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of everything."""
-        arrays = (self._starts, self._actions, self._rewards, self._terminated)
-        rest = sum(array.nbytes for array in arrays) + self._valid.nbytes
-        return self.frame_nbytes + rest
-
-    def save(self, directory: Path) -> None:
-        """Write everything to a file there; OSError when it can't be."""
-        write_arrays(directory / "replay-0.npz", self._arrays())
-
-    def load(self, checkpoint: Path) -> None:
-        """Take everything from a checkpoint; nothing from one without a replay.
-
-        Raises:
-            UserError: the file is damaged, or of another replay.
-        """
-        arrays = self._arrays()
-        for file in replay_files(checkpoint):
-            read_replay(file, arrays)
-            self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
-
-    def _arrays(self) -> dict[str, Array]:
-        """Return everything by name, the rings themselves."""
-        kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        state = json.dumps(self._random.bit_generator.state).encode()
-        random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
-        return {name.removeprefix("_"): v for name, v in kept.items()} | {
-            "random": random
-        }
-
-    def commit(self) -> None:
-        """Take the memory now, so that a run can't fail for it hours later."""
-        self._observations.fill(0)
 
     def insert(self, trajectory: Trajectory) -> None:
         """Copy a trajectory in; the oldest transitions make room."""
@@ -215,16 +243,22 @@ class TransitionReplay:
 
 
 def replay_for(
-    spec: EnvSpec, config: OffPolicyConfig, n_envs: int, seed: int
-) -> TransitionReplay:
+    kind: str, spec: EnvSpec, config: ReplayConfig, n_envs: int, seed: int
+) -> Replay:
     """Return the replay of a run.
 
+    Args:
+        kind: `module:class` of it.
+        spec: of the environments.
+        config: of the algorithm.
+        n_envs: how many environments insert.
+        seed: of the run.
     Raises:
         UserError: the machine's memory can't hold it.
     """
     size = config.buffer_max_size
     try:
-        replay = TransitionReplay(spec, size, n_envs, config.batch_steps, seed)
+        replay: Replay = resolve(kind)(spec, size, n_envs, config.batch_steps, seed)
         free = free_memory()
         if free is not None and replay.nbytes > free:
             raise MemoryError

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xagents_ray.backend import Backend, Run
-from xagents_ray.config import Config
 from xagents_ray.display import Display
 from xagents_ray.errors import Diverged, Stopped
 from xagents_ray.history import History
-from xagents_ray.hyperparameters import OffPolicyConfig
+from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.plateau import Plateau
 from xagents_ray.playing import PlayConfig, play
 from xagents_ray.progress import Progress
@@ -81,7 +82,7 @@ class Session:
         self._number = resumed.session if resumed else 0
         self._training = run.config.training
         self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
-        self._plateau, self._owed = Plateau(), _Owed(run.config)
+        self._plateau, self._owed = Plateau(), _Owed(run)
         self._attempt = Attempts(display.warn)
         self._numbers: dict[str, float] = {}
 
@@ -212,7 +213,7 @@ class Session:
             if reason is not None:
                 return reason
             reason = self._check_plateau(backend)
-            batches = self._owed.batches(progress.env_steps - before, round_.replay)
+            batches = self._owed.batches(before, progress.env_steps, round_.replay)
             if batches:
                 metrics = backend.learn(
                     batches, progress.env_steps, progress.statistics
@@ -326,20 +327,27 @@ class _Owed:
         steps: env steps that no update has answered yet.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._algorithm = config.algorithm
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self.steps = 0
 
-    def batches(self, steps: int, replay: Fill | None) -> int:
-        """Return what is owed after this many more env steps; 1 without a replay."""
-        c = self._algorithm
-        if not isinstance(c, OffPolicyConfig) or replay is None:
-            return 1
-        if replay.size == 0 or not (replay.is_full or replay.size >= c.initial_size):
-            return 0
-        self.steps += steps
-        periods, self.steps = divmod(self.steps, c.train_frequency)
-        return periods * c.gradient_steps
+    def batches(self, before: int, now: int, replay: Fill | None) -> int:
+        """Return what is owed, the newest round itself included where it is learnt.
+
+        Args:
+            before: env steps of the whole run before the newest round.
+            now: after it.
+            replay: how full it is; None without one.
+        """
+        c, fresh = self._run.config.algorithm, int(self._run.algorithm.on_policy)
+        if not isinstance(c, ReplayConfig) or replay is None or replay.size == 0:
+            return fresh
+        if not (replay.is_full or replay.size >= c.initial_size):
+            return fresh
+        # A resumed run draws what an unbroken one would have drawn.
+        generator = np.random.default_rng([self._run.seed, now])
+        drawn, self.steps = c.owed(self.steps + now - before, generator)
+        return fresh + drawn
 
 
 def _summary(result: Result) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Trajectory(NamedTuple):
         values: float32 [T + 1, B], the acting network's, or None.
         weights_version: which weights acted.
         first_env: index of the first environment among all of the run.
+        probabilities: float32 [T, B, n] of all actions under the acting policy, or
+            None.
     """
 
     observations: Array
@@ -50,6 +52,7 @@ class Trajectory(NamedTuple):
     values: FloatArray | None
     weights_version: int
     first_env: int
+    probabilities: FloatArray | None = None
 
     @property
     def stack(self) -> int:
@@ -74,6 +77,30 @@ class Transitions(NamedTuple):
     actions: Array
     rewards: FloatArray
     terminated: BoolArray
+
+
+class Replayed(NamedTuple):
+    """K batches of trajectories of B environments, as they were inserted.
+
+    Attributes:
+        observations: [K, T + stack, B, *observation_shape], as in a Trajectory.
+        starts: bool [K, T + stack, B].
+        actions: int32 [K, T, B].
+        rewards: float32 [K, T, B].
+        terminated: bool [K, T, B].
+        truncated: bool [K, T, B].
+        valid: bool [K, T, B].
+        probabilities: float32 [K, T, B, n], of the policies that acted.
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    probabilities: FloatArray
 
 
 class Weights(NamedTuple):
@@ -153,9 +180,10 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
     """Return trajectories of one round side by side: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
-    arrays = [
-        None if parts[0] is None else np.concatenate(parts, axis=1)
-        for parts in zip(*(t[:-2] for t in trajectories), strict=True)
-    ]
+    arrays: dict[str, Any] = {
+        name: np.concatenate(parts, axis=1)
+        for name, *parts in zip(Trajectory._fields, *trajectories, strict=True)
+        if isinstance(parts[0], np.ndarray)
+    }
     oldest = min(t.weights_version for t in trajectories)
-    return Trajectory._make([*arrays, oldest, trajectories[0].first_env])
+    return trajectories[0]._replace(**arrays, weights_version=oldest)

@@ -61,6 +61,20 @@ def test_help_everywhere(words, capsys) -> None:
 def test_reference_defaults() -> None:
     """The defaults that the reference's tables give."""
     given = {
+        "acer": {
+            "buffer_batch_size": 1,
+            "buffer_max_size": 10_000,
+            "delta": 1,
+            "ema_alpha": 0.99,
+            "entropy_coef": 0.01,
+            "epsilon": 1e-6,
+            "grad_norm": 10,
+            "importance_c": 10.0,
+            "n_steps": 20,
+            "replay_ratio": 4,
+            "trust_region": True,
+            "value_loss_coef": 0.5,
+        },
         "ppo": {
             "gamma": 0.99,
             "lr": 0.0007,

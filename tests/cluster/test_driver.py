@@ -16,6 +16,7 @@ Train = Callable[..., dict[str, Any]]
 StartCluster = Callable[[str], AbstractContextManager[str]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
 DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000}
+ACER = {**PPO, "n_steps": 10, "buffer_initial_size": 8, "buffer_max_size": 40}
 PONG = {
     "env": "PongNoFrameskip-v4",
     "preprocess": True,
@@ -30,6 +31,7 @@ RUNS = {
     "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1"}),
     "ppo-pong": ("ppo", PONG),
     "dqn": ("dqn", DQN),
+    "acer": ("acer", ACER),
 }
 
 

@@ -35,6 +35,17 @@ RUNS = {
             "checkpoint_replay": True,
         },
     ),
+    "acer": (
+        "acer",
+        {
+            **COMMON,
+            "env": "CartPole-v1",
+            "n_steps": 10,
+            "buffer_initial_size": 8,
+            "buffer_max_size": 40,
+            "checkpoint_replay": True,
+        },
+    ),
 }
 
 

@@ -13,7 +13,13 @@ from tensorflow.python.framework.config import disable_op_determinism
 from xagents_ray.algorithms import ALGORITHMS, Algorithm, resolve
 from xagents_ray.errors import UserError
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory, Transitions, Weights, stack_frames
+from xagents_ray.trajectory import (
+    Replayed,
+    Trajectory,
+    Transitions,
+    Weights,
+    stack_frames,
+)
 
 OBSERVATIONS = {
     "vector": ((4,), "float32", 1),
@@ -74,7 +80,7 @@ class Case(NamedTuple):
         return policy
 
 
-def cases(names: Any, replay: Any = (False, True), actions: Any = ACTIONS) -> Any:
+def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) -> Any:
     """Return a pytest parameter for every row of the table that takes these."""
     made = []
     for row in ALGORITHMS.values():
@@ -83,7 +89,7 @@ def cases(names: Any, replay: Any = (False, True), actions: Any = ACTIONS) -> An
             for name in names:
                 shape, dtype, stack = OBSERVATIONS[name]
                 takes = len(shape) == 1 or not any(m.judges_actions for m in row.models)
-                if takes and kinds[kind] and row.replay in replay:
+                if takes and kinds[kind] and row.on_policy in on_policy:
                     spec = EnvSpec(shape, dtype, stack, **ACTIONS[kind])
                     label = f"{row.name}-{kind}-{name}"
                     made.append(pytest.param(Case(row, spec), id=label))
@@ -138,7 +144,9 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
     actions = np.stack([c.stored for c in chosen])
     shape = (length, envs)
     newest = observations[spec.stack - 1 : -1]
-    log_probs = values = None
+    log_probs = values = probabilities = None
+    if chosen[0].probabilities is not None:
+        probabilities = np.stack([c.probabilities for c in chosen])
     if chosen[0].log_probs is not None:
         log_probs = np.stack([c.log_probs for c in chosen])
     if chosen[0].values is not None:
@@ -155,14 +163,21 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
         values,
         weights.version,
         0,
+        probabilities,
     )
 
 
 def batch(case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0) -> Any:
-    """Return k batches of n transitions, or k trajectories of n / 4 steps."""
+    """Return k batches of n transitions, or k trajectories of n / 4 steps.
+
+    Where rounds are learnt from and replayed, the last k - 1 are replayed.
+    """
     spec, rng = case.spec, np.random.default_rng(seed)
-    if not case.row.replay:
-        return [trajectory(case, weights, n // 4, 3, seed * k + i) for i in range(k)]
+    if case.row.on_policy:
+        rolled = [trajectory(case, weights, n // 4, 3, seed * k + i) for i in range(k)]
+        if case.row.replay is None or k == 1:
+            return rolled
+        return [rolled[0], replayed(rolled[1:])]
     observations = random_observations(spec, rng, k, n, spec.stack + 1)
     starts = rng.random((k, n, spec.stack + 1)) < 0.2
     starts[..., -1] = False
@@ -172,6 +187,12 @@ def batch(case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0) 
         actions = rng.normal(size=(k, n, spec.action_units)).astype(np.float32)
     rewards = rewards_of(spec, observations[:, :, -2], actions)
     return Transitions(observations, starts, actions, rewards, np.ones((k, n), bool))
+
+
+def replayed(trajectories: list[Trajectory]) -> Any:
+    """Return trajectories as batches that a replay gave."""
+    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
+    return Replayed._make(np.stack(part) for part in parts)
 
 
 def assert_equal(one: Weights, other: Weights) -> None:
@@ -373,13 +394,13 @@ def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
 
 
 @pytest.mark.parametrize(
-    "case", cases(["vector", "grey"], replay=[False], actions=["discrete"])
+    "case", cases(["vector", "grey"], on_policy=[True], actions=["discrete"])
 )
 def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
     weights = case.learner().policy_weights()
     rolled = with_resets(case, weights, 9)
     invalid = ~rolled.valid
-    observations, actions, rewards, log_probs, values = (
+    observations, actions, rewards, log_probs, values, probabilities = (
         None if x is None else x.copy()
         for x in (
             rolled.observations,
@@ -387,6 +408,7 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
             rolled.rewards,
             rolled.log_probs,
             rolled.values,
+            rolled.probabilities,
         )
     )
     rest = np.zeros_like(invalid)  # a truncated step needs the next row's value
@@ -395,7 +417,10 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
     newest[invalid & ~rest] = np.flip(newest, axis=0)[invalid & ~rest]
     actions[invalid] = best_actions(case.spec, newest)[invalid]
     rewards[invalid] = 100
-    log_probs[invalid] = -7
+    if log_probs is not None:
+        log_probs[invalid] = -7
+    if probabilities is not None:
+        probabilities[invalid] = (0, 0.9, 0.1)
     if values is not None:
         values[:-1][invalid & ~rest] = 50
     changed = rolled._replace(
@@ -404,6 +429,7 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
         rewards=rewards,
         log_probs=log_probs,
         values=values,
+        probabilities=probabilities,
     )
     pairs = [(case.learner(), each) for each in (rolled, changed)]
     with deterministic():
@@ -420,7 +446,7 @@ def learn(learner: Any, rolled: Trajectory) -> Weights:
     return learner.policy_weights()
 
 
-@pytest.mark.parametrize("case", cases(["vector"], replay=[False]))
+@pytest.mark.parametrize("case", cases(["vector"], on_policy=[True]))
 def test_rounds_with_few_valid_rows(case: Case) -> None:
     """Fewer than minibatches, none at all: the weights stay numbers."""
     learner = case.learner()
@@ -437,17 +463,17 @@ def test_rounds_with_few_valid_rows(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", cases(["vector"], replay=[False], actions=["discrete"])
+    "case", cases(["vector"], on_policy=[True], actions=["discrete"])
 )
 def test_trajectories_are_merged_by_environment(case: Case) -> None:
     """Two actors' trajectories are one actor's with all environments."""
     weights = case.learner().policy_weights()
     rolled = trajectory(case, weights, 8, 3, 1)
-    arrays = rolled[:-2]
-    parts = [
-        Trajectory(*(None if a is None else a[:, cut] for a in arrays), 1, cut.start)
-        for cut in (slice(0, 2), slice(2, 3))
-    ]
+    parts = []
+    for cut in (slice(0, 2), slice(2, 3)):
+        whole = rolled._asdict().items()
+        own = {n: a[:, cut] for n, a in whole if isinstance(a, np.ndarray)}
+        parts.append(rolled._replace(**own, first_env=cut.start))
     learnt = []
     for each in ([rolled], parts):
         with deterministic():

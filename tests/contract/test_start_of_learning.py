@@ -5,7 +5,7 @@ import pytest
 from xagents_ray import train
 from xagents_ray.algorithms import ALGORITHMS
 
-OFF_POLICY = [name for name, row in ALGORITHMS.items() if row.replay and row.discrete]
+OFF_POLICY = [n for n, row in ALGORITHMS.items() if not row.on_policy and row.discrete]
 
 
 @pytest.mark.parametrize("agent", OFF_POLICY)

@@ -11,6 +11,7 @@ from naive import random_arrays
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.policies import (
     ActorCriticPolicy,
+    CategoricalPolicy,
     EpsilonGreedyPolicy,
     epsilon,
     sample_categorical,
@@ -18,7 +19,7 @@ from xagents_ray.actors.policies import (
 from xagents_ray.algorithms import find
 from xagents_ray.config import Config
 from xagents_ray.errors import Stopped
-from xagents_ray.hyperparameters import DQNConfig, PPOConfig
+from xagents_ray.hyperparameters import ACERConfig, DQNConfig, PPOConfig
 from xagents_ray.learners.distributions import categorical_log_prob, gaussian_log_prob
 from xagents_ray.networks.forward import bind
 from xagents_ray.spec import EnvSpec
@@ -39,7 +40,7 @@ def generators(seed: int, envs: Any) -> list[np.random.Generator]:
 
 def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
     """Return a policy with random weights, and the network's function."""
-    name = "dqn" if kind is EpsilonGreedyPolicy else "ppo"
+    name = {EpsilonGreedyPolicy: "dqn", CategoricalPolicy: "acer"}.get(kind, "ppo")
     layout = find(name).layout(None, spec)
     arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
     policy = kind(config, spec, layout)
@@ -102,6 +103,23 @@ def test_sample_categorical_never_draws_the_impossible(first: float) -> None:
     actions, log_probs = sample_categorical(logits, np.array([0, 0.7, LARGEST]))
     assert set(actions.tolist()) <= ({1} if first else {0, 1})
     assert np.isfinite(log_probs).all()
+
+
+def test_categorical_says_all_probabilities() -> None:
+    """Those of the draws, which are an actor-critic's with the same noise."""
+    policy, forward = loaded(CategoricalPolicy, ACERConfig(), DISCRETE)
+    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
+    noise = policy.noise(generators(0, range(64)), 1)[0]
+    actions = policy.act(observations, noise, 0)
+    logits = forward(observations)[0]
+    np.testing.assert_array_equal(actions.stored, sample_categorical(logits, noise)[0])
+    expected = tf.nn.softmax(logits)
+    np.testing.assert_allclose(actions.probabilities, expected, atol=1e-6)
+    assert actions.probabilities.dtype == np.float32
+    assert (actions.log_probs, actions.values) == (None, None)
+    other, _ = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
+    same = other.noise(generators(0, range(64)), 1)[0]
+    np.testing.assert_array_equal(noise, same)
 
 
 # Actor-critic, continuous
@@ -216,7 +234,11 @@ def test_random_actions_exist(n: int) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "config"),
-    [(ActorCriticPolicy, PPOConfig()), (EpsilonGreedyPolicy, DQNConfig())],
+    [
+        (ActorCriticPolicy, PPOConfig()),
+        (CategoricalPolicy, ACERConfig()),
+        (EpsilonGreedyPolicy, DQNConfig()),
+    ],
 )
 def test_greedy_takes_the_largest_output(kind: type, config: Any) -> None:
     policy, forward = loaded(kind, config, DISCRETE)
@@ -244,10 +266,12 @@ MAKERS = [
     (ActorCriticPolicy, PPOConfig(), DISCRETE),
     (ActorCriticPolicy, PPOConfig(), CONTINUOUS),
     (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
+    (CategoricalPolicy, ACERConfig(), DISCRETE),
 ]
+IDS = ["categorical", "gaussian", "epsilon", "acer"]
 
 
-@pytest.mark.parametrize("maker", MAKERS, ids=["categorical", "gaussian", "epsilon"])
+@pytest.mark.parametrize("maker", MAKERS, ids=IDS)
 def test_noise_depends_on_the_environment_only(maker: Any) -> None:
     policy, _ = loaded(*maker)
     together = generators(7, range(4))

@@ -20,6 +20,7 @@ from xagents_ray.trajectory import Trajectory
 
 GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)
+KIND = "xagents_ray.replay:TransitionReplay"
 
 
 class Step(NamedTuple):
@@ -361,7 +362,7 @@ def test_vectors_are_stored_once() -> None:
 def test_refuses_what_memory_can_not_hold(times: int) -> None:
     size = times * (free_memory() or 0) // (84 * 84)
     with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
-        replay_for(ATARI, DQNConfig(buffer_max_size=size), 1, 0)
+        replay_for(KIND, ATARI, DQNConfig(buffer_max_size=size), 1, 0)
 
 
 def test_a_batch_of_256_stacks_takes_10_ms() -> None:

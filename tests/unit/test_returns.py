@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners.returns import gae, linear_recurrence, n_step, vtrace
+from xagents_ray.learners.returns import gae, linear_recurrence, n_step, retrace, vtrace
 
 LENGTHS = [1, 2, 3, 5, 7, 8, 64, 127, 128]
 
@@ -306,3 +306,87 @@ def test_reset_rows_weigh_nothing_in_n_step_and_vtrace(length: int) -> None:
     values[:-1][resets & follows_end[:-1]] = -1e6
     for one, other in zip(before, all_of(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6; the taken actions' 5, 3, 1;
+# ratios 1/2, 2, 1/4.
+RETRACE_BY_HAND = {
+    # 3 + 0.5 * 6 = 6; 2 + 0.5 * (2 + 0.25 * (6 - 1)); 1 + 0.5 * (4 + (3.625 - 3))
+    "goes on": ((0, 0, 0), (0, 0, 0), (3.3125, 3.625, 6)),
+    # 2; 1 + 0.5 * (4 + (2 - 3))
+    "terminated": ((0, 1, 0), (0, 0, 0), (2.5, 2, 6)),
+    # 2 + 0.5 * 2; 1 + 0.5 * (4 + (3 - 3))
+    "truncated": ((0, 0, 0), (0, 1, 0), (3, 3, 6)),
+    "both": ((0, 1, 0), (0, 1, 0), (2.5, 2, 6)),
+    # 3; 2 + 0.5 * (2 + 0.25 * (3 - 1)); 1 + 0.5 * (4 + (3.25 - 3))
+    "last terminated": ((0, 0, 1), (0, 0, 0), (3.125, 3.25, 3)),
+    "last truncated": ((0, 0, 0), (0, 0, 1), (3.3125, 3.625, 6)),
+}
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "expected"),
+    RETRACE_BY_HAND.values(),
+    ids=list(RETRACE_BY_HAND),
+)
+def test_retrace_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
+    ends = flags(*terminated), flags(*truncated)
+    rows = column(0.5, 2, 0.25), column(1, 2, 3), column(5, 3, 1), column(8, 4, 2, 6)
+    np.testing.assert_allclose(retrace(*rows, *ends, 0.5), column(*expected), rtol=1e-6)
+
+
+def slow_retrace(ratios: Any, taken: Any, case: Any, gamma: float) -> Any:
+    """Add the corrections of all later steps, as the paper sums them."""
+    rewards, values, terminated, truncated = case
+    length, envs = rewards.shape
+    targets = np.array(taken, np.float64)
+    for s, env in np.ndindex(length, envs):
+        weight = 1.0
+        for t in range(s, length):
+            rest = 0.0 if terminated[t, env] else gamma * float(values[t + 1, env])
+            error = float(rewards[t, env]) + rest - float(taken[t, env])
+            targets[s, env] += weight * error
+            if terminated[t, env] or truncated[t, env] or t == length - 1:
+                break
+            weight *= gamma * min(1.0, ratios[t + 1, env])
+    return targets
+
+
+def retrace_rows(length: int) -> tuple[Any, Any, Any, Any]:
+    """Return ratios, values of taken actions, a rollout, and its resets."""
+    rng = np.random.default_rng(9)
+    *case, resets = rollout(length, length)
+    ratios = rng.lognormal(0, 0.5, case[0].shape).astype(np.float32)
+    return ratios, rng.normal(size=ratios.shape).astype(np.float32), case, resets
+
+
+@pytest.mark.parametrize("gamma", [0.99, 0.5, 0])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_retrace(length: int, gamma: float) -> None:
+    ratios, taken, case, _ = retrace_rows(length)
+    got = retrace(ratios, case[0], taken, *case[1:], gamma)
+    expected = slow_retrace(ratios, taken, case, gamma)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_retrace_of_the_acting_policy_is_the_n_step_return() -> None:
+    """Where each action is worth what its state is."""
+    case = rollout(33, 3)[:-1]
+    ones, taken = np.ones_like(case[0]), case[1][:-1]
+    got = retrace(ones, case[0], taken, *case[1:], 0.9)
+    np.testing.assert_allclose(got, n_step(*case, 0.9), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [16, 33, 128])
+def test_reset_rows_weigh_nothing_in_retrace(length: int) -> None:
+    ratios, taken, case, resets = retrace_rows(length)
+    rewards, values, terminated, _ = case
+    follows_end = np.zeros_like(values, bool)
+    follows_end[1:] = terminated
+    assert resets.any()
+    before = retrace(ratios, rewards, taken, *case[1:], 0.9).numpy()
+    rewards[resets] = taken[resets] = 1e6
+    ratios[resets] = 0.7
+    values[:-1][resets & follows_end[:-1]] = -1e6
+    after = retrace(ratios, rewards, taken, *case[1:], 0.9).numpy()
+    np.testing.assert_array_equal(before[~resets], after[~resets])

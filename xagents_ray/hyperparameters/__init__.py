@@ -1,5 +1,6 @@
 """The settings of each algorithm. A default is written here and nowhere else."""
 
+from xagents_ray.hyperparameters.acer import ACERConfig
 from xagents_ray.hyperparameters.common import AlgorithmConfig
 from xagents_ray.hyperparameters.off_policy import (
     DDPGConfig,
@@ -12,6 +13,7 @@ from xagents_ray.hyperparameters.on_policy import A2CConfig, PPOConfig, TRPOConf
 
 __all__ = [
     "A2CConfig",
+    "ACERConfig",
     "AlgorithmConfig",
     "DDPGConfig",
     "DQNConfig",

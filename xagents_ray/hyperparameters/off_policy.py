@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters.common import (
     ActorAndCritic,
@@ -40,14 +42,29 @@ class ReplayConfig(AlgorithmConfig):
         if largest > self.buffer_max_size:
             raise UserError(
                 f"--buffer-max-size {self.buffer_max_size} is smaller than the "
-                f"{largest} transitions of --buffer-initial-size or "
-                "--buffer-batch-size; raise it to at least that."
+                f"{largest} of --buffer-initial-size or --buffer-batch-size; "
+                "raise it to at least that."
             )
 
     @property
     def initial_size(self) -> int:
-        """Transitions at which learning starts."""
+        """Fill of the buffer at which learning from it starts."""
         return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
+
+    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return how much is to be learnt from the replay buffer.
+
+        Args:
+            steps: env steps that no batch has answered yet.
+            generator: the same one wherever the run stands after as many env steps.
+        Returns:
+            Batches, and the env steps that they leave unanswered.
+        """
+        raise NotImplementedError
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return about how many observations the batches of one phase hold."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +97,16 @@ class OffPolicyConfig(ReplayConfig):
     def batch_steps(self) -> int:
         """Vector steps of one rollout."""
         return self.rollout_length
+
+    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return the batches due, and the env steps short of the next ones."""
+        periods, rest = divmod(steps, self.train_frequency)
+        return periods * self.gradient_steps, rest
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return the observations of the batches that one rollout makes due."""
+        batches, _ = self.owed(self.rollout_length * n_envs, np.random.default_rng(0))
+        return (batches + self.gradient_steps) * self.buffer_batch_size * (stack + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from xagents_ray.trajectory import Array, FloatArray
 Step = Callable[[Array], FloatArray]
 
 
-def _softmax(x: FloatArray) -> FloatArray:
+def softmax(x: FloatArray) -> FloatArray:
+    """Return float32 [B, n] probabilities of [B, n] logits."""
     exp = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp / exp.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
@@ -25,7 +26,7 @@ _ACTIVATE: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda x: np.maximum(x, 0, out=x),
     "tanh": lambda x: np.tanh(x, out=x),
     "sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
-    "softmax": _softmax,
+    "softmax": softmax,
     "elu": _elu,
     "softplus": lambda x: np.logaddexp(x, np.float32(0)),
 }

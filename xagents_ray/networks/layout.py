@@ -8,7 +8,7 @@ output layer without `units` gets as many as the algorithm expects there.
 import configparser
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xagents_ray.errors import UserError, near
@@ -73,6 +73,16 @@ class Layout:
     input_shape: tuple[int, ...]
     scale: float
     """What inputs are multiplied by: 1/255 for uint8."""
+
+    def without_softmax(self) -> "Layout":
+        """Return it with logits for each output that ends in a softmax."""
+        layers = [
+            replace(layer, activation="linear")
+            if i in self.outputs and layer.activation == "softmax"
+            else layer
+            for i, layer in enumerate(self.layers)
+        ]
+        return replace(self, layers=tuple(layers))
 
 
 class _Section:

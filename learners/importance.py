@@ -1,0 +1,93 @@
+"""Policy gains from another policy's actions, and the trust region of ACER.
+
+The policy's outputs are probabilities here; `epsilon` keeps what divides by them, or
+takes their logarithm, finite.
+"""
+
+import tensorflow as tf
+
+
+def ratios(probabilities: tf.Tensor, acted: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Return the importance ratios of all actions; gradients are stopped.
+
+    Args:
+        probabilities: float32 [N, n], of the policy that learns.
+        acted: float32 [N, n], of the policy that acted.
+        epsilon: added to the divisor.
+    Returns:
+        float32 [N, n].
+    """
+    return tf.stop_gradient(probabilities) / (acted + epsilon)
+
+
+def entropy(probabilities: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Return float32 [N] entropies, in nats, of float32 [N, n] probabilities."""
+    return -tf.reduce_sum(probabilities * tf.math.log(probabilities + epsilon), -1)
+
+
+def corrected_gain(
+    probabilities: tf.Tensor,
+    ratios: tf.Tensor,
+    actions: tf.Tensor,
+    targets: tf.Tensor,
+    q_values: tf.Tensor,
+    values: tf.Tensor,
+    largest: float,
+    epsilon: float,
+) -> tf.Tensor:
+    """Return what is to grow: its gradient is the corrected policy gradient.
+
+    The taken action is weighed by its truncated ratio; what the truncation leaves out
+    is put back by an expectation over all actions, whose advantages the critic says.
+    Gradients pass through the logarithms of the probabilities only.
+
+    Args:
+        probabilities: float32 [N, n], of the policy that learns.
+        ratios: float32 [N, n], to the policy that acted.
+        actions: int32 [N], taken.
+        targets: float32 [N], Retrace targets of these.
+        q_values: float32 [N, n], the critic's.
+        values: float32 [N], their means under the policy that learns.
+        largest: c, at which ratios are truncated.
+        epsilon: added to divisors and within logarithms.
+    Returns:
+        float32 [N].
+    Source: arXiv:1611.01224, eq. 7 and 9.
+    """
+    log_probs = tf.math.log(probabilities + epsilon)
+    taken, ratio = (
+        tf.gather(x, actions, axis=-1, batch_dims=1) for x in (log_probs, ratios)
+    )
+    gain = taken * tf.stop_gradient(tf.minimum(ratio, largest) * (targets - values))
+    left_out = tf.nn.relu(1.0 - largest / (ratios + epsilon)) * probabilities
+    advantages = q_values - values[:, None]
+    correction = log_probs * tf.stop_gradient(left_out * advantages)
+    return gain + tf.reduce_sum(correction, axis=-1)
+
+
+def project(
+    gradient: tf.Tensor,
+    probabilities: tf.Tensor,
+    average: tf.Tensor,
+    delta: float,
+    epsilon: float,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the gradient nearest to one that stays within the trust region.
+
+    It moves the divergence KL(average ‖ policy), to first order, by at most delta.
+
+    Args:
+        gradient: float32 [N, n], of a row's gain, by its probabilities.
+        probabilities: float32 [N, n], of the policy that learns.
+        average: float32 [N, n], of the average policy.
+        delta: bound.
+        epsilon: added to the probabilities that are divided by.
+    Returns:
+        float32 [N, n], and bool [N], which rows the bound has changed.
+    Source: arXiv:1611.01224, eq. 12 and 13.
+    """
+    slope = -average / (probabilities + epsilon)
+    excess = tf.reduce_sum(slope * gradient, axis=-1) - delta
+    size = tf.reduce_sum(tf.square(slope), axis=-1)
+    scale = tf.math.divide_no_nan(tf.nn.relu(excess), size)
+    return gradient - scale[:, None] * slope, excess > 0

@@ -1,0 +1,371 @@
+"""Updates of ACER on linear networks against slow loops and finite differences."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from linear import ENVS, LENGTH, SPECS, features, linear_layout, parameters, rollout
+
+from xagents_ray import train
+from xagents_ray.algorithms import find
+from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import ACERConfig
+from xagents_ray.learners.acer import ACERLearner
+from xagents_ray.networks.forward import bind
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Replayed, Trajectory
+
+GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
+ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
+
+
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> ACERLearner:
+    values = {
+        "gamma": GAMMA,
+        "epsilon": EPSILON,
+        "importance_c": LARGEST,
+        "delta": DELTA,
+        "entropy_coef": ENTROPY_COEF,
+        "value_loss_coef": VALUE_COEF,
+        "ema_alpha": ALPHA,
+        **settings,
+    }
+    layout = linear_layout(folder, spec, spec.n_actions, spec.n_actions)
+    learner = ACERLearner(ACERConfig(**values), spec, layout, 0)
+    rng = np.random.default_rng(5)
+    for name, variable in learner.state.variables.items():
+        if name.startswith("average/"):  # somewhere else, as later in a run
+            variable.assign_add(rng.normal(0, 0.5, variable.shape))
+    return learner
+
+
+def rolled(spec: EnvSpec, seed: int = 1) -> Trajectory:
+    """Return a rollout of a policy that was another one."""
+    exp = np.exp(np.random.default_rng(seed).normal(size=(LENGTH, ENVS, 3)))
+    probabilities = (exp / exp.sum(-1, keepdims=True)).astype(np.float32)
+    return rollout(spec, seed)._replace(probabilities=probabilities, log_probs=None)
+
+
+def replayed(*trajectories: Trajectory) -> Replayed:
+    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
+    return Replayed._make(np.stack(part) for part in parts)
+
+
+def softmax(x: Any) -> Any:
+    exp = np.exp(x - x.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+def model_of(learner: ACERLearner, name: str) -> Any:
+    """Return a model's [D + 1, n] parameters of the policy and of the critic."""
+    arrays = find("acer").models[0].own(learner.state.arrays())
+    if name != "policy":
+        whole = learner.state.arrays().items()
+        start = f"{name}/"
+        arrays = {k.removeprefix(start): v for k, v in whole if k.startswith(start)}
+    return np.stack([parameters(arrays, f"dense-{i}") for i in range(2)])
+
+
+class Frozen:
+    """What an update holds fixed while it follows the gradient, row by row."""
+
+    def __init__(self, learner: ACERLearner, spec: EnvSpec, t: Trajectory) -> None:
+        self.x, self.t = features(spec, t), t
+        theta = model_of(learner, "policy")
+        self.policy, self.q = softmax(self.x @ theta[0]), self.x @ theta[1]
+        self.values = (self.policy * self.q).sum(-1)
+        self.average = softmax(self.x @ model_of(learner, "average")[0])
+        self.ratios = self.policy[:-1] / (t.probabilities + EPSILON)
+        self.targets = self._retrace()
+        self.rows = [tuple(i) for i in np.argwhere(t.valid)]
+
+    def _retrace(self) -> Any:
+        t, targets = self.t, np.zeros((LENGTH, ENVS))
+        for env in range(ENVS):
+            rest = self.values[-1, env]
+            for i in reversed(range(LENGTH)):
+                if t.truncated[i, env]:
+                    rest = self.values[i + 1, env]
+                rest = 0 if t.terminated[i, env] else rest
+                targets[i, env] = rest = t.rewards[i, env] + GAMMA * rest
+                a = t.actions[i, env]
+                weight = min(1, self.ratios[i, env, a])
+                rest = weight * (rest - self.q[i, env, a]) + self.values[i, env]
+        return targets
+
+    def weights(self, i: Any) -> Any:
+        """Return how much each action's log-probability is to grow, [n]."""
+        ratios, a = self.ratios[i], self.t.actions[i]
+        weights = np.maximum(0, 1 - LARGEST / (ratios + EPSILON)) * self.policy[i]
+        weights *= self.q[i] - self.values[i]
+        weights[a] += min(LARGEST, ratios[a]) * (self.targets[i] - self.values[i])
+        return weights
+
+    def projected(self, i: Any) -> tuple[Any, bool]:
+        """Return the gradient by the probabilities of row i, within the region."""
+        p = self.policy[i]
+        gradient = self.weights(i) / (p + EPSILON)
+        gradient -= ENTROPY_COEF * (np.log(p + EPSILON) + p / (p + EPSILON))
+        slope = -self.average[i] / (p + EPSILON)
+        excess = slope @ gradient - DELTA
+        return gradient - max(0, excess) / (slope @ slope) * slope, excess > 0
+
+    def loss(self, theta: Any, trust_region: bool) -> float:
+        """Return what the update descends, as a function of all parameters."""
+        total = 0.0
+        for i in self.rows:
+            p, q = softmax(self.x[i] @ theta[0]), self.x[i] @ theta[1]
+            if trust_region:
+                gain = p @ self.projected(i)[0]
+            else:
+                log_p = np.log(p + EPSILON)
+                gain = log_p @ self.weights(i) - ENTROPY_COEF * (p @ log_p)
+            error = self.targets[i] - q[self.t.actions[i]]
+            total += VALUE_COEF * 0.5 * error**2 - gain
+        return total / len(self.rows)
+
+    def metrics(self, trust_region: bool) -> dict[str, float]:
+        rows, a = self.rows, self.t.actions
+        p = {i: self.policy[i] for i in rows}
+        gains = [np.log(p[i] + EPSILON) @ self.weights(i) for i in rows]
+        errors = [self.targets[i] - self.q[i][a[i]] for i in rows]
+        bound = [trust_region and self.projected(i)[1] for i in rows]
+        assert not trust_region or 0.2 < np.mean(bound) < 0.9
+        return {
+            "policy_loss": -np.mean(gains),
+            "value_loss": 0.5 * np.mean(np.square(errors)),
+            "entropy": -np.mean([p[i] @ np.log(p[i] + EPSILON) for i in rows]),
+            "importance_ratio": np.mean([self.ratios[i][a[i]] for i in rows]),
+            "trust_region_bound": np.mean(bound),
+        }
+
+
+def finite_differences(frozen: Frozen, theta: Any, trust_region: bool) -> Any:
+    gradient, step = np.zeros_like(theta), 1e-6
+    for index in np.ndindex(theta.shape):
+        axis = np.zeros_like(theta)
+        axis[index] = step
+        ends = (frozen.loss(theta + s * axis, trust_region) for s in (1, -1))
+        gradient[index] = np.subtract(*ends) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize(
+    ("name", "trust_region", "grad_norm"),
+    [
+        ("discrete", True, 1e6),
+        ("discrete", False, 0.1),
+        ("frames", True, 0.1),
+        ("frames", False, 1e6),
+    ],
+)
+def test_one_update(
+    name: str, trust_region: bool, grad_norm: float, tmp_path: Path
+) -> None:
+    """With its large epsilon the first step of Adam is the gradient's, nearly."""
+    spec, lr, epsilon = SPECS[name], 0.3, 1.0
+    settings = {"lr": lr, "opt_epsilon": epsilon, "grad_norm": grad_norm}
+    learner = make(tmp_path, spec, trust_region=trust_region, **settings)
+    t = rolled(spec)
+    assert t.terminated.any() and t.truncated.any() and not t.valid.all()
+    before, average = (model_of(learner, name) for name in ("policy", "average"))
+    frozen = Frozen(learner, spec, t)
+    gradient = finite_differences(frozen, before, trust_region)
+    got = learner.update([t], 0)
+    assert got.pop("updates") == 1
+    norm = np.sqrt((gradient**2).sum())
+    assert norm > 0.2  # the norm before it is clipped
+    expected = {**frozen.metrics(trust_region), "grad_norm": norm}
+    assert got == {k: pytest.approx(v, rel=1e-3) for k, v in expected.items()}
+    g = np.sqrt(1 - 0.999) * min(1.0, grad_norm / norm) * gradient
+    after = model_of(learner, "policy")
+    np.testing.assert_allclose(
+        after - before, -lr * g / (np.abs(g) + epsilon), rtol=5e-3, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        model_of(learner, "average"), ALPHA * average + (1 - ALPHA) * after, atol=1e-6
+    )
+
+
+def test_a_wide_region_is_none(tmp_path: Path) -> None:
+    spec = SPECS["discrete"]
+    wide = make(tmp_path, spec, delta=1e6)
+    plain = make(tmp_path, spec, trust_region=False)
+    for learner in (wide, plain):
+        assert learner.update([rolled(spec)], 0)["trust_region_bound"] == 0
+    np.testing.assert_allclose(
+        model_of(wide, "policy"), model_of(plain, "policy"), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_phase_is_its_batches_one_after_another(tmp_path: Path) -> None:
+    spec = SPECS["frames"]
+    whole, steps = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+    rounds = [rolled(spec, seed) for seed in (1, 2, 3)]
+    metrics = whole.update([rounds[0], replayed(*rounds[1:])], 0)
+    each = [steps.update([t], 0) for t in rounds]
+    assert metrics.pop("updates") == 3
+    for name, value in metrics.items():
+        assert value == pytest.approx(np.mean([m[name] for m in each]), rel=1e-5)
+    ends = whole.state.arrays(), steps.state.arrays()
+    for name, array in ends[0].items():
+        np.testing.assert_allclose(array, ends[1][name], rtol=1e-6, atol=1e-7)
+
+
+def test_a_resumed_learner_goes_on_exactly(tmp_path: Path) -> None:
+    spec = SPECS["discrete"]
+    learner, other = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+    learner.update([rolled(spec, 1)], 0)
+    kept = learner.state.arrays()
+    other.state.restore(kept)
+    for each in (learner, other):
+        each.update([rolled(spec, 2), replayed(rolled(spec, 3))], 0)
+    ends = learner.state.arrays(), other.state.arrays()
+    assert ends[0].keys() == ends[1].keys() >= {"average/dense-0/kernel"}
+    assert any(not np.array_equal(kept[k], ends[0][k]) for k in kept)
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(array, ends[1][name])
+
+
+def test_the_average_begins_as_a_copy(tmp_path: Path) -> None:
+    """Of the first weights, and of those that are loaded."""
+    spec = SPECS["discrete"]
+    layout = linear_layout(tmp_path, spec, 3, 3)
+    learner = ACERLearner(ACERConfig(), spec, layout, 0)
+    first = model_of(learner, "policy")
+    np.testing.assert_array_equal(model_of(learner, "average"), first)
+    arrays = learner.policy_weights().arrays
+    learner.load({f"policy/{name}": array + 1 for name, array in arrays.items()})
+    np.testing.assert_array_equal(model_of(learner, "policy"), first + 1)
+    np.testing.assert_array_equal(model_of(learner, "average"), first + 1)
+
+
+# The network.
+
+
+@pytest.mark.parametrize("head", ["", "activation=softmax\n"])
+def test_a_policy_head_with_and_without_softmax_is_one(
+    head: str, tmp_path: Path
+) -> None:
+    """Xagents' .cfg files end the policy in a softmax; both give logits here."""
+    path = tmp_path / "own.cfg"
+    path.write_text(
+        "[dense-0]\nunits=8\nactivation=tanh\ncommon=1\n"
+        f"[dense-1]\n{head}output=1\n[dense-2]\noutput=1\n",
+        encoding="utf-8",
+    )
+    spec = SPECS["discrete"]
+    row = find("acer")
+    config = ACERConfig(model=str(path))
+    (layout,) = row.layouts(config, spec)
+    assert [layer.activation for layer in layout.layers] == ["tanh", "linear", "linear"]
+    weights = ACERLearner(config, spec, layout, 0).policy_weights()
+    logits, _ = bind(layout, weights.arrays)(np.ones((2, 4), np.float32))
+    assert (logits < 0).any() and not np.allclose(logits.sum(-1), 1)
+
+
+@pytest.mark.parametrize("kind", ["vector", "image"])
+def test_the_default_is_xagents(kind: str) -> None:
+    shape = (84, 84) if kind == "image" else (4,)
+    dtype = "uint8" if kind == "image" else "float32"
+    spec = EnvSpec(shape, dtype, 4 if kind == "image" else 1, 6)
+    layout = find("acer").layout(None, spec)
+    assert [layout.layers[i].units for i in layout.outputs] == [6, 6]
+    units = [layer.units for layer in layout.layers if layer.kind != "flatten"]
+    trunk = [32, 64, 64, 512] if kind == "image" else [64, 64]
+    assert units == [*trunk, 6, 6]
+
+
+# Settings.
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 4.0])
+def test_the_number_of_replayed_batches_is_poisson(ratio: float) -> None:
+    config = ACERConfig(replay_ratio=ratio)
+    drawn = [config.owed(160, np.random.default_rng([7, step])) for step in range(4000)]
+    assert {rest for _, rest in drawn} == {0}
+    counts = np.array([count for count, _ in drawn])
+    error = 5 * (ratio / len(counts)) ** 0.5
+    assert abs(counts.mean() - ratio) <= error
+    assert abs(counts.var() - ratio) <= 5 * ((ratio + 2 * ratio**2) / 4000) ** 0.5
+    rows = config.sampled_rows(8, 4)
+    assert rows >= counts.max() * (20 + 4) * 8
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"buffer_batch_size": 2}, ["--buffer-batch-size 2", "--replay-ratio"]),
+        ({"buffer_max_size": 5, "n_envs": 6}, ["--buffer-max-size 5", "--n-envs 6"]),
+        ({"rollout_length": 4}, ["--rollout-length is no setting", "--n-steps"]),
+        ({"train_frequency": 4}, ["--train-frequency is no setting", "--replay-ratio"]),
+        ({"gradient_steps": 4}, ["--gradient-steps is no setting", "--replay-ratio"]),
+    ],
+)
+def test_what_acer_refuses(values: dict[str, int], parts: list[str]) -> None:
+    with pytest.raises(UserError) as error:
+        train("acer", env="CartPole-v1", max_steps=10, local=True, **values)
+    message = str(error.value)
+    assert message.count(". ") == 0
+    for part in parts:
+        assert part in message
+
+
+# Whole runs.
+
+
+class Walk(gym.Env[Any, Any]):
+    """Ends or is cut off after a few steps; observations are of a dtype."""
+
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, dtype: Any) -> None:
+        self.observation_space = gym.spaces.Box(0, 200, (4,), dtype)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation(), {}
+
+    def observation(self) -> Any:
+        return self.np_random.uniform(0, 200, 4).astype(self.observation_space.dtype)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        ends = self.np_random.random() < 0.2
+        return self.observation(), float(action), ends, self.steps == 6, {}
+
+
+def float32() -> Any:
+    return Walk(np.float32)
+
+
+def float64() -> Any:
+    return Walk(np.float64)
+
+
+def uint8() -> Any:
+    return Walk(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("n_envs", "factory"), [(1, "float64"), (3, "uint8"), (16, "float32")]
+)
+def test_runs_with_any_number_of_environments(n_envs: int, factory: str) -> None:
+    steps = 40 * n_envs
+    result = train(
+        "acer",
+        env=f"test_acer:{factory}",
+        n_envs=n_envs,
+        n_steps=5,
+        buffer_max_size=4 * n_envs,
+        buffer_initial_size=2 * n_envs,
+        max_steps=steps,
+        local=True,
+        quiet=True,
+    )
+    assert result.env_steps >= steps
+    # A round each, and from the second one on four replayed ones beside it.
+    assert result.updates > 12

@@ -1,0 +1,217 @@
+"""The replay of trajectories against a list: what it holds, draws and costs."""
+
+from collections import defaultdict, deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import naive_stacks
+
+from xagents_ray.algorithms import find
+from xagents_ray.checkpoints import Checkpoints
+from xagents_ray.errors import UserError
+from xagents_ray.hyperparameters import ACERConfig
+from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.machine import free_memory
+from xagents_ray.replay import replay_for
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Replayed, Trajectory
+from xagents_ray.trajectory_replay import TrajectoryReplay
+
+N_ACTIONS = 3
+SPECS = {
+    "vector": EnvSpec((4,), "float32", 1, N_ACTIONS),
+    "ram": EnvSpec((5,), "uint8", 1, N_ACTIONS),
+    "grey": EnvSpec((2, 3), "uint8", 4, N_ACTIONS),
+    "rgb": EnvSpec((1, 2, 3), "uint8", 2, N_ACTIONS),
+}
+ATARI = EnvSpec((84, 84), "uint8", 4, 6)
+
+
+def rolled(spec: EnvSpec, length: int, first: int, envs: int, rng: Any) -> Trajectory:
+    """Return noise in the shape of a rollout."""
+    rows, steps = (length + spec.stack, envs), (length, envs)
+    frames = rng.integers(0, 256, (*rows, *spec.observation_shape))
+    flags = [rng.random(steps) < 0.3 for _ in range(3)]
+    return Trajectory(
+        frames.astype(spec.observation_dtype),
+        rng.random(rows) < 0.3,
+        rng.integers(0, N_ACTIONS, steps, np.int32),
+        rng.normal(size=steps).astype(np.float32),
+        *flags,
+        None,
+        None,
+        1,
+        first,
+        rng.random((*steps, N_ACTIONS), np.float32),
+    )
+
+
+def contents(t: Any, column: int, batch: int | None = None) -> tuple[bytes, ...]:
+    """Return one environment's part of a trajectory, to the bit."""
+    parts = [getattr(t, name) for name in Replayed._fields]
+    parts = parts if batch is None else [part[batch] for part in parts]
+    return tuple(part[:, column].tobytes() for part in parts)
+
+
+class Plan(NamedTuple):
+    spec: EnvSpec
+    groups: list[tuple[int, int]]
+    capacity: int
+    length: int
+    inserts: list[int]
+    seed: int
+
+
+@st.composite
+def plans(draw: Any) -> Plan:
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    ends = np.cumsum(sizes).tolist()
+    groups = [(end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    inserts = draw(st.lists(st.integers(0, len(groups) - 1), max_size=20))
+    return Plan(
+        draw(st.sampled_from(list(SPECS.values()))),
+        groups,
+        ends[-1] + draw(st.integers(0, 12)),
+        draw(st.integers(1, 5)),
+        [*range(len(groups)), *inserts],
+        draw(st.integers(0, 2**31 - 1)),
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(plans())
+def test_draws_exactly_the_newest_that_were_inserted(plan: Plan) -> None:
+    """Of every environment, after any number of turns of the rings."""
+    spec, rng = plan.spec, np.random.default_rng(plan.seed)
+    n_envs = sum(size for _, size in plan.groups)
+    quotas = [plan.capacity // n_envs + (e < plan.capacity % n_envs) for e in range(9)]
+    held = [deque[Any](maxlen=quotas[env]) for env in range(n_envs)]
+    replay = TrajectoryReplay(spec, plan.capacity, n_envs, plan.length, plan.seed)
+    nbytes = replay.nbytes
+    for index in plan.inserts:
+        first, size = plan.groups[index]
+        trajectory = rolled(spec, plan.length, first, size, rng)
+        replay.insert(trajectory)
+        for column in range(size):
+            held[first + column].append(contents(trajectory, column))
+    assert replay.fill.size == sum(map(len, held)) <= plan.capacity
+    assert replay.fill.is_full == (replay.fill.size == plan.capacity)
+    sample = replay.sample(20 * max(map(len, held)), 1)
+    for env in range(n_envs):
+        drawn = {contents(sample, env, k) for k in range(len(sample.rewards))}
+        assert drawn == set(held[env])
+    assert replay.nbytes == nbytes
+
+
+def test_shapes_of_samples() -> None:
+    spec, rng = SPECS["rgb"], np.random.default_rng(0)
+    replay = TrajectoryReplay(spec, 20, 3, 7, 0)
+    replay.insert(rolled(spec, 7, 0, 3, rng))
+    sample = replay.sample(4, 2)
+    assert sample.observations.shape == (4, 9, 6, 1, 2, 3)
+    assert sample.starts.shape == (4, 9, 6)
+    assert sample.probabilities.shape == (4, 7, 6, N_ACTIONS)
+    kept = {name: array.dtype for name, array in sample._asdict().items()}
+    assert kept["observations"] == np.uint8 and kept["actions"] == np.int32
+    assert all(array.flags.c_contiguous for array in sample)
+
+
+@pytest.mark.parametrize("name", ["grey", "rgb"])
+def test_stacks_are_rebuilt_bit_for_bit(name: str) -> None:
+    """Also the first ones, whose older frames come from the rollout before."""
+    spec, rng = SPECS[name], np.random.default_rng(0)
+    replay = TrajectoryReplay(spec, 6, 2, 5, 0)
+    frames = rng.integers(0, 256, (64, 2, *spec.observation_shape), np.uint8)
+    starts = rng.random((64, 2)) < 0.3
+    starts[0] = True
+    stacks = [naive_stacks(frames[:, e], starts[:, e], spec.stack) for e in range(2)]
+    known = [defaultdict(list) for _ in range(2)]
+    for begin in range(5, 45, 5):
+        t = rolled(spec, 5, 0, 2, rng)
+        window = slice(begin - spec.stack + 1, begin + 6)
+        replay.insert(t._replace(observations=frames[window], starts=starts[window]))
+        for env in range(2):
+            key = t.rewards[:, env].tobytes()
+            known[env][key] = stacks[env][begin : begin + 5]
+    sample = replay.sample(8, 1)
+    for k in range(8):
+        seen = stack_rollout(sample.observations[k], sample.starts[k], spec.stack)
+        seen = seen.numpy().reshape(5, 2, *seen.shape[1:])
+        for env in range(2):
+            expected = known[env][sample.rewards[k, :, env].tobytes()]
+            np.testing.assert_array_equal(seen[:, env], expected)
+
+
+def filled(seed: int) -> TrajectoryReplay:
+    rng, spec = np.random.default_rng(4), SPECS["vector"]
+    replay = TrajectoryReplay(spec, 40, 2, 3, seed)
+    for _ in range(9):
+        replay.insert(rolled(spec, 3, 0, 2, rng))
+    return replay
+
+
+def test_environments_are_drawn_independently_and_uniformly() -> None:
+    sample = filled(0).sample(9_000, 1)
+    counts: dict[Any, int] = defaultdict(int)
+    for pair in sample.rewards[:, 0]:
+        counts[tuple(pair)] += 1
+    assert len(counts) == 81
+    expected = 9_000 / 81
+    statistic = sum((c - expected) ** 2 / expected for c in counts.values())
+    assert abs(statistic - 80) < 5 * (2 * 80) ** 0.5
+
+
+def test_the_seed_decides_the_draws_and_samples_are_copies() -> None:
+    one, same, other = filled(1), filled(1), filled(2)
+    first = one.sample(16, 1)
+    for a, b in zip(first, same.sample(16, 1), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first.rewards, other.sample(16, 1).rewards)
+    assert not np.array_equal(first.rewards, one.sample(16, 1).rewards)
+    rewards = one.sample(64, 1).rewards
+    rewards[...] = 99
+    assert one.sample(64, 1).rewards.max() < 99
+
+
+def test_an_empty_replay_says_so() -> None:
+    replay = TrajectoryReplay(SPECS["vector"], 4, 2, 3, 0)
+    assert replay.fill == (0, False)
+    with pytest.raises(ValueError, match="empty"):
+        replay.sample(1, 1)
+
+
+def test_a_loaded_replay_goes_on_exactly(tmp_path: Path) -> None:
+    saved = filled(1)
+    saved.sample(3, 1)
+    path = Checkpoints(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
+    loaded = TrajectoryReplay(SPECS["vector"], 40, 2, 3, 5)
+    loaded.load(path)
+    assert loaded.fill == saved.fill == (18, False)
+    more = rolled(SPECS["vector"], 3, 0, 2, np.random.default_rng(8))
+    for replay in (saved, loaded):
+        replay.insert(more)
+    for a, b in zip(saved.sample(9, 1), loaded.sample(9, 1), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(UserError):
+        TrajectoryReplay(SPECS["vector"], 50, 2, 3, 5).load(path)
+
+
+@pytest.mark.parametrize("n_envs", [1, 8, 16])
+def test_memory_of_ten_thousand_atari_trajectories(n_envs: int) -> None:
+    """Each of 20 steps, with the frames of its first stack: 24 frames."""
+    replay = TrajectoryReplay(ATARI, 10_000, n_envs, 20, 0)
+    assert replay.frame_nbytes == 10_000 * 24 * 84 * 84
+    assert (replay.nbytes - replay.frame_nbytes) < 0.01 * replay.nbytes
+
+
+@pytest.mark.skipif(free_memory() is None, reason="the free memory can't be told")
+def test_refuses_what_memory_can_not_hold() -> None:
+    size = 2 * (free_memory() or 0) // (24 * 84 * 84)
+    kind, config = find("acer").replay, ACERConfig(buffer_max_size=size)
+    assert kind is not None
+    with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
+        replay_for(kind, ATARI, config, 1, 0)
