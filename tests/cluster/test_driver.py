@@ -26,9 +26,15 @@ PONG = {
     "max_steps": 2400,
     "seed": 7,
 }
+CHANGING = {
+    "normalize_observations": True,
+    "normalize_rewards": True,
+    "lr_decay": True,
+    "clip_decay": True,
+}
 RUNS = {
     "ppo": ("ppo", PPO),
-    "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1"}),
+    "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1", **CHANGING}),
     "ppo-pong": ("ppo", PONG),
     "dqn": ("dqn", DQN),
     "acer": ("acer", ACER),

@@ -17,7 +17,8 @@ STATISTICS = {
     "observation": measure(np.repeat([[MEAN - DEVIATION], [MEAN + DEVIATION]], 4, 1)),
     "return": measure(np.array([-SCALE, SCALE])),
 }
-VECTORS = cases(["vector"])
+# Each algorithm once, with the actions that it takes.
+VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
 
 
 def run_of(case: Case, **settings: Any) -> Run:
@@ -107,23 +108,3 @@ def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     learner.state.remaining.assign(0.5)
     learner.state.decay_lr()
     assert learner.state.scale_lr(1.0) == pytest.approx(0.75e-3)
-
-
-@pytest.mark.parametrize("case", VECTORS)
-def test_rmsprop(case: Case) -> None:
-    """It learns otherwise than Adam, and its state is as whole."""
-    adam, one, other = (
-        case.learner(**settings)
-        for settings in ({}, {"optimizer": "rmsprop"}, {"optimizer": "rmsprop"})
-    )
-    first = batch(case, adam.policy_weights(), 2, 8)
-    with deterministic():
-        for learner in (adam, one):
-            learner.update(first, 0)
-        if case.row.name != "trpo":  # whose actor takes natural steps
-            assert differ(adam.policy_weights(), one.policy_weights())
-        other.state.restore(one.state.arrays())
-        second = batch(case, one.policy_weights(), 1, 8, seed=1)
-        for learner in (one, other):
-            learner.update(second, 0)
-    assert_equal(one.policy_weights(), other.policy_weights())

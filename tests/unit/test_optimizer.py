@@ -44,3 +44,24 @@ def test_adam_by_hand() -> None:
         rate = 0.1 * (1 - 0.5**step) ** 0.5 / (1 - 0.8**step)
         expected -= rate * moment / (square**0.5 + 0.25)
         np.testing.assert_allclose(variable, expected, rtol=1e-5)
+
+
+def test_rmsprop_by_hand() -> None:
+    """The step is lr * g / sqrt(mean of g² + epsilon)."""
+    config = DQNConfig(optimizer="rmsprop", lr=0.1, beta2=0.5, opt_epsilon=0.25)
+    variable = tf.Variable(1.0)
+    optimizer = make_optimizer(config, [variable])
+    square, expected = 0.0, 1.0
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            loss = 0.5 * tf.square(variable)
+        gradient = float(variable)
+        descend(optimizer, tape, loss, [variable])
+        square = 0.5 * square + 0.5 * gradient**2
+        expected -= 0.1 * gradient / (square + 0.25) ** 0.5
+        np.testing.assert_allclose(variable, expected, rtol=1e-5)
+
+
+def test_a_critic_has_its_own_rate() -> None:
+    made = make_optimizer(DQNConfig(lr=0.1), [tf.Variable(1.0)], 0.3)
+    assert float(made.learning_rate) == pytest.approx(0.3)
