@@ -10,18 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xagents_ray.backend import Backend, Run
 from xagents_ray.display import Display
 from xagents_ray.errors import Diverged, Stopped
 from xagents_ray.history import History
-from xagents_ray.hyperparameters import ReplayConfig
+from xagents_ray.owed import Owed
 from xagents_ray.plateau import Plateau
 from xagents_ray.playing import PlayConfig, play
 from xagents_ray.progress import Progress
 from xagents_ray.recorder import Attempts, Recorder
-from xagents_ray.replay import Fill
 from xagents_ray.resume import Resumed
 from xagents_ray.rundir import RunDirectory
 from xagents_ray.saving import Saver
@@ -82,7 +79,7 @@ class Session:
         self._number = resumed.session if resumed else 0
         self._training = run.config.training
         self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
-        self._plateau, self._owed = Plateau(), _Owed(run)
+        self._plateau, self._owed = Plateau(), Owed(run)
         self._attempt = Attempts(display.warn)
         self._numbers: dict[str, float] = {}
 
@@ -318,36 +315,6 @@ class Session:
             directory=str(directory.path) if directory else "",
             signal=self._signals.received,
         )
-
-
-class _Owed:
-    """How many batches the next learning phase takes.
-
-    Attributes:
-        steps: env steps that no update has answered yet.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.steps = 0
-
-    def batches(self, before: int, now: int, replay: Fill | None) -> int:
-        """Return what is owed, the newest round itself included where it is learnt.
-
-        Args:
-            before: env steps of the whole run before the newest round.
-            now: after it.
-            replay: how full it is; None without one.
-        """
-        c, fresh = self._run.config.algorithm, int(self._run.algorithm.on_policy)
-        if not isinstance(c, ReplayConfig) or replay is None or replay.size == 0:
-            return fresh
-        if not (replay.is_full or replay.size >= c.initial_size):
-            return fresh
-        # A resumed run draws what an unbroken one would have drawn.
-        generator = np.random.default_rng([self._run.seed, now])
-        drawn, self.steps = c.owed(self.steps + now - before, generator)
-        return fresh + drawn
 
 
 def _summary(result: Result) -> dict[str, Any]:
