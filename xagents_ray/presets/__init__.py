@@ -23,6 +23,7 @@ from xagents_ray.rundir import FILES
 AUTO = "auto"
 """What `--preset` alone means: the one for the agent and the environment."""
 _HERE = Path(__file__).parent
+_REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +98,10 @@ def _read(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise UserError(f"--preset {path}: {error.strerror}; name a file.") from None
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise UserError(f"--preset {path} is no YAML: see docs/README.md.") from None
+        raise UserError(f"--preset {path} is no YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
-        raise UserError(
-            f"--preset {path} has no settings: write them below `settings:`, one a "
-            "line, as in `n_envs: 8`."
-        )
+        raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
     located: Mapping[str, Any] = _located(entry, path.parent)["settings"]
     return located
 
