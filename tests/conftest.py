@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ agent, settings = json.loads(sys.argv[1])
 r = xagents_ray.train(agent, quiet=True, **settings)
 print(json.dumps(dict(vars(r), episodes=r.episodes)))
 """
+TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -51,6 +53,25 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, A
         assert done.stderr == ""
         result: dict[str, Any] = json.loads(done.stdout)
         return result
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def train_all(
+    train: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> TrainAll:
+    """Return a function that trains one agent with several settings, two at a time.
+
+    Most of a short run is one core importing TensorFlow.
+    """
+
+    def run(agent: str, settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        # Runs of one second and seed would have one name in one directory.
+        own = [{"run_dir": str(tmp_path_factory.mktemp("run"))} for _ in settings]
+        with ThreadPoolExecutor(2) as pool:
+            calls = zip(own, settings, strict=True)
+            return list(pool.map(lambda x: train(agent, **{**x[0], **x[1]}), calls))
 
     return run
 

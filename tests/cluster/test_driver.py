@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 Train = Callable[..., dict[str, Any]]
+TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 StartCluster = Callable[[str], AbstractContextManager[str]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
 DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000}
@@ -43,14 +44,12 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_local_and_one_remote_actor_agree(
-    name: str, train: Train, cluster: str
+    name: str, train_all: TrainAll, cluster: str
 ) -> None:
     agent, settings = RUNS[name]
-    runs = [
-        train(agent, local=True, **settings),
-        train(agent, local=True, **settings),
-        train(agent, address=cluster, n_actors=1, **settings),
-    ]
+    local = {**settings, "local": True}
+    remote = {**settings, "address": cluster, "n_actors": 1}
+    runs = train_all(agent, [local, remote])
     assert len(runs[0]["episodes"]) >= 2
     assert runs[0]["updates"] > 0
     for run in runs[1:]:
@@ -58,13 +57,14 @@ def test_local_and_one_remote_actor_agree(
         assert run["updates"] == runs[0]["updates"]
 
 
-def test_two_actors_repeat_themselves(train: Train, cluster: str) -> None:
-    first, second = (train("ppo", address=cluster, n_actors=2, **PPO) for _ in range(2))
-    assert first["episodes"] == second["episodes"]
+def test_runs_repeat_themselves(train_all: TrainAll, cluster: str) -> None:
+    for where in ({"address": cluster, "n_actors": 2}, {"local": True}):
+        first, second = train_all("ppo", [{**PPO, **where}] * 2)
+        assert first["episodes"] == second["episodes"]
 
 
-def test_another_seed_is_another_run(train: Train) -> None:
-    runs = [train("ppo", local=True, **{**PPO, "seed": seed}) for seed in (7, 8)]
+def test_another_seed_is_another_run(train_all: TrainAll) -> None:
+    runs = train_all("ppo", [{**PPO, "local": True, "seed": s} for s in (7, 8)])
     assert runs[0]["episodes"] != runs[1]["episodes"]
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from xagents_ray.checkpoints import all_checkpoints, load, newest_valid
 
 Train = Callable[..., dict[str, Any]]
+TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 COMMON = {"n_envs": 4, "seed": 7, "local": True}
 PPO = {**COMMON, "env": "CartPole-v1", "mini_batches": 2}
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
@@ -70,11 +71,13 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_in_two_sessions_is_one(name: str, train: Train, tmp_path: Path) -> None:
+def test_a_run_in_two_sessions_is_one(
+    name: str, train: Train, train_all: TrainAll, tmp_path: Path
+) -> None:
     agent, settings = RUNS[name]
     settings = {**settings, "run_dir": str(tmp_path)}
-    whole = train(agent, **settings, name="whole", max_steps=6000)
-    half = train(agent, **settings, name="half", max_steps=3000)
+    ends = ({"name": "whole", "max_steps": 6000}, {"name": "half", "max_steps": 3000})
+    whole, half = train_all(agent, [{**settings, **end} for end in ends])
     assert 3000 <= half["env_steps"] < 6000
     rest = train(agent, resume=half["directory"], max_steps=6000)
     assert rest["directory"] == half["directory"]
@@ -142,15 +145,15 @@ PONG = {
 }
 
 
-def test_two_resumes_of_one_checkpoint_are_the_same(train: Train) -> None:
+def test_two_resumes_of_one_checkpoint_are_the_same(
+    train: Train, train_all: TrainAll
+) -> None:
     """Atari's unfinished games are dropped and counted."""
     first = train("ppo", **PONG, run_dir="runs", name="one", max_steps=600)
     one = Path(first["directory"])
     other = shutil.copytree(one, one.with_name("other"))
-    resumed = [
-        train("ppo", resume=str(each), max_steps=3600, run_dir="runs")
-        for each in (one, other)
-    ]
+    more = {"max_steps": 3600, "run_dir": "runs"}
+    resumed = train_all("ppo", [{**more, "resume": str(x)} for x in (one, other)])
     assert [each["dropped"] for each in resumed] == [2, 2]
     assert resumed[0]["episodes"] == resumed[1]["episodes"]
     assert len(resumed[0]["episodes"]) >= 2
