@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xagents_ray.hyperparameters import A2CConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -56,10 +56,7 @@ class A2CLearner:
             t.truncated,
             t.valid,
         )
-        return {
-            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

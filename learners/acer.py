@@ -8,7 +8,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import ACERConfig
 from xagents_ray.learners import importance, losses, on_policy, returns
 from xagents_ray.learners.deterministic import polyak, with_target
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -60,10 +60,7 @@ class ACERLearner:
         fresh = (getattr(t, name)[None] for name in Replayed._fields)
         arrays = [np.concatenate(x) for x in zip(fresh, *replayed, strict=True)]
         means, updates = self._phase(*arrays)
-        return {
-            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

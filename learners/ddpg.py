@@ -7,7 +7,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import DDPGConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.deterministic import judge, polyak, signature, with_target
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -71,10 +71,7 @@ class DDPGLearner:
         means, updates = self._phase(
             batch.observations, batch.actions, batch.rewards, batch.terminated
         )
-        return {
-            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

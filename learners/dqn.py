@@ -7,7 +7,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners import losses
 from xagents_ray.learners.frames import stack_transitions
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -47,10 +47,7 @@ class DQNLearner:
             self._target.set_weights(self._model.get_weights())
             self.state.counts["syncs"] = syncs
         means, updates = self._phase(*batch)
-        return {
-            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

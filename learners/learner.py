@@ -3,12 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import tensorflow as tf
+
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.trajectory import Array, Replayed, Trajectory, Transitions, Weights
 
 Metrics = dict[str, float]
 """Means over one learning phase, by name."""
+
+
+def named(names: Sequence[str], means: tf.Tensor, updates: tf.Tensor) -> Metrics:
+    """Return what one phase's graph gave: float32 means by name, and int32 updates."""
+    return {
+        **dict(zip(names, means.numpy().tolist(), strict=True)),
+        "updates": int(updates),
+    }
 
 
 class Learner(Protocol):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from xagents_ray.hyperparameters import PPOConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -65,10 +65,7 @@ class PPOLearner:
             t.values,
             seed,
         )
-        return {
-            **dict(zip(_METRICS, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xagents_ray.hyperparameters import TRPOConfig
 from xagents_ray.learners import distributions, losses, on_policy, returns, trust_region
-from xagents_ray.learners.learner import Metrics
+from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
@@ -74,10 +74,7 @@ class TRPOLearner:
             seed,
         )
         names = (*_ACTOR_METRICS, *_CRITIC_METRICS)
-        return {
-            **dict(zip(names, means.numpy().tolist(), strict=True)),
-            "updates": int(updates),
-        }
+        return named(names, means, updates)
 
     def policy_weights(self) -> Weights:
         """Return the newest weights to act with, under a new version."""

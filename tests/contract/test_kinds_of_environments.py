@@ -35,7 +35,8 @@ class Places(gym.Env[Any, Any]):
             raise AssertionError(f"{action} is not in {self.action_space}")
         self._steps += 1
         reward = -abs(float(np.ravel(action)[0]))
-        return self._place(), reward, self._steps == 7, self._steps == 5, {}
+        over, is_cut = self._steps == 5, bool(self.np_random.integers(2))
+        return self._place(), reward, over and not is_cut, over and is_cut, {}
 
     def _place(self) -> Any:
         space = self.observation_space
