@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners.optimizer import descend, make_optimizer
 
@@ -60,6 +61,11 @@ def test_rmsprop_by_hand() -> None:
         square = 0.5 * square + 0.5 * gradient**2
         expected -= 0.1 * gradient / (square + 0.25) ** 0.5
         np.testing.assert_allclose(variable, expected, rtol=1e-5)
+
+
+def test_rmsprop_has_no_beta1() -> None:
+    with pytest.raises(UserError, match="--beta1 is Adam's"):
+        DQNConfig(optimizer="rmsprop", beta1=0.5)
 
 
 def test_a_critic_has_its_own_rate() -> None:

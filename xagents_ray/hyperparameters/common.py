@@ -69,6 +69,13 @@ class AlgorithmConfig(Checked):
         "of discounted returns, and clipped to 10",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer == "rmsprop" and self.beta1 != type(self).beta1:
+            raise UserError(
+                "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."
+            )
+
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
         """Raise UserError when one is of a setting that something else replaced."""
