@@ -1,4 +1,4 @@
-"""Keep libraries' notices off the screen."""
+"""Keep libraries' notices off the screen, and needless imports out of a process."""
 
 import contextlib
 import os
@@ -23,3 +23,15 @@ def stderr_parked() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+@contextlib.contextmanager
+def hidden(*names: str) -> Iterator[None]:
+    """Let these packages seem not installed, unless they are imported already."""
+    names = tuple(name for name in names if name not in sys.modules)
+    sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
