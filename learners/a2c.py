@@ -21,7 +21,9 @@ _METRICS = ("policy_loss", "value_loss", "entropy", "grad_norm")
 class A2CLearner:
     """One gradient step on each round of trajectories.
 
-    Source: arXiv:1602.01783, without its asynchrony.
+    Where weights older than the newest acted, V-trace corrects for it.
+
+    Source: arXiv:1602.01783, without its asynchrony; V-trace, arXiv:1802.01561.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class A2CLearner:
             others["policy/log_std"] = self._log_std
         optimizers = {"optimizer": self._optimizer}
         self.state = LearnerState({"policy": self._model}, optimizers, others)
-        signature = on_policy.signature(spec)
+        more = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([], tf.bool)]
+        signature = [*on_policy.signature(spec), *more]
         self._phase = tf.function(self._learn, input_signature=signature)
 
     def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
         """Learn from one round of trajectories."""
-        t = merge(batch)
+        t = merge(batch)  # its version is the oldest
+        lags = t.weights_version < self.state.counts["version"]
         means, updates = self._phase(
             t.observations,
             t.starts,
@@ -55,6 +59,8 @@ class A2CLearner:
             t.terminated,
             t.truncated,
             t.valid,
+            t.log_probs,
+            lags,
         )
         return named(_METRICS, means, updates)
 
@@ -79,8 +85,13 @@ class A2CLearner:
         terminated: tf.Tensor,
         truncated: tf.Tensor,
         valid: tf.Tensor,
+        acted: tf.Tensor,
+        lags: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step on [T, B] rows, none if none is valid; returns metrics [4]."""
+        """One step on [T, B] rows, none if none is valid; returns metrics [4].
+
+        `acted` are log-probs under the policy that acted; it `lags` behind the newest.
+        """
         means = tf.zeros(len(_METRICS))
         # Even without a gradient, Adam's momentum would change the weights.
         learns = tf.reduce_any(valid) & ~self._stopping
@@ -93,6 +104,8 @@ class A2CLearner:
                 terminated,
                 truncated,
                 valid,
+                acted,
+                lags,
             )
         return means, tf.cast(learns, tf.int32)
 
@@ -104,6 +117,8 @@ class A2CLearner:
         terminated: tf.Tensor,
         truncated: tf.Tensor,
         valid: tf.Tensor,
+        acted: tf.Tensor,
+        lags: tf.Tensor,
     ) -> tf.Tensor:
         """One gradient step; inputs are [(T + 1) * B], rows [T, B]; metrics [4]."""
         c = self._config
@@ -115,11 +130,6 @@ class A2CLearner:
             # memory of the network's kernels stays level.
             policy, values = self._model(inputs)
             policy, values = policy[:count], values[:, 0]
-            rest = tf.reshape(tf.stop_gradient(values), [-1, tf.shape(rewards)[1]])
-            targets = tf.reshape(
-                returns.n_step(rewards, rest, terminated, truncated, c.gamma), [-1]
-            )
-            errors = targets - values[:count]
             if self._spec.is_discrete:
                 log_probs = distributions.categorical_log_prob(policy, actions)
                 entropies = distributions.categorical_entropy(policy)
@@ -129,9 +139,36 @@ class A2CLearner:
                     policy, self._log_std, actions
                 )
                 entropy = distributions.gaussian_entropy(self._log_std)
-            policy_loss = losses.policy_gradient_loss(log_probs, errors, weighs)
-            value_loss = losses.masked_mean(tf.square(errors), weighs)
+            judged = self._judge(
+                tf.reshape(tf.stop_gradient(log_probs), tf.shape(acted)) - acted,
+                rewards,
+                tf.reshape(tf.stop_gradient(values), [-1, tf.shape(rewards)[1]]),
+                terminated,
+                truncated,
+                lags,
+            )
+            targets, advantages = (tf.reshape(x, [-1]) for x in judged)
+            policy_loss = losses.policy_gradient_loss(log_probs, advantages, weighs)
+            value_loss = losses.masked_mean(tf.square(targets - values[:count]), weighs)
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
         norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
         return tf.stack([policy_loss, value_loss, entropy, norm])
+
+    def _judge(
+        self,
+        log_ratios: tf.Tensor,
+        rewards: tf.Tensor,
+        values: tf.Tensor,
+        terminated: tf.Tensor,
+        truncated: tf.Tensor,
+        lags: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return what values are to be, and what actions were worth beyond; [T, B]."""
+        rows = rewards, values, terminated, truncated, self._config.gamma
+        if lags:
+            targets, advantages = returns.vtrace(log_ratios, *rows)
+        else:  # no ratios, which rounding keeps from being 1
+            targets = returns.n_step(*rows)
+            advantages = targets - values[:-1]
+        return targets, advantages

@@ -29,7 +29,8 @@ _METRICS = (
 class ACERLearner:
     """One gradient step on each round of trajectories, and on each replayed batch.
 
-    The network's outputs are the policy's logits and a value of each action.
+    The network's outputs are the policy's logits and a value of each action. A round is
+    learnt from as a replayed batch is: by ratios to the policy that acted, however old.
 
     Source: arXiv:1611.01224.
     """

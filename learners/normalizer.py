@@ -20,7 +20,11 @@ from xagents_ray.spec import EnvSpec
 
 
 class Normalizer:
-    """Running statistics; a learning phase sees those that its rollouts acted with.
+    """Running statistics; a learning phase sees those that the newest weights act with.
+
+    With a policy lag its rollouts acted with older ones. Importance ratios account for
+    that: statistics of observations are a part of the policy. The values that PPO's
+    rollouts bring are of an older scale of rewards.
 
     Attributes:
         variables: float32 by name: `observation/mean`, `return/variance`, …; empty

@@ -23,6 +23,8 @@ _METRICS = ("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
 class PPOLearner:
     """Several passes of minibatches over each round of trajectories.
 
+    Log-probs and values are those of the weights that acted, however old they are.
+
     Source: arXiv:1707.06347.
     """
 

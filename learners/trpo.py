@@ -23,6 +23,9 @@ _CRITIC_METRICS = ("value_loss", "value_grad_norm")
 class TRPOLearner:
     """One natural gradient step of the actor, and passes of minibatches of the critic.
 
+    Importance ratios are to the policy that acted, however old it is; the trust region
+    is about the newest policy, the step's start.
+
     Source: arXiv:1502.05477; advantages, arXiv:1506.02438.
     """
 

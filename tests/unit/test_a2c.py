@@ -34,22 +34,47 @@ def make(folder: Path, spec: EnvSpec, **settings: Any) -> A2CLearner:
     return learner
 
 
-def returns_of(t: Trajectory, values: Any) -> Any:
-    returns = np.array(values)
+def log_probs_of(arrays: Any, spec: EnvSpec, t: Trajectory) -> Any:
+    """Return those of all rows' actions, [T, B]."""
+    policy = features(spec, t)[:-1] @ parameters(arrays, "dense-0")
+    if not spec.is_discrete:
+        return gaussian_log_probs(policy, LOG_STD, t.actions)
+    return np.take_along_axis(log_softmax(policy), t.actions[..., None], -1)[..., 0]
+
+
+def acted_on(learner: A2CLearner, spec: EnvSpec, lag: int, seed: int = 1) -> Trajectory:
+    """Return a rollout of the newest policy, or as of one some versions older."""
+    weights, t = learner.policy_weights(), rollout(spec, seed)
+    log_probs = log_probs_of(weights.arrays, spec, t)
+    if lag:
+        log_probs += np.random.default_rng(seed).normal(0, 0.5, log_probs.shape)
+    return t._replace(
+        log_probs=log_probs.astype(np.float32), weights_version=weights.version - lag
+    )
+
+
+def judged(t: Trajectory, values: Any, ratios: Any) -> tuple[Any, Any]:
+    """Return V-trace targets and advantages [T, B], from the last row to the first."""
+    targets, advantages = np.array(values), np.zeros_like(ratios)
+    rho = np.minimum(ratios, 1)
     for i in reversed(range(LENGTH)):
-        later = np.where(t.truncated[i], values[i + 1], returns[i + 1])
-        returns[i] = t.rewards[i] + GAMMA * later * ~t.terminated[i]
-    return returns[:-1]
+        later = np.where(t.truncated[i], values[i + 1], targets[i + 1])
+        later = GAMMA * later * ~t.terminated[i]
+        advantages[i] = rho[i] * (t.rewards[i] + later - values[i])
+        # Sums of rho[i] and c[i] times what follows, whose clips are both 1.
+        targets[i] += advantages[i]
+    return targets[:-1], advantages
 
 
 def expected(
-    learner: A2CLearner, spec: EnvSpec, t: Trajectory, entropy_coef: float, coef: float
+    arrays: Any, spec: EnvSpec, t: Trajectory, entropy_coef: float, coef: float
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Return metrics and the loss's gradient by parameter."""
-    arrays = learner.policy_weights().arrays
     x, valid = features(spec, t), t.valid
     values = (x @ parameters(arrays, "dense-1"))[..., 0]
-    errors = (returns_of(t, values) - values[:-1])[valid]
+    ratios = np.exp(log_probs_of(arrays, spec, t) - t.log_probs)
+    targets, advantages = judged(t, values, ratios)
+    errors, advantages = (targets - values[:-1])[valid], advantages[valid]
     x, actions, count = x[:-1][valid], t.actions[valid], valid.sum()
     policy = x @ parameters(arrays, "dense-0")
     extra = {}
@@ -58,19 +83,19 @@ def expected(
         log_probs, p = log_p[np.arange(count), actions], np.exp(log_p)
         entropies = -(p * log_p).sum(-1)
         entropy = entropies.mean()
-        by_policy = (p - np.eye(3)[actions]) * errors[:, None] / count
+        by_policy = (p - np.eye(3)[actions]) * advantages[:, None] / count
         by_policy += entropy_coef * p * (log_p + entropies[:, None]) / count
     else:
         log_probs = gaussian_log_probs(policy, LOG_STD, actions)
         entropy = (LOG_STD + 0.5 * np.log(2 * np.pi * np.e)).sum()
         offsets = actions - policy
-        by_policy = -offsets / np.exp(2 * LOG_STD) * errors[:, None] / count
+        by_policy = -offsets / np.exp(2 * LOG_STD) * advantages[:, None] / count
         scaled = offsets**2 / np.exp(2 * LOG_STD) - 1
-        extra["log_std"] = -(errors[:, None] * scaled).mean(0) - entropy_coef
+        extra["log_std"] = -(advantages[:, None] * scaled).mean(0) - entropy_coef
     by_value = -2 * coef * errors[:, None] / count
     gradient = {"dense-0": x.T @ by_policy, "dense-1": x.T @ by_value, **extra}
     return {
-        "policy_loss": -(errors * log_probs).mean(),
+        "policy_loss": -(advantages * log_probs).mean(),
         "value_loss": (errors**2).mean(),
         "entropy": entropy,
         "grad_norm": np.sqrt(sum((g**2).sum() for g in gradient.values())),
@@ -78,9 +103,10 @@ def expected(
 
 
 @EVERY
+@pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("grad_norm", [0.1, 1e6])
-def test_one_update(spec: EnvSpec, grad_norm: float, tmp_path: Path) -> None:
-    """Returns by n steps, no normalisation, one step down the clipped gradient.
+def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -> None:
+    """Returns by n steps, or V-trace's, and one step down the clipped gradient.
 
     With its large epsilon the first step of Adam is the gradient's, nearly.
     """
@@ -89,9 +115,15 @@ def test_one_update(spec: EnvSpec, grad_norm: float, tmp_path: Path) -> None:
     learner = make(
         tmp_path, spec, lr=lr, opt_epsilon=epsilon, grad_norm=grad_norm, **names
     )
-    t = rollout(spec)
-    metrics, gradient = expected(learner, spec, t, *coefs)
-    before = learner.policy_weights().arrays
+    for _ in range(2):  # versions that acted before
+        learner.policy_weights()
+    t = acted_on(learner, spec, lag)
+    assert t.terminated.any() and t.truncated.any() and not t.valid.all()
+    before = learner.state.arrays()
+    before = {k.removeprefix("policy/"): array for k, array in before.items()}
+    ratios = np.exp(log_probs_of(before, spec, t) - t.log_probs)[t.valid]
+    assert lag == 0 or 0.2 < (ratios > 1.1).mean() < 0.8
+    metrics, gradient = expected(before, spec, t, *coefs)
     got = learner.update([t], 0)
     after = learner.policy_weights().arrays
     assert got.pop("updates") == 1
@@ -123,3 +155,39 @@ def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> Non
     assert any(not np.array_equal(kept[k], ends[0][k]) for k in kept)
     for name, array in ends[0].items():
         np.testing.assert_array_equal(array, ends[1][name])
+
+
+@EVERY
+def test_without_a_lag_ratios_are_not_asked_for(spec: EnvSpec, tmp_path: Path) -> None:
+    """Bit for bit: two libraries' log-probs of one policy differ by rounding."""
+    ends = []
+    for lag in (0, 0, 1):
+        learner = make(tmp_path, spec, lr=0.01)
+        t = acted_on(learner, spec, 0)
+        if ends:
+            t = t._replace(log_probs=t.log_probs + 1)
+        learner.update([t._replace(weights_version=t.weights_version - lag)], 0)
+        ends.append(learner.policy_weights().arrays)
+    for name, array in ends[0].items():
+        np.testing.assert_array_equal(array, ends[1][name])
+    assert any(not np.array_equal(ends[0][k], ends[2][k]) for k in ends[0])
+
+
+def test_one_lagging_actor_makes_a_round_lag(tmp_path: Path) -> None:
+    """Whichever it is; the others' ratios are 1, nearly."""
+    spec = SPECS["discrete"]
+    ends = []
+    for lags in ((0, 1), (1, 0), (1, 1), (0, 0)):
+        learner = make(tmp_path, spec, lr=0.01)
+        weights = learner.policy_weights()
+        parts = []
+        for seed, lag in enumerate(lags):
+            log_probs = log_probs_of(weights.arrays, spec, rollout(spec, seed)) + 0.5
+            version = weights.version - lag
+            t = rollout(spec, seed)._replace(weights_version=version)
+            parts.append(t._replace(log_probs=log_probs.astype(np.float32)))
+        learner.update(parts, 0)
+        ends.append(learner.policy_weights().arrays["dense-0/kernel"])
+    np.testing.assert_array_equal(ends[0], ends[1])
+    np.testing.assert_array_equal(ends[0], ends[2])
+    assert not np.array_equal(ends[0], ends[3])
