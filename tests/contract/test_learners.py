@@ -277,6 +277,7 @@ def life(request: Any) -> Life:
         learnt = learner.policy_weights()
         for k, n in SIZES:
             learner.update(batch(case, learner.policy_weights(), k, n), 100)
+        learner.update(batch(case, weights[0]), 100)  # which are older than others
         weights.append(learner.policy_weights())
         learner.stop()
         stopped = learner.update(fixed, 200)
@@ -300,7 +301,7 @@ def test_rewarded_actions_become_more_frequent(life: Life) -> None:
     assert best - after < 0.9 * (best - before)
 
 
-def test_batches_of_all_sizes_take_one_trace(life: Life) -> None:
+def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     assert life.learner._phase.experimental_get_tracing_count() == 1
 
 
@@ -393,10 +394,11 @@ def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
     )
 
 
+@pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize(
     "case", cases(["vector", "grey"], on_policy=[True], actions=["discrete"])
 )
-def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
+def test_rows_that_only_reset_weigh_nothing(case: Case, lag: int) -> None:
     weights = case.learner().policy_weights()
     rolled = with_resets(case, weights, 9)
     invalid = ~rolled.valid
@@ -432,6 +434,9 @@ def test_rows_that_only_reset_weigh_nothing(case: Case) -> None:
         probabilities=probabilities,
     )
     pairs = [(case.learner(), each) for each in (rolled, changed)]
+    for learner, each in pairs:
+        while learner.policy_weights().version < each.weights_version + lag:
+            pass
     with deterministic():
         learnt = [learn(*pair) for pair in pairs]
     assert_equal(*learnt)

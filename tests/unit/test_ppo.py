@@ -150,3 +150,39 @@ def test_coefficients_scale_the_gradient() -> None:
     assert norms[0] == pytest.approx(0, abs=1e-6)
     assert norms[1] > 0.2  # the norm before it is clipped
     assert norms[2] == pytest.approx(2 * norms[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+def test_a_lagging_round_is_judged_by_what_acted(spec: EnvSpec) -> None:
+    """Ratios are to its log-probs; advantages and clipping are of its values."""
+    learner = make(spec, mini_batches=1)
+    t, _ = rollout(learner, spec, 0.0)
+    rng = np.random.default_rng(4)
+    arrays = learner.policy_weights().arrays
+    newer = {
+        f"policy/{name}": (array + rng.normal(0, 0.1, array.shape)).astype(np.float32)
+        for name, array in arrays.items()
+        if name != "log_std"
+    }
+    learner.load(newer)
+    weights = learner.policy_weights()
+    assert weights.version > t.weights_version
+    forward = bind(find("ppo").layout(None, spec), weights.arrays)
+    outputs = [forward(row) for row in t.observations[:-1]]
+    policy, values = (np.stack([o[i] for o in outputs])[t.valid] for i in range(2))
+    metrics = learner.update([t], 0)
+
+    ratio = np.exp(
+        log_probs_of(spec, policy, t.actions[t.valid]) - t.log_probs[t.valid]
+    )
+    assert (ratio > 1.1).any() and (ratio < 0.9).any()
+    advantages, old = advantages_of(t), t.values[:-1][t.valid]
+    scaled = (advantages - advantages.mean()) / advantages.std()
+    gain = np.minimum(ratio * scaled, np.clip(ratio, 0.9, 1.1) * scaled)
+    assert metrics["policy_loss"] == pytest.approx(-gain.mean(), rel=1e-4)
+    assert metrics["kl"] == pytest.approx(-np.log(ratio).mean(), rel=1e-4)
+    targets, moved = advantages + old, values[:, 0] - old
+    assert (np.abs(moved) > 0.1).any()
+    clipped = old + np.clip(moved, -0.1, 0.1)
+    errors = np.maximum((values[:, 0] - targets) ** 2, (clipped - targets) ** 2)
+    assert metrics["value_loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)

@@ -170,6 +170,35 @@ def test_the_actors_step(spec: EnvSpec, every: int, tmp_path: Path) -> None:
 
 
 @EVERY
+def test_the_trust_region_is_about_the_newest_policy(
+    spec: EnvSpec, tmp_path: Path
+) -> None:
+    """Not about an older one that acted, to which the ratios are."""
+    learner = make(tmp_path, spec)
+    t, kernel = rollout(spec), "actor/dense-0/kernel"
+    behaviour = Policy(learner, spec, t)
+    log_probs = np.zeros_like(t.log_probs)
+    log_probs[t.valid] = behaviour.log_probs()
+    t = t._replace(log_probs=log_probs)
+    rng = np.random.default_rng(6)
+    array = learner.state.arrays()[kernel]
+    learner.load({kernel: array + rng.normal(0, 0.3, array.shape).astype(np.float32)})
+    values = (features(spec, t) @ critic_of(learner))[..., 0]
+    advantages = normalized(advantages_of(t, values))
+    start = Policy(learner, spec, t)
+    assert start.kl_from(behaviour) > 3 * MAX_KL
+    metrics = learner.update([t], 0)
+    end = Policy(learner, spec, t)
+    assert metrics["policy_loss"] == pytest.approx(
+        -start.gain(advantages, 0.0), abs=1e-5
+    )
+    assert end.gain(advantages, 0.0) > start.gain(advantages, 0.0)
+    assert metrics["kl"] == pytest.approx(end.kl_from(start), rel=1e-3)
+    assert 0 < metrics["kl"] <= 1.5 * MAX_KL
+    assert end.kl_from(behaviour) > 2 * metrics["kl"]
+
+
+@EVERY
 def test_the_critics_step(spec: EnvSpec, tmp_path: Path) -> None:
     """Towards A + V by the critic itself; the norm is that before it is clipped."""
     lr, epsilon, coef, largest = 0.3, 1.0, 0.7, 0.1

@@ -1,0 +1,171 @@
+"""Rounds that older weights than the newest acted in, of NumPy's policies."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from linear import ENVS, LENGTH, linear_layout, rollout
+
+from xagents_ray.algorithms import ALGORITHMS, find, resolve
+from xagents_ray.moments import EPSILON, Moments
+from xagents_ray.networks.layout import Layout
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory, Weights
+
+SPECS = {
+    "discrete": EnvSpec((4,), "float32", 1, 3),
+    "continuous": EnvSpec((4,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2),
+}
+
+
+class Setup:
+    """A linear learner, and the policy that acts for it."""
+
+    def __init__(self, agent: str, spec: EnvSpec, folder: Path, **settings: Any):
+        self.row, self.spec = find(agent), spec
+        self.config = self.row.config(gamma=0.9, **settings)
+        heads = {"actions": spec.action_units, "value": 1}
+        self.layouts: list[Layout] = []
+        for i, model in enumerate(self.row.models):
+            (folder / str(i)).mkdir(exist_ok=True)
+            units = [heads[head] for head in model.heads]
+            self.layouts.append(linear_layout(folder / str(i), spec, *units))
+
+    def learner(self) -> Any:
+        return resolve(self.row.learner)(self.config, self.spec, *self.layouts, 0)
+
+    def act(self, weights: Weights, seed: int = 1) -> Trajectory:
+        """Return a rollout with ends of both kinds, as an env actor writes it."""
+        t = rollout(self.spec, seed)
+        policy = resolve(self.row.policy)(self.config, self.spec, self.layouts[0])
+        policy.load(weights)
+        noise = policy.noise([np.random.default_rng(i) for i in range(ENVS)], LENGTH)
+        chosen = [policy.act(t.observations[i], noise[i], 0) for i in range(LENGTH)]
+        parts = {name: [getattr(c, name) for c in chosen] for name in chosen[0]._fields}
+        last = policy.values(t.observations[-1])
+        values = None if last is None else np.stack([*parts["values"], last])
+
+        def stacked(name: str) -> Any:
+            return None if parts[name][0] is None else np.stack(parts[name])
+
+        return t._replace(
+            actions=stacked("stored"),
+            log_probs=stacked("log_probs"),
+            probabilities=stacked("probabilities"),
+            values=values,
+            weights_version=weights.version,
+        )
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(row.name, spec, id=f"{row.name}-{kind}")
+        for row in ALGORITHMS.values()
+        for kind, spec in SPECS.items()
+        if row.on_policy and (row.discrete if spec.is_discrete else row.continuous)
+    ]
+
+
+EVERY = pytest.mark.parametrize(("agent", "spec"), cases())
+
+
+def assert_close(one: Any, other: Any, **settings: float) -> None:
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], **settings)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+def test_versions_of_the_same_weights_need_no_correction(
+    spec: EnvSpec, tmp_path: Path
+) -> None:
+    """V-trace is the n-step return: what acted in NumPy has ratios of 1, nearly."""
+    setup = Setup("a2c", spec, tmp_path, normalize_observations=True)
+    ends = []
+    for lag in (0, 2):
+        learner = setup.learner()
+        shape = spec.observation_shape
+        seen = Moments(100, np.full(shape, 0.5), np.full(shape, 4.0))
+        learner.normalizer.take({"observation": seen})
+        t = setup.act(learner.policy_weights())
+        for _ in range(lag):
+            learner.policy_weights()
+        ends.append((learner.update([t], 0), learner.policy_weights().arrays))
+    for one, other in zip(*ends, strict=True):
+        assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@EVERY
+def test_newer_statistics_are_a_part_of_the_newest_policy(
+    agent: str, spec: EnvSpec, tmp_path: Path
+) -> None:
+    """As if its observations came normalised, with what acted as it was."""
+    setup = Setup(agent, spec, tmp_path, normalize_observations=True)
+    learner = setup.learner()
+    plain = Setup(agent, spec, tmp_path).learner()
+    t = setup.act(learner.policy_weights())
+    plain.policy_weights()
+    mean, variance = np.arange(4) / 2, np.array([4.0, 0.3, 1.0, 2.0])
+    learner.normalizer.take({"observation": Moments(1e9, mean, variance)})
+    seen = (t.observations - mean) / np.sqrt(variance + EPSILON)
+    rounds = {learner: t, plain: t._replace(observations=seen.astype(np.float32))}
+    ends = []
+    for each, own in rounds.items():
+        each.policy_weights()
+        ends.append((each.update([own], 0), each.policy_weights().arrays))
+    for got, expected in zip(*ends, strict=True):
+        names = expected.keys()
+        # Conjugate gradients make more of rounding.
+        assert_close({k: got[k] for k in names}, expected, rtol=1e-2, atol=1e-3)
+
+
+# A bandit with two arms that pay 1 and 3, and a critic that knows nothing yet.
+
+
+def bandit(weights: Weights, probability: float, spec: EnvSpec) -> Trajectory:
+    """Return ten games, whose first arm was pulled as often as it is probable."""
+    count = round(10 * probability)
+    actions = np.array([[0] * count + [1] * (10 - count)], np.int32)
+    shape = actions.shape
+    p = np.array([probability, 1 - probability], np.float32)
+    return Trajectory(
+        np.zeros((2, 10, *spec.observation_shape), np.float32),
+        np.ones((2, 10), bool),
+        actions,
+        np.where(actions == 0, 1, 3).astype(np.float32),
+        terminated=np.ones(shape, bool),
+        truncated=np.zeros(shape, bool),
+        valid=np.ones(shape, bool),
+        log_probs=np.log(p)[actions],
+        values=np.zeros((2, 10), np.float32),
+        weights_version=weights.version,
+        first_env=0,
+        probabilities=np.broadcast_to(p, (*shape, 2)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings"), [("a2c", {}), ("acer", {"trust_region": False})]
+)
+def test_a_lagging_bandit_learns_the_better_arm(
+    agent: str, settings: Any, tmp_path: Path
+) -> None:
+    """What older weights did often looks good to whom forgets how often they did."""
+    spec = EnvSpec((4,), "float32", 1, 2)
+    preferences = []
+    for lags in (True, False):
+        setup = Setup(agent, spec, tmp_path, lr=0.01, entropy_coef=0.0, **settings)
+        learner = setup.learner()
+        arrays = learner.state.arrays()
+        learner.load({k: 0 * x for k, x in arrays.items() if "policy/dense-" in k})
+        t = bandit(learner.policy_weights(), 0.8, spec)
+        if lags:
+            learner.policy_weights()
+        else:  # the newest policy's own probabilities, for the same actions
+            half = np.full_like(t.probabilities, 0.5)
+            t = t._replace(probabilities=half, log_probs=np.log(half[..., 0]))
+        learner.update([t], 0)
+        bias = learner.policy_weights().arrays["dense-0/bias"]
+        preferences.append(bias[1] - bias[0])
+    corrected, uncorrected = preferences
+    assert corrected > 0.01 > -0.01 > uncorrected
