@@ -11,11 +11,12 @@ import click
 from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm, find
 from xagents_ray.config import GROUPS, EnvConfig
+from xagents_ray.doctor import examine
 from xagents_ray.errors import Diverged, UserError
 from xagents_ray.options import Option, options
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.presets import presets as all_presets
-from xagents_ray.tables import print_options, print_table
+from xagents_ray.tables import print_list, print_options, print_table
 from xagents_ray.trained import SourceConfig
 from xagents_ray.training import train_with
 
@@ -156,6 +157,18 @@ def _train(algorithm: Algorithm, values: dict[str, Any]) -> int:
     return 0 if result.signal is None else 128 + result.signal
 
 
+def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int:
+    rows = examine(algorithm, values)
+    cells = [(row.name, row.verdict, row.found) for row in rows]
+    print_table(("check", "verdict", "found"), cells, wrapped=2)
+    remedies = [f"{row.name}: {row.remedy}" for row in rows if row.remedy]
+    if remedies:
+        print_list("\nWhat to change:", remedies)
+    else:
+        click.echo("\nNothing to change.")
+    return 2 if any(row.verdict == "error" for row in rows) else 0
+
+
 def _play(algorithm: Algorithm, values: dict[str, Any]) -> int:
     signal = play_with(algorithm, values, click.echo)
     return 0 if signal is None else 128 + signal
@@ -234,6 +247,13 @@ _POLICY = (
 )
 _add_group(
     "train", "Train given an agent and environment", _of(*GROUPS.values()), (), _train
+)
+_add_group(
+    "doctor",
+    "Check within 20 seconds what `train` with the same flags needs",
+    _of(*GROUPS.values()),
+    (),
+    _doctor,
 )
 _add_group(
     "play",

@@ -1,4 +1,4 @@
-"""Tables of options, as the bare commands print them."""
+"""Tables and lists, as commands print them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,8 +31,17 @@ def print_table(
     _console().print(table)
 
 
+def print_list(title: str, items: Iterable[str]) -> None:
+    """Print sentences below a title, each behind a dash."""
+    grid = Table.grid(padding=(0, 1))
+    for item in items:
+        grid.add_row("-", item)
+    _console().print(f"{title}\n", soft_wrap=True)
+    _console().print(grid)
+
+
 def _console() -> Console:
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 120
     return console

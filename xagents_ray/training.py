@@ -53,7 +53,16 @@ def prepare(
 ) -> Run:
     """Look at the environment and lay the network out; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.environments")
-    spec: EnvSpec = environments.probe(config.env)
+    return lay_out(algorithm, config, environments.probe(config.env), resumed)
+
+
+def lay_out(
+    algorithm: Algorithm,
+    config: Config,
+    spec: EnvSpec,
+    resumed: resume.Resumed | None = None,
+) -> Run:
+    """Lay the network out for an environment; refuse what can't work."""
     algorithm.check_spaces(spec)
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(

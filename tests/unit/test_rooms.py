@@ -17,6 +17,7 @@ FRAMEWORKS = ("tensorflow", "keras", "ray")
 FRONT_DOORS = (
     "__main__.py",
     "cli.py",
+    "doctor.py",
     "session.py",
     "training.py",
     "local.py",

@@ -1,0 +1,252 @@
+"""`xagents-ray doctor` as a user types it; it ends in 20 s whatever happens."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20
+CARTPOLE = ["--env", "CartPole-v1"]
+OWN = """
+import threading, time
+import gymnasium as gym
+import numpy as np
+
+class Odd(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    sleeps_in, reward, observation = "", 1.0, 0.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.sleeps_in == "reset":
+            time.sleep(1000)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        if self.sleeps_in == "step":
+            time.sleep(1000)
+        observation = np.full(3, self.observation, np.float32)
+        return observation, self.reward, False, False, {}
+
+def _made(**changes):
+    env = Odd()
+    for name, value in changes.items():
+        setattr(env, name, value)
+    return env
+
+def well(): return _made()
+def slow_to_make(): time.sleep(1000)
+def slow_to_reset(): return _made(sleeps_in="reset")
+def slow_to_step(): return _made(sleeps_in="step")
+def nan_reward(): return _made(reward=float("nan"))
+def nan_observation(): return _made(observation=float("inf"))
+def slow_to_make_more():
+    time.sleep(8 if slept else 0)
+    slept.append(1)
+    return _made()
+slept = []
+def raises(): raise RuntimeError("the licence has run out")
+def dies(): import os; os._exit(3)
+
+class Locked:
+    def __init__(self): self.lock = threading.Lock()
+    def __call__(self): return _made()
+locked = Locked()
+"""
+
+
+def doctor(*words: str, **environment: str) -> tuple[int, dict[str, list[str]], str]:
+    """Return the exit code, the rows by name, and what follows the table."""
+    Path("own.py").write_text(OWN, encoding="utf-8")
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", "doctor", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    assert time.perf_counter() - began < SECONDS
+    assert "Traceback" not in done.stderr + done.stdout
+    left = psutil.Process().children(recursive=True)
+    assert {child.pid for child in left} <= before
+    table, _, rest = done.stdout.partition("\n\n")
+    rows: dict[str, list[str]] = {}
+    for line in table.splitlines()[3:]:
+        name, *cells = (cell.strip() for cell in line.strip("| ").split("|"))
+        if len(cells) == 2 and name:
+            rows[name] = cells
+        elif len(cells) == 2:
+            rows[list(rows)[-1]][1] += f" {cells[1]}"
+    assert done.stderr == "" or done.returncode == 2
+    return done.returncode, rows, " ".join((rest + done.stderr).split())
+
+
+NEED_AN_ENVIRONMENT = ("spaces", "network", "worker", "step", "rewards", "acting")
+
+
+@pytest.mark.parametrize("agent, local", [("ppo", []), ("dqn", ["--local"])])
+def test_a_run_that_would_work(agent, local) -> None:
+    """Load alone may be a warning; no end of training is asked for."""
+    code, rows, rest = doctor(agent, *CARTPOLE, "--n-envs", "4", *local)
+    assert code == 0
+    assert {v for n, (v, _) in rows.items() if n not in ("cores", "GPU")} == {"ok"}
+    assert rows["spaces"][1] == "4 float32 numbers; 2 discrete actions"
+    assert rows["rewards"][1].startswith("finite, 0 to 1")
+    assert "mean return 2" in rows["rewards"][1]  # 22 at random
+    assert re.match(r"\d[\d.,]* µs per env step", rows["step"][1])
+    steps = re.match(r"about ([\d,]+) env steps/s", rows["acting"][1])
+    assert steps and int(steps[1].replace(",", "")) > 1000
+    assert ("Ray" in rows, "object store" in rows) == (not local, not local)
+    assert "add --preset" in rows["preset"][1]
+    if agent == "dqn":
+        assert rows["memory"][1].startswith("10,000 transitions take ")
+    warned = any(verdict == "warning" for verdict, _ in rows.values())
+    assert rest.startswith("What to change:" if warned else "Nothing to change.")
+
+
+def test_the_replay_of_frames_is_compared_with_the_memory() -> None:
+    size = 10**9
+    words = ["--env", "PongNoFrameskip-v4", "--preprocess", "--n-envs", "4"]
+    code, rows, rest = doctor("dqn", *words, "--buffer-max-size", str(size))
+    assert code == 2
+    assert rows["spaces"][1] == "84×84 uint8 frames, 4 stacked; 6 discrete actions"
+    each = re.match(r"([\d,]+) bytes per transition", rows["transition"][1])
+    assert each and 84 * 84 < int(each[1].replace(",", "")) < 1.05 * 84 * 84
+    assert rows["memory"][0] == "error"
+    assert "1,000,000,000 transitions take 6.6 TiB" in rows["memory"][1]
+    most = re.search(r"memory: Lower --buffer-max-size to (\d+) or less", rest)
+    assert most and int(most[1]) * 7303 < psutil.virtual_memory().total
+
+
+MISTAKES = {
+    "raises": ("environment", "RuntimeError: the licence has run out (own.py, line "),
+    "nowhere": ("environment", "module own has no nowhere"),
+    "dies": ("environment", "the process ended with exit code 3"),
+    "slow_to_make": ("environment", "did not be made within 8 s"),
+    "slow_to_reset": ("step", "did not reset within"),
+    "slow_to_step": ("step", "did not step within"),
+    "nan_reward": ("step", "gave a reward of nan"),
+    "nan_observation": ("step", "gave an observation of inf"),
+}
+
+
+@pytest.mark.parametrize("factory", MISTAKES)
+def test_an_environment_that_is_not_well(factory) -> None:
+    name, sentence = MISTAKES[factory]
+    code, rows, rest = doctor("ppo", "--env", f"own:{factory}", "--n-envs", "2")
+    assert code == 2
+    assert rows[name][0] == "error"
+    assert f"{name}: " in rest and sentence in rest
+    later = NEED_AN_ENVIRONMENT[NEED_AN_ENVIRONMENT.index("worker") :]
+    if name == "environment":
+        later = NEED_AN_ENVIRONMENT
+    else:
+        later = later[later.index(name) + 1 :]
+    assert [rows[each][0] for each in later] == ["-"] * len(later)
+    assert rows["disk"][0] == "ok"  # the machine is looked at all the same
+
+
+def test_an_own_environment_that_is_well() -> None:
+    code, rows, _ = doctor("ppo", "--env", "own:well", "--n-envs", "2")
+    assert code == 0 and rows["rewards"][0] == "ok"
+
+
+def test_environments_that_take_long_to_make_are_no_error() -> None:
+    words = ["--env", "own:slow_to_make_more", "--n-envs", "6", "--n-actors", "2"]
+    code, rows, rest = doctor("ppo", *words)
+    assert code == 0 and rows["worker"][0] == "warning"
+    assert "lower --n-envs" in rest
+
+
+def test_a_factory_that_processes_cant_be_given() -> None:
+    words = ["--env", "own:locked", "--n-envs", "2"]
+    assert doctor("ppo", *words)[0] == 0
+    code, rows, rest = doctor("ppo", *words, "--vectorization", "async")
+    assert code == 2 and rows["environment"][0] == "error"
+    assert "cannot pickle '_thread.lock' object" in rest
+
+
+def test_actions_that_the_agent_cant_take() -> None:
+    code, rows, rest = doctor("dqn", "--env", "Pendulum-v1")
+    assert code == 2
+    assert rows["environment"][0] == "ok" and rows["spaces"][0] == "error"
+    assert "spaces: dqn can't take the continuous actions" in rest
+
+
+def test_a_network_that_does_not_fit() -> None:
+    code, rows, rest = doctor("ppo", *CARTPOLE, "--model", "no.cfg")
+    assert code == 2 and rows["network"][0] == "error"
+    assert "network: " in rest and "no.cfg: can't be read" in rest
+
+
+def test_a_mistake_in_a_flag_is_that_of_train() -> None:
+    code, rows, rest = doctor("ppo", *CARTPOLE, "--n-envs", "0")
+    assert (code, rows) == (2, {})
+    assert rest == "xagents-ray: --n-envs must be ≥ 1, got 0."
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1", "no.such.host:6379", "silent"])
+def test_a_cluster_that_is_not_there(place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if place == "silent":
+            place = f"127.0.0.1:{server.getsockname()[1]}"
+        code, rows, rest = doctor("ppo", *CARTPOLE, "--address", place)
+    assert code == 2
+    assert rows["cluster"][0] == "error" and rows["acting"][0] == "ok"
+    assert "cluster: " in rest and place in rest
+
+
+def test_a_cluster_that_is_there(cluster: str) -> None:
+    words = [*CARTPOLE, "--n-envs", "8", "--address", cluster]
+    code, rows, _ = doctor("ppo", *words, RAY_AUTH_MODE="disabled")
+    assert code == 0
+    assert rows["cluster"][1].startswith("1 node, 4 of 4 CPUs and 0 of 0 GPUs free")
+    assert "by 4 env actors on 4 cores" in rows["acting"][1]
+
+
+def test_a_cluster_that_wants_a_token(
+    start_cluster: Callable[[str], AbstractContextManager[str]],
+) -> None:
+    with start_cluster("0123456789abcdef" * 4) as address:
+        code, rows, rest = doctor("ppo", *CARTPOLE, "--address", address)
+    assert code == 2 and rows["cluster"][0] == "error"
+    assert "wants a token: set RAY_AUTH_TOKEN" in rest
+
+
+def test_a_directory_that_cant_be_written() -> None:
+    Path("file").touch()
+    code, rows, rest = doctor("ppo", *CARTPOLE, "--run-dir", "file")
+    assert code == 2 and rows["disk"][0] == "error"
+    assert "--run-dir" in rest
+
+
+def test_a_gpu_that_tensorflow_cant_use(tmp_path) -> None:
+    """A driver that shows one where there is none."""
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text("#!/bin/sh\necho 'NVIDIA H200, 143771 MiB'\n", encoding="utf-8")
+    smi.chmod(0o755)
+    path = f"{smi.parent}{os.pathsep}{os.environ['PATH']}"
+    code, rows, rest = doctor(
+        "ppo", *CARTPOLE, PATH=path, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3"
+    )
+    assert code == 0 and rows["GPU"][0] == "warning"
+    assert rows["GPU"][1].startswith("NVIDIA H200, 143771 MiB")
+    assert "GPU: " in rest
+
+
+def test_a_preset_is_taken() -> None:
+    code, rows, _ = doctor("ppo", *CARTPOLE, "--preset", "--local")
+    assert code == 0 and rows["preset"][1] == "used"
+    assert "--max-steps takes" in rows["acting"][1]

@@ -1,0 +1,114 @@
+"""Work in a process of its own that ends when its time is up, whatever it does."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from xagents_ray.algorithms import resolve
+from xagents_ray.errors import Diverged, UserError
+
+_ORPHAN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why work ended early.
+
+    Attributes:
+        sentence: what was raised, and where.
+        is_advice: the sentence has a remedy in it.
+    """
+
+    sentence: str
+    is_advice: bool = False
+
+
+class Bounded:
+    """A call in a fresh process, as Ray's workers are: its arguments are pickled.
+
+    Args:
+        path: `module:function`; what it returns is one item, what it yields are many.
+        arguments: of the function.
+    """
+
+    def __init__(self, path: str, *arguments: Any) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._items, theirs = spawn.Pipe(duplex=False)
+        self._process = spawn.Process(target=_work, args=(theirs, path, *arguments))
+        self._process.start()
+        theirs.close()
+
+    def items(self, until: float) -> Iterator[Any]:
+        """Yield what it gave by `until`, time.monotonic(); a Failure comes last.
+
+        Raises:
+            TimeoutError: it is still at work then.
+        """
+        while True:
+            if not self._items.poll(max(0.0, until - time.monotonic())):
+                raise TimeoutError
+            try:
+                item = self._items.recv()
+            except EOFError:
+                self._process.join()
+                code = self._process.exitcode or 0
+                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                yield Failure(f"the process ended with {how}")
+                return
+            if item is None:
+                return
+            yield item
+            if isinstance(item, Failure):
+                return
+
+    def one(self, until: float) -> Any:
+        """Return its one item, or the Failure; see `items`."""
+        return next(self.items(until))
+
+    def end(self) -> None:
+        """Kill it with all that it started."""
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+        self._process.kill()
+        self._process.join()
+        self._items.close()
+
+
+def _work(items: Connection, path: str, *arguments: Any) -> None:
+    """Call, and send what comes; print nothing."""
+    os.setsid()  # Ctrl-C is the parent's
+    signal.alarm(_ORPHAN_SECONDS)  # should the parent be killed
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        found = resolve(path)(*arguments)
+        for item in found if isinstance(found, Iterator) else [found]:
+            items.send(item)
+        items.send(None)
+    except (UserError, Diverged) as error:
+        items.send(Failure(str(error), is_advice=True))
+    except BaseException as error:
+        items.send(Failure(_sentence(error)))
+
+
+def _sentence(error: BaseException) -> str:
+    """Return what was raised and the line that did it."""
+    said = " ".join(str(error).split()).rstrip(".")
+    if len(said) > 300:
+        said = f"{said[:300]}…"
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
