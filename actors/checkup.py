@@ -79,7 +79,8 @@ def examine(
 
 def _random_steps(envs: Envs, first: Array, seed: int, seconds: float) -> Steps:
     generator = np.random.default_rng(seed)
-    n_envs, times, low, high = len(first), [], np.inf, -np.inf
+    n_envs, low, high = len(first), np.inf, -np.inf
+    times: list[float] = []
     resets, totals = np.zeros(n_envs, np.bool_), np.zeros(n_envs)
     lengths, returns = np.zeros(n_envs, np.int64), []
     until = time.perf_counter() + seconds
@@ -130,7 +131,8 @@ def _act(setup: ActorSetup, seconds: float) -> Acting:
     row, config = find(setup.agent), setup.config.algorithm
     sizes = shapes(setup.layout) | row.extras(row.models[0], config, actor.spec)
     weights = Weights(1, {k: np.zeros(v, np.float32) for k, v in sizes.items()})
-    length, times, size = 1, [], 0.0
+    length, size = 1, 0.0
+    times: list[float] = []
     until = time.perf_counter() + seconds
     while len(times) < 2 or time.perf_counter() < until:
         trajectory, report = actor.rollout(weights, length, 0)

@@ -62,11 +62,14 @@ def reach(address: str) -> Reached:
     )
 
 
-def store(run: Run) -> tuple[int, int]:
-    """Return the bytes that a run's object store wants, and gets on this machine.
+def store(run: Run, reached: Reached | None) -> tuple[int, int]:
+    """Return the bytes that a run's object store wants, and gets.
 
+    Args:
+        run: before it starts.
+        reached: the cluster; None for this machine.
     Raises:
         UserError: there is not enough shared memory for Ray.
     """
     wanted = _store_bytes(run)
-    return wanted, _store(wanted)
+    return wanted, _store(wanted) if reached is None else reached.store

@@ -1,6 +1,7 @@
 """Which GPUs TensorFlow can use."""
 
-from xagents_ray.learners.runtime import tf
+from xagents_ray.learners import runtime  # isort: skip  # noqa: F401  quiet, first
+import tensorflow as tf
 
 
 def usable() -> list[str]:

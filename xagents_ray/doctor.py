@@ -69,22 +69,22 @@ class _Examination:
         if placement.address is not None:
             reaching = self._start("xagents_ray.cluster.reach:reach", placement.address)
         shown = checks.gpus()
-        has_cuda = bool(shown) and checks.has_cuda()
         looking = None
-        if has_cuda:
+        if shown and placement.address is None and checks.has_cuda():
             looking = self._start("xagents_ray.learners.gpus:usable")
         rows = self._environment(probing)
-        cluster = [] if placement.local else [checks.ray_here()]
+        ray = [] if placement.local else [checks.ray_here()]
         if reaching is not None:
-            cluster = self._cluster(reaching)
+            ray = self._cluster(reaching)
+        else:
+            ray.insert(0, checks.gpu(shown, self._usable(looking)))
         if self._acting is not None:
             rows.append(self._speed(self._acting.microseconds))
         return [
             *rows,
             *self._memory(),
             checks.processors(self._config, self._load),
-            checks.gpu(shown, self._usable(looking)),
-            *cluster,
+            *ray,
             checks.disk(self._config, self._run),
             checks.preset(self._algorithm, self._config),
         ]
@@ -122,7 +122,7 @@ class _Examination:
         try:
             self._algorithm.check_spaces(spec)
         except UserError as refused:
-            return error("spaces", found, str(refused)), *unchecked("network")
+            return error("spaces", found, str(refused)), unchecked("network")[0]
         spaces = Row("spaces", found)
         try:
             self._run = run = lay_out(self._algorithm, self._config, spec)
@@ -222,22 +222,21 @@ class _Examination:
         row_bytes = None if self._acting is None else self._acting.row_bytes
         room = None if reached is None else reached.memory
         rows = [checks.transition(self._run, row_bytes), checks.memory(self._run, room)]
-        if placement.local or placement.address is not None:
+        if placement.local:
             return rows
+        if placement.address is not None and reached is None:
+            return [*rows, *unchecked("object store")]
         reach = importlib.import_module("xagents_ray.cluster.reach")
         try:
-            wanted, room = reach.store(self._run)
+            wanted, room = reach.store(self._run, reached)
         except UserError as refused:
             return [*rows, error("object store", "no room", str(refused))]
-        found = f"{size(wanted)} for data in flight; /dev/shm gives {size(room)}"
+        found = f"{size(room)} of {size(wanted)} wanted for data in flight"
         if room >= wanted:
-            return [
-                *rows,
-                Row("object store", f"{size(wanted)} of /dev/shm for data in flight"),
-            ]
+            return [*rows, Row("object store", f"{size(wanted)} for data in flight")]
         remedy = (
-            "Enlarge /dev/shm (docker run --shm-size), or lower --n-envs or the steps "
-            "of a rollout: Ray writes to disk what does not fit."
+            "Enlarge /dev/shm (docker run --shm-size) or the cluster's object stores, "
+            "or lower --n-envs: Ray writes to disk what does not fit."
         )
         return [*rows, warning("object store", found, remedy)]
 

@@ -213,6 +213,7 @@ def test_a_cluster_that_is_there(cluster: str) -> None:
     assert code == 0
     assert rows["cluster"][1].startswith("1 node, 4 of 4 CPUs and 0 of 0 GPUs free")
     assert "by 4 env actors on 4 cores" in rows["acting"][1]
+    assert "GPU" not in rows and rows["object store"][0] == "ok"
 
 
 def test_a_cluster_that_wants_a_token(
