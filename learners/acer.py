@@ -57,7 +57,8 @@ class ACERLearner:
     def update(self, batch: Sequence[Trajectory | Replayed], env_steps: int) -> Metrics:
         """Learn from one round of trajectories, then from K replayed batches."""
         t = merge([x for x in batch if isinstance(x, Trajectory)])
-        replayed = [x for x in batch if isinstance(x, Replayed)]
+        width = t.rewards.shape[1]
+        replayed = [_wide(x, width) for x in batch if isinstance(x, Replayed)]
         fresh = (getattr(t, name)[None] for name in Replayed._fields)
         arrays = [np.concatenate(x) for x in zip(fresh, *replayed, strict=True)]
         means, updates = self._phase(*arrays)
@@ -191,3 +192,11 @@ class ACERLearner:
             raised = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=-1)
             bound = tf.cast(binds, tf.float32)
         return raised, gains, entropies, bound
+
+
+def _wide(replayed: Replayed, width: int) -> Replayed:
+    """Return batches with as many trajectories as a round that lacks or has more."""
+    if replayed.rewards.shape[2] == width:
+        return replayed
+    columns = np.arange(width) % replayed.rewards.shape[2]
+    return Replayed(*(np.take(array, columns, axis=2) for array in replayed))

@@ -5,8 +5,8 @@ import os
 from xagents_ray.quiet import hidden, stderr_parked
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# The level comes too late for what TensorFlow writes while it is imported. Keras takes
-# pandas and Matplotlib where they are: a quarter of the import's time, for nothing here.
+# The level comes too late for what TensorFlow writes while it is imported. Keras
+# imports pandas and Matplotlib where they are: a quarter of the time, for nothing here.
 with stderr_parked(), hidden("pandas", "matplotlib"):
     import tensorflow as tf
 

@@ -79,11 +79,11 @@ class Replay(ABC):
         """Take the memory now, so that a run can't fail for it hours later."""
         self._observations.fill(0)
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: Path, shard: int = 0) -> None:
         """Write everything to a file there; OSError when it can't be."""
-        write_arrays(directory / "replay-0.npz", self._arrays())
+        write_arrays(directory / _file(shard), self._arrays())
 
-    def load(self, checkpoint: Path) -> None:
+    def load(self, checkpoint: Path, shard: int = 0) -> None:
         """Take everything from a checkpoint; nothing from one without a replay.
 
         Raises:
@@ -91,8 +91,9 @@ class Replay(ABC):
         """
         arrays = self._arrays()
         for file in replay_files(checkpoint):
-            read_replay(file, arrays)
-            self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+            if file.name == _file(shard):
+                read_replay(file, arrays)
+                self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
 
     def _arrays(self) -> dict[str, Array]:
         """Return everything by name, the rings themselves."""
@@ -163,8 +164,15 @@ class TransitionReplay(Replay):
             starts = trajectory.starts[skip:, column]
             last = (head - 1) % self._length
             held = self._tail[env] < head and self._valid[env, last]
+            first = trajectory.observations[skip, column]
+            valid = trajectory.valid[:, column]
+            followed = np.array_equal(self._observations[env, rows[0]], first)
+            if self._tail[env] < head and not followed and not starts[0]:
+                # A rollout between was dropped: no stack may reach across the gap.
+                starts, valid = starts.copy(), valid.copy()
+                starts[0], valid[:skip] = True, False
             if starts[0] and held:
-                # A new actor's first episode: what followed the last step is lost.
+                # What followed the last step is lost, with a dropped rollout or actor.
                 self._valid[env, last] = False
                 self._count[env] -= 1
             self._observations[env, rows] = trajectory.observations[skip:, column]
@@ -174,8 +182,8 @@ class TransitionReplay(Replay):
             self._rewards[env, steps] = trajectory.rewards[:, column]
             self._terminated[env, steps] = trajectory.terminated[:, column]
             self._make_room(env, head + length)
-            self._valid[env, steps] = trajectory.valid[:, column]
-            self._count[env] += np.count_nonzero(trajectory.valid[:, column])
+            self._valid[env, steps] = valid
+            self._count[env] += np.count_nonzero(valid)
             self._head[env] = head + length
             self._evict(env)
 
@@ -242,30 +250,48 @@ class TransitionReplay(Replay):
             flat[bad] = self._random.integers(ends[-1], size=len(bad))
 
 
+def _file(shard: int) -> str:
+    return f"replay-{shard}.npz"
+
+
+def shard_bounds(total: int, shards: int) -> list[int]:
+    """Return where each shard begins among all environments, and the end of all."""
+    return [total * shard // shards for shard in range(shards + 1)]
+
+
 def replay_for(
-    kind: str, spec: EnvSpec, config: ReplayConfig, n_envs: int, seed: int
+    kind: str,
+    spec: EnvSpec,
+    config: ReplayConfig,
+    n_envs: int,
+    seed: int,
+    shard: int = 0,
 ) -> Replay:
-    """Return the replay of a run.
+    """Return the replay of a run, or a shard of it.
 
     Args:
         kind: `module:class` of it.
         spec: of the environments.
         config: of the algorithm.
-        n_envs: how many environments insert.
+        n_envs: environments of the run; a shard has those between its bounds.
         seed: of the run.
+        shard: which one of `config.replay_shards`.
     Raises:
         UserError: the machine's memory can't hold it.
     """
-    size = config.buffer_max_size
+    first, end = shard_bounds(n_envs, config.replay_shards)[shard : shard + 2]
+    quotas = shard_bounds(config.buffer_max_size, n_envs)
+    size = quotas[end] - quotas[first]
     try:
-        replay: Replay = resolve(kind)(spec, size, n_envs, config.batch_steps, seed)
+        make = resolve(kind)
+        replay: Replay = make(spec, size, end - first, config.batch_steps, seed + shard)
         free = free_memory()
         if free is not None and replay.nbytes > free:
             raise MemoryError
     except MemoryError:
         raise UserError(
-            f"--buffer-max-size {size} needs more memory than this machine has free: "
-            "lower it."
+            f"--buffer-max-size {config.buffer_max_size} needs more memory than this "
+            "machine has free: lower it."
         ) from None
     replay.commit()
     return replay

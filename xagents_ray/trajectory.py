@@ -135,12 +135,18 @@ class RolloutReport:
         episodes: the games that ended, by row.
         seconds: how long the rollout took.
         statistics: moments of what is to be normalised.
+        weights_version: which weights acted.
+        stepping: seconds of the environments' steps.
+        acting: seconds of the policy.
     """
 
     steps: IntArray
     episodes: tuple[Episode, ...]
     seconds: float
     statistics: Statistics = field(default_factory=dict)
+    weights_version: int = 0
+    stepping: float = 0.0
+    acting: float = 0.0
 
 
 def seen(starts: BoolArray) -> BoolArray:
@@ -187,3 +193,54 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
     }
     oldest = min(t.weights_version for t in trajectories)
     return trajectories[0]._replace(**arrays, weights_version=oldest)
+
+
+def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
+    """Return the columns of environments first to end - 1, or None without one.
+
+    Args:
+        trajectory: of any environments.
+        first: index among all environments of the run.
+        end: likewise.
+    """
+    own, count = trajectory.first_env, trajectory.rewards.shape[1]
+    low, high = max(first, own) - own, min(end, own + count) - own
+    if low >= high:
+        return None
+    if (low, high) == (0, count):
+        return trajectory
+    columns: dict[str, Any] = {
+        name: value[:, low:high]
+        for name, value in zip(Trajectory._fields, trajectory, strict=True)
+        if isinstance(value, np.ndarray)
+    }
+    return trajectory._replace(**columns, first_env=own + low)
+
+
+def mix(
+    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
+) -> Transitions:
+    """Return transitions of several shards as K batches, in random order.
+
+    Args:
+        parts: [1, n, ...] each, at least N together.
+        batch_size: N; what is more than K * N is left out.
+        generator: of the order.
+    """
+    batches = sum(p.rewards.shape[1] for p in parts) // batch_size
+    order = generator.permutation(batches * batch_size)
+
+    def mixed(*arrays: Array) -> Array:
+        rows = np.concatenate([array[0] for array in arrays])[order]
+        return rows.reshape(batches, batch_size, *rows.shape[1:])
+
+    return Transitions(*map(mixed, *parts))
+
+
+def side_by_side(parts: Sequence[Replayed]) -> Replayed:
+    """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
+    if len(parts) == 1:
+        return parts[0]
+    return Replayed(
+        *(np.concatenate(arrays, axis=2) for arrays in zip(*parts, strict=True))
+    )

@@ -72,13 +72,14 @@ class TrajectoryReplay(Replay):
             batches: K.
             batch_size: N; each is drawn by itself, uniformly with replacement.
         Returns:
-            K batches of N * n_envs trajectories, the environments in turn.
+            K batches of N * n_envs trajectories, the environments in turn; without
+            those that have inserted none.
         Raises:
-            ValueError: there is none of some environment.
+            ValueError: it is empty.
         """
-        if not self._inserted.all():
+        if not self._inserted.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
-        envs = np.tile(np.arange(len(self._quota)), batch_size)
+        envs = np.tile(np.flatnonzero(self._inserted), batch_size)
         held = np.minimum(self._inserted, self._quota)[envs]
         slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
         steps = np.arange(self._rewards.shape[1])[:, None]

@@ -370,8 +370,10 @@ def test_a_batch_of_256_stacks_takes_10_ms() -> None:
     rng = np.random.default_rng(0)
     shape = (500, 8)
     no = np.zeros(shape, bool)
+    frames = rng.integers(0, 256, (504, 8, 84, 84), np.uint8)
+    frames[-4:] = frames[:4]  # each rollout follows the one before
     trajectory = Trajectory(
-        rng.integers(0, 256, (504, 8, 84, 84), np.uint8),
+        frames,
         rng.random((504, 8)) < 0.01,
         np.zeros(shape, np.int32),
         np.zeros(shape, np.float32),
@@ -394,3 +396,32 @@ def test_a_batch_of_256_stacks_takes_10_ms() -> None:
 
     # Of several medians the best: the machine may be busy with other things.
     assert min(statistics.median(seconds() for _ in range(5)) for _ in range(8)) <= 0.01
+
+
+def test_nothing_reaches_across_a_dropped_rollout() -> None:
+    """Frames count the steps of an episode that goes on; the second rollout is lost."""
+    replay = TransitionReplay(ATARI, 100, 1, 10, 0)
+
+    def insert(first: int) -> None:
+        numbers = np.arange(first - 3, first + 11).clip(0).astype(np.uint8)
+        frames = np.broadcast_to(numbers[:, None, None, None], (14, 1, 84, 84))
+        no, zeros = np.zeros((10, 1), bool), np.zeros((10, 1), np.float32)
+        starts = np.zeros((14, 1), bool)
+        starts[3] = first == 3
+        actions = np.arange(first, first + 10, dtype=np.int32)[:, None]
+        parts = (actions, zeros, no, no, ~no, None, None, 1, 0)
+        replay.insert(Trajectory(frames, starts, *parts))
+
+    insert(3)
+    insert(23)
+    insert(33)
+    # The last step before the gap, and three whose stacks would reach across it.
+    assert replay.fill.size == 30 - 1 - 3
+    drawn = replay.sample(1, 500)
+    seen = drawn.observations[0, :, :, 0, 0].astype(int)
+    assert (seen[:, -1] == seen[:, -2] + 1).all()
+    assert (seen[:, -2] == drawn.actions[0]).all()
+    for row, starts in zip(seen, drawn.starts[0], strict=True):
+        shown = row[np.flatnonzero(starts)[-1] :] if starts[:-1].any() else row
+        assert (np.diff(shown) == 1).all()
+    assert set(drawn.actions[0].tolist()) == {*range(3, 12), *range(26, 43)}

@@ -97,6 +97,7 @@ class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
 
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when an environment could keep no trajectory."""
+        super().check_batch(n_envs)
         if self.buffer_max_size < n_envs:
             raise UserError(
                 f"--buffer-max-size {self.buffer_max_size} is less than one trajectory "

@@ -35,6 +35,12 @@ class ReplayConfig(AlgorithmConfig):
     buffer_batch_size: int = option(
         32, low=1, hp_type="categorical", help="Replay buffer batch size"
     )
+    replay_shards: int = option(
+        1,
+        low=1,
+        help="Ray actors that share the replay buffer, each with some of the "
+        "environments; spread over the nodes of a cluster",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,6 +50,15 @@ class ReplayConfig(AlgorithmConfig):
                 f"--buffer-max-size {self.buffer_max_size} is smaller than the "
                 f"{largest} of --buffer-initial-size or --buffer-batch-size; "
                 "raise it to at least that."
+            )
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when a shard of the replay would have no environment."""
+        super().check_batch(n_envs)
+        if self.replay_shards > n_envs:
+            raise UserError(
+                f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
+                "each shard holds what some environments did, so lower it."
             )
 
     @property
