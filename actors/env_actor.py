@@ -107,12 +107,18 @@ class EnvActor:
         before = self._history or self._reset()
         rows = _Rows(before, length, self.spec.is_image)
         episodes: list[Episode] = []
+        stepping = acting = 0.0
         for t in range(length):
             if self._stopping:
                 raise Stopped
             done = env_steps + t * self._env_steps_per_row
+            clock = time.perf_counter()
             chosen = self._policy.act(rows.input(t), noise[t], done)
+            chose = time.perf_counter()
             step = self._envs.step(chosen.stepped)
+            stepped = time.perf_counter()
+            acting += chose - clock
+            stepping += stepped - chose
             rows.write(t, chosen, step, resets=self._ended)
             self._count(t, step, episodes)
         last = rows.observations[length:], rows.starts[length:]
@@ -124,7 +130,15 @@ class EnvActor:
         statistics = self._measuring.measure(trajectory)
         steps = rows.valid.sum(axis=1, dtype=np.int64)
         seconds = time.perf_counter() - began
-        report = RolloutReport(steps, tuple(episodes), seconds, statistics)
+        report = RolloutReport(
+            steps,
+            tuple(episodes),
+            seconds,
+            statistics,
+            weights.version,
+            stepping,
+            acting,
+        )
         return trajectory, report
 
     def state(self) -> dict[str, Any]:

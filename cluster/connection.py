@@ -7,9 +7,13 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from xagents_ray.errors import UserError
 from xagents_ray.quiet import stderr_parked
@@ -18,6 +22,18 @@ _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS_FRAME = 4
 _PROBE_SECONDS = 5.0
 _SMALLEST_STORE = 128 * 2**20
+
+
+@dataclass
+class _Begun:
+    """What was here before this process started a Ray of its own."""
+
+    environment: dict[str, str]
+    children: list[psutil.Process]
+    watch: "subprocess.Popen[bytes] | None" = None
+
+
+_begun: list[_Begun] = []
 
 
 def connect(address: str | None, dashboard: bool, store_bytes: int) -> Any:
@@ -32,6 +48,7 @@ def connect(address: str | None, dashboard: bool, store_bytes: int) -> Any:
     """
     if address is not None:
         return _join(address)
+    _begun.append(_Begun(dict(os.environ), psutil.Process().children(recursive=True)))
     # Ray's ports are open to the network: only this run knows the token.
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -48,7 +65,58 @@ def connect(address: str | None, dashboard: bool, store_bytes: int) -> Any:
         configure_logging=True,
     )
     _no_escape_at_exit()
+    _leave_nothing()
     return ray
+
+
+def _leave_nothing() -> None:
+    """End Ray's agents when this process is killed; they would live on for 60 s.
+
+    A shell waits for the end of a pipe that only this process holds open.
+    """
+    agents = [str(child.pid) for child in started() if child.name().endswith("Agent")]
+    _begun[-1].watch = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r word || kill -9 "$@"', "watch", *agents],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is not for it
+    )
+
+
+def started() -> list[psutil.Process]:
+    """Return the processes below this one that Ray has started."""
+    if not _begun:
+        return []
+    before, watch = _begun[-1].children, _begun[-1].watch
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child not in before and (watch is None or child.pid != watch.pid)
+    ]
+
+
+def disconnect(ray: Any) -> None:
+    """Leave Ray; whatever it started here is gone afterwards."""
+    children = started()
+    ray.shutdown()
+    end(children, seconds=2)
+    if _begun:
+        begun = _begun.pop()
+        if begun.watch is not None:
+            begun.watch.communicate(b"done\n")
+        for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+            os.environ.pop(name, None)
+            if name in begun.environment:
+                os.environ[name] = begun.environment[name]
+
+
+def end(processes: list[psutil.Process], seconds: float) -> None:
+    """Kill what is still alive after some seconds."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def _import() -> Any:

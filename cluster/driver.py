@@ -7,21 +7,27 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
-from xagents_ray.cluster.connection import connect
+from xagents_ray.cluster.calls import Calls, LateError
+from xagents_ray.cluster.connection import connect, disconnect, end, started
+from xagents_ray.cluster.evaluations import Evaluations
+from xagents_ray.cluster.fleet import Fleet, Rollout
+from xagents_ray.cluster.learning import Phase, SupervisedLearner
+from xagents_ray.cluster.metrics import Metrics
+from xagents_ray.cluster.placement import Placement
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
-from xagents_ray.errors import Diverged, Stopped, UserError
+from xagents_ray.cluster.shards import Shards
+from xagents_ray.errors import Stopped
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
@@ -29,220 +35,243 @@ from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import Signals
 from xagents_ray.weights import WeightsFile
 
-_POLL_SECONDS = 0.2
 _RETAKE_SECONDS = 0.02
-_START_SECONDS = 120.0
 _ENDING_SECONDS = 3.0
+_STATE_SECONDS = 60.0
 
 
 class RayBackend:
     """The parts of a run as Ray actors; the driver moves references only."""
 
     def __init__(self, run: Run, ray: Any, signals: Signals) -> None:
-        self._run, self._ray, self._signals = run, ray, signals
-        self._config = run.config.algorithm
-        self._round: list[Any] = []
-        service = ray.remote(LearnerService).options(num_cpus=0, max_concurrency=2)
-        self._learner = service.remote(run, cores())
-        self._weights = self._learner.weights.remote()
-        self._shares, self._actors = self._make_actors()
-        self.n_actors = len(self._actors)
-        self._replay: Any = None
-        self.replay_nbytes = 0
-        self._evaluator: Any = None
-        self._evaluations: list[tuple[int, Any]] = []
+        self._run, self._ray = run, ray
+        self._config, self._pipeline = run.config.algorithm, run.config.pipeline
+        self._calls = Calls(ray, signals)
+        self._placement = Placement(self._calls, run.config)
+        self.n_actors, n_envs = self._placement.n_actors, run.config.env.n_envs
+        self._bounds = np.linspace(0, n_envs, self.n_actors + 1).astype(int).tolist()
+        shares = [end - first for first, end in itertools.pairwise(self._bounds)]
+        self._made: set[int] = set()
+        self._learner = SupervisedLearner(
+            self._calls, self._make_learner, self._patience
+        )
+        self._fleet = Fleet(
+            self._calls, run.config, shares, self._make_actor, self._learner.lasting
+        )
+        self._shards: Shards | None = None
         if isinstance(self._config, ReplayConfig):
-            self._replay = ray.remote(ReplayService).options(num_cpus=0).remote(run)
-            self.replay_nbytes = self._get(self._replay.nbytes.remote(), _START_SECONDS)
-        ready = [actor.ready.remote() for actor in self._actors]
-        for each in ready:
-            self._get(each, _START_SECONDS)
-        self.notes: list[str] = self._get(self._learner.notes.remote(), _START_SECONDS)
+            count = self._config.replay_shards
+            mixes = run.algorithm.on_policy
+            self._shards = Shards(self._calls, count, self._make_shard, mixes)
+            self._shards.wait_until_ready()
+        self._evaluations = Evaluations(self._calls, self._make_evaluator, run)
+        self._fleet.wait_until_ready()
+        self._learner.wait_until_ready()
+        self.replay_nbytes = self._shards.nbytes if self._shards else 0
+        self.notes: list[str] = self._learner.notes
+        self._metrics = Metrics(run.algorithm.name)
+        self._round: list[Rollout] = []
+        self._stale = 0
+        self._env_steps = 0
+        if self._pipeline.asynchronous:
+            self._calls.others = self._fleet.heads
+            self._calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
+
+    @property
+    def losses(self) -> Counter[str]:
+        """What failures and the bound on lag have cost, by name."""
+        losses = self._fleet.losses + self._learner.losses + self._evaluations.losses
+        if self._shards is not None:
+            losses += self._shards.losses
+        if self._stale:
+            losses["rollouts older than --policy-lag"] = self._stale
+        return losses
+
+    def news(self) -> list[str]:
+        """Return what has failed since the last time, one sentence each."""
+        parts = [self._fleet.news, self._learner.news]
+        if self._shards is not None:
+            parts.append(self._shards.news)
+        news = [sentence for part in parts for sentence in part]
+        for part in parts:
+            part.clear()
+        return news
+
+    def publish(self, numbers: Mapping[str, float]) -> None:
+        """Set Ray's gauges, the weights version of each env actor too."""
+        self._metrics.publish(numbers, self._fleet.versions)
 
     def collect(self, env_steps: int) -> Collected:
-        """Roll every environment out with the newest weights; fill the replay."""
-        length = self._config.batch_steps
-        pairs = [
-            actor.rollout.options(num_returns=2).remote(
-                self._weights, length, env_steps
-            )
-            for actor in self._actors
-        ]
-        self._round = [trajectory for trajectory, _ in pairs]
-        fill = None
-        if self._replay is not None:
-            fill = self._get(self._replay.insert.remote(*self._round))
-        return Collected([self._get(report) for _, report in pairs], fill)
+        """Take rollouts: of every env actor, or free ones; fill the replay."""
+        self._env_steps = env_steps
+        fresh: list[Rollout] = []
+        while not fresh:
+            fresh = self._within_lag(self._take(env_steps))
+        self._round = fresh
+        reports = [rollout.report for rollout in fresh]
+        newest = self._learner.version
+        lags = [newest - report.weights_version for report in reports]
+        fill, seconds = None, 0.0
+        if self._shards is not None:
+            before = self._shards.seconds
+            fill = self._shards.insert([rollout.trajectory for rollout in fresh])
+            seconds = self._shards.seconds - before
+        return Collected(reports, fill, lags, seconds)
 
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
-    ) -> dict[str, float]:
-        """Run one learning phase; its weights stay in the object store."""
-        batch = list(self._round) if self._run.algorithm.on_policy else []
-        sampled = batches - bool(batch)
-        if sampled:
-            batch.append(self._replay.sample.remote(sampled))
-        update = self._learner.update.options(num_returns=2)
-        metrics, self._weights = update.remote(env_steps, statistics, *batch)
-        try:
-            return self._get(metrics)
-        except Stopped:
-            self._learner.stop.remote()
-            return self._get(metrics, patience=self._patience)
+    ) -> list[dict[str, float]]:
+        """Begin a learning phase; its weights stay in the object store."""
+        trajectories = [rollout.trajectory for rollout in self._round]
+        is_repeated = False
+
+        def batch() -> list[Any]:
+            nonlocal is_repeated
+            fresh = trajectories if self._run.algorithm.on_policy else []
+            if is_repeated:
+                fresh = [t for t in fresh if not self._calls.failed(t)]
+                if self._shards is not None:
+                    self._shards.replace_dead()
+                if self._run.algorithm.on_policy and not fresh:
+                    return []
+            is_repeated = True
+            sampled = batches - int(self._run.algorithm.on_policy)
+            return [*fresh, *self._sample(sampled, env_steps)]
+
+        self._learner.learn(Phase(batch, env_steps, statistics))
+        ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
+        if ahead:  # the next rollouts need not wait until this driver has the metrics
+            self._fleet.launch(self._learner.weights, env_steps)
+        return self._learner.finish(but=int(ahead))
+
+    def drain(self) -> list[dict[str, float]]:
+        """Wait for the learning phases that are in progress."""
+        return self._learner.finish()
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
-        return self._get(self._learner.scale_lr.remote(factor))
+        lr = float(self._learner.call("scale_lr", factor))
+        self._learner.state()  # a learner that comes back must know of it
+        return lr
 
     def snapshot(self) -> Snapshot:
         """Refer to copies of the state of the learner and the env actors."""
-        actors = [actor.state.remote() for actor in self._actors]
-        return Snapshot(self._learner.state.remote(), actors)
+        actors = []
+        if self._pipeline.policy_lag == 0:
+            actors = [actor.state.remote() for actor in self._fleet.live]
+        return Snapshot(self._learner.actor.state.remote(), actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot's arrays in place of references."""
-        learner = self._get(snapshot.learner, patience=self._patience)
-        actors = [self._get(each, patience=self._patience) for each in snapshot.actors]
+        error, began = self._ray.exceptions.RayError, time.monotonic()
+        try:
+            get, patience = self._calls.get, self._patience
+            learner = get(snapshot.learner, _STATE_SECONDS, patience)
+        except (error, LateError):
+            learner = self._learner.state()
+        actors = []
+        for each in snapshot.actors:
+            waited = time.monotonic() - began
+            # One without its state begins anew when the run is resumed.
+            with contextlib.suppress(error, LateError, Stopped):
+                left = _STATE_SECONDS - waited
+                actors.append(get(each, left, patience - waited))
         return Snapshot(learner, actors)
 
     def save_replay(self, directory: Path) -> None:
-        """Let the replay write its file there."""
-        if self._replay is not None:
-            self._get(self._replay.save.remote(str(directory.absolute())))
+        """Let the replay write its files there."""
+        if self._shards is not None:
+            self._shards.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Go on from a checkpoint; return how many unfinished games it dropped."""
-        self._get(self._learner.restore.remote(checkpoint.arrays))
-        self._weights = self._learner.weights.remote()
-        if self._replay is not None:
-            path = str(checkpoint.path.absolute())
-            self._get(self._replay.load.remote(path))
-        states = actor_states(checkpoint, self._shares)
+        self._learner.restore(checkpoint.arrays)
+        if self._shards is not None:
+            self._shards.load(checkpoint.path)
+        shares = [end - first for first, end in itertools.pairwise(self._bounds)]
+        states = actor_states(checkpoint, shares)
         if states is None:
-            for actor in self._actors:
-                actor.restart.remote(session)
-            return unfinished(checkpoint)
-        pairs = zip(self._actors, states, strict=True)
-        dropped = [actor.restore.remote(state) for actor, state in pairs]
-        return sum(self._get(each) for each in dropped)
+            self._fleet.restart(session)
+            return unfinished(checkpoint, self._run.config.env.n_envs)
+        return self._fleet.restore(states, session)
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
-        files = self._learner.encode.remote(snapshot.learner, paths)
-        return self._get(files, patience=self._patience)
+        files: list[WeightsFile]
+        files = self._learner.call("encode", snapshot.learner, paths)
+        return files
 
     def evaluate(self, env_steps: int) -> None:
         """Begin an evaluation in an env actor of its own, beside training."""
-        count = self._run.config.run.eval_episodes
-        if self._evaluator is None:
-            remote = self._ray.remote(Evaluator).options(num_cpus=0)
-            n_envs = min(count, self._run.config.env.n_envs)
-            self._evaluator = remote.remote(self._setup(0, n_envs, 1))
-        if len(self._evaluations) > 1:  # it is slower than training
-            self._wait(self._evaluations[0][1])
-        seed = self._run.evaluation_seed
-        games = self._evaluator.evaluate.remote(self._weights, count, seed)
-        self._evaluations.append((env_steps, games))
+        self._evaluations.begin(env_steps, self._learner.weights)
 
     def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
         """Return (env step, mean return) of those that ended; wait for the last."""
-        ended = []
-        while self._evaluations:
-            step, reference = self._evaluations[0]
-            if not is_last and not self._is_there(reference, 0):
-                break
-            games = self._get(reference)
-            del self._evaluations[0]
-            ended.append((step, sum(g.episode_return for g in games) / len(games)))
-        return ended
+        return self._evaluations.ended(is_last)
 
     def close(self) -> None:
         """End every part, and Ray where this run started it."""
-        parts = (*self._actors, self._learner, self._replay, self._evaluator)
-        for actor in parts:
-            if actor is not None:
-                self._ray.kill(actor)
-        _shut_down(self._ray)
+        shards = self._shards.actors if self._shards else []
+        parts = [*self._fleet.live, self._learner.actor, *shards]
+        for actor in (*parts, self._evaluations.actor):
+            self._calls.kill(actor)
+        self._placement.release()
+        disconnect(self._ray)
 
     @property
     def _patience(self) -> float:
         """Seconds that a pass may go on after a signal; frames take longer."""
         return _ENDING_SECONDS * (3 if self._run.spec.is_image else 1)
 
-    def _make_actors(self) -> tuple[list[int], list[Any]]:
-        """Return how many environments each env actor has, and the actors."""
-        placement, n_envs = self._run.config.placement, self._run.config.env.n_envs
-        cpus = int(self._ray.cluster_resources().get("CPU", 1))
-        count = placement.n_actors or min(n_envs, max(1, cpus))
-        bounds = np.linspace(0, n_envs, count + 1).astype(int).tolist()
-        shares = [end - first for first, end in itertools.pairwise(bounds)]
-        # With more actors than cores, none of them claims one.
-        remote = self._ray.remote(EnvActor).options(
-            num_cpus=1 if count <= cpus else 0, scheduling_strategy="SPREAD"
-        )
-        threads = max(1, cpus // count)
-        pairs = zip(bounds, shares, strict=False)
-        return shares, [remote.remote(self._setup(*p, threads)) for p in pairs]
+    def _take(self, env_steps: int) -> list[Rollout]:
+        """Return finished rollouts: one of each actor, or as many that ran free."""
+        if self._pipeline.asynchronous:
+            wanted = self.n_actors if self._run.algorithm.on_policy else 1
+            return self._fleet.newest(wanted, env_steps)
+        self._fleet.launch(self._learner.weights, env_steps)
+        return self._fleet.round()
+
+    def _within_lag(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return those that are not older than --policy-lag; count the others."""
+        oldest = self._learner.version - self._pipeline.policy_lag
+        kept = [r for r in rollouts if r.report.weights_version >= oldest]
+        self._stale += len(rollouts) - len(kept)
+        return kept
+
+    def _sample(self, batches: int, env_steps: int) -> list[Any]:
+        if self._shards is None or not batches:
+            return []
+        assert isinstance(self._config, ReplayConfig)
+        generator = np.random.default_rng([self._run.seed, env_steps])
+        size = self._config.buffer_batch_size
+        return self._shards.sample(batches, size, generator)
+
+    def _make_learner(self) -> Any:
+        service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
+        options = self._placement.learner()
+        return service.options(**options).remote(self._run, cores())
+
+    def _make_shard(self, number: int) -> Any:
+        service = self._ray.remote(ReplayService).options(**self._placement.service())
+        return service.remote(self._run, number)
+
+    def _make_actor(self, number: int) -> Any:
+        is_first = number not in self._made
+        self._made.add(number)
+        options = self._placement.env_actor(number, is_first)
+        first, end = self._bounds[number : number + 2]
+        setup = self._setup(first, end - first, self._placement.threads)
+        return self._ray.remote(EnvActor).options(**options).remote(setup)
+
+    def _make_evaluator(self, evaluator: type, n_envs: int) -> Any:
+        remote = self._ray.remote(evaluator).options(**self._placement.service())
+        return remote.remote(self._setup(0, n_envs, 1))
 
     def _setup(self, first: int, count: int, threads: int) -> ActorSetup:
         run = self._run
         return ActorSetup(
             run.algorithm.name, run.config, run.layout, run.seed, first, count, threads
         )
-
-    def _get(
-        self, reference: Any, limit: float = math.inf, patience: float = 0.0
-    ) -> Any:
-        """Return an object when it is there; Stopped when the run is to end."""
-        self._wait(reference, limit, patience)
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, Diverged | UserError | OSError):
-                raise error.cause from None
-            raise
-
-    def _wait(
-        self, reference: Any, limit: float = math.inf, patience: float = 0.0
-    ) -> None:
-        """Wait for an object.
-
-        Args:
-            reference: to it.
-            limit: seconds; UserError after that.
-            patience: seconds before a signal that presses raises Stopped.
-        """
-        began = time.monotonic()
-        while not self._is_there(reference, _POLL_SECONDS):
-            waited = time.monotonic() - began
-            if self._signals.is_pressing and waited > patience:
-                raise Stopped
-            if waited > limit:
-                raise UserError(
-                    f"Ray started no actor within {limit:.0f} s: the cluster lacks "
-                    "free cores, see `ray status`."
-                )
-
-    def _is_there(self, reference: Any, seconds: float) -> bool:
-        """Return whether an object is there, or comes within some seconds."""
-        wait = self._ray.wait
-        there, _ = wait([reference], timeout=seconds, fetch_local=False)
-        return bool(there)
-
-
-def _shut_down(ray: Any) -> None:
-    """Leave Ray; whatever it started here is gone afterwards."""
-    children = psutil.Process().children(recursive=True)
-    ray.shutdown()
-    _end(children, seconds=2)
-
-
-def _end(processes: list[psutil.Process], seconds: float) -> None:
-    """Kill what is still alive after some seconds."""
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    for process in alive:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
 
 
 def _store_bytes(run: Run) -> int:
@@ -251,10 +280,11 @@ def _store_bytes(run: Run) -> int:
     item = 1 if spec.observation_dtype == "uint8" else 4
     observation = math.prod(spec.observation_shape) * item + 64
     rows = (config.batch_steps + spec.stack) * run.config.env.n_envs
-    bytes_ = rows * observation
+    ahead = run.config.pipeline.policy_lag
+    bytes_ = rows * observation * (1 + ahead)
     if isinstance(config, ReplayConfig):
         sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
-        bytes_ += sampled * observation
+        bytes_ += sampled * observation * (2 if ahead else 1)
     return 3 * bytes_ + 128 * 2**20
 
 
@@ -265,7 +295,7 @@ def start(run: Run, signals: Signals) -> RayBackend:
     try:
         return RayBackend(run, ray, signals)
     except BaseException:
-        _shut_down(ray)
+        disconnect(ray)
         raise
 
 
@@ -286,7 +316,7 @@ def _connect(run: Run, signals: Signals) -> Any:
         wait([outcome], timeout=_RETAKE_SECONDS)
         signals.take()
         if signals.received is not None:
-            _end(psutil.Process().children(recursive=True), seconds=0)
+            end(started(), seconds=0)
             # Ray's client aborts when it misses what it was connecting to.
             atexit.register(os._exit, 128 + signals.received)
             raise Stopped

@@ -1,64 +1,89 @@
 """What runs in Ray's actor processes: plain classes, wrapped where they are used."""
 
 import importlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xagents_ray.backend import Run
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.moments import Statistics
-from xagents_ray.replay import Fill, replay_for
-from xagents_ray.trajectory import Array, Replayed, Trajectory, Transitions, Weights
+from xagents_ray.replay import Fill, replay_for, shard_bounds
+from xagents_ray.trajectory import (
+    Array,
+    Replayed,
+    Trajectory,
+    Transitions,
+    Weights,
+    mix,
+    part,
+    side_by_side,
+)
 from xagents_ray.weights import WeightsFile
 
 
 class ReplayService:
-    """The replay buffer of a run."""
+    """A shard of the replay buffer of a run.
 
-    def __init__(self, run: Run) -> None:
-        config = run.config.algorithm
+    Args:
+        run: whose replay.
+        shard: which one, from 0.
+    """
+
+    def __init__(self, run: Run, shard: int) -> None:
+        self._run, self._shard = run, shard
+
+    def start(self) -> int:
+        """Take the memory; return the bytes of everything."""
+        run, config = self._run, self._run.config.algorithm
         kind = run.algorithm.replay
         assert kind is not None and isinstance(config, ReplayConfig)
-        self._batch_size = config.buffer_batch_size
-        self._replay = replay_for(
-            kind, run.spec, config, run.config.env.n_envs, run.seed
-        )
-
-    def insert(self, *trajectories: Trajectory) -> Fill:
-        """Copy trajectories in; return how full it is."""
-        for trajectory in trajectories:
-            self._replay.insert(trajectory)
-        return self._replay.fill
-
-    def nbytes(self) -> int:
-        """Return the bytes of everything it holds."""
+        n_envs = run.config.env.n_envs
+        bounds = shard_bounds(n_envs, config.replay_shards)
+        self._first, self._end = bounds[self._shard : self._shard + 2]
+        self._replay = replay_for(kind, run.spec, config, n_envs, run.seed, self._shard)
         return self._replay.nbytes
+
+    def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
+        """Copy its environments' steps in; return how full it is, and the seconds."""
+        began = time.perf_counter()
+        for trajectory in trajectories:
+            own = part(trajectory, self._first, self._end)
+            if own is not None:
+                shifted = own._replace(first_env=own.first_env - self._first)
+                self._replay.insert(shifted)
+        return self._replay.fill, time.perf_counter() - began
 
     def save(self, directory: str) -> None:
         """Write its file there."""
-        self._replay.save(Path(directory))
+        self._replay.save(Path(directory), self._shard)
 
     def load(self, checkpoint: str) -> None:
         """Take everything from a checkpoint with a replay."""
-        self._replay.load(Path(checkpoint))
+        self._replay.load(Path(checkpoint), self._shard)
 
-    def sample(self, batches: int) -> Transitions | Replayed:
-        """Draw K batches."""
-        return self._replay.sample(batches, self._batch_size)
+    def sample(self, batches: int, count: int) -> Transitions | Replayed:
+        """Draw K batches of transitions, or of trajectories of each environment."""
+        return self._replay.sample(batches, count)
 
 
 class LearnerService:
-    """The learner of a run; `stop` is heard while `update` is at work."""
+    """The learner of a run; `stop` and `ping` are heard while `update` is at work."""
 
     def __init__(self, run: Run, threads: int) -> None:
-        self._run = run
-        self._make = importlib.import_module("xagents_ray.learners.make")
-        self._learner, self._notes = self._make.make_learner(run, threads)
+        self._run, self._threads = run, threads
 
-    def notes(self) -> list[str]:
-        """Return what the user should know of the first weights."""
-        return self._notes
+    def start(self) -> list[str]:
+        """Make the learner; return what the user should know of the first weights."""
+        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._learner, notes = self._make.make_learner(self._run, self._threads)
+        return list(notes)
+
+    def ping(self) -> None:
+        """Show that the process is alive."""
 
     def weights(self) -> Weights:
         """Return the newest weights under a new version."""
@@ -70,11 +95,18 @@ class LearnerService:
         statistics: Statistics,
         *batch: Trajectory | Replayed | Transitions,
     ) -> tuple[dict[str, float], Weights]:
-        """Run one learning phase; return its metrics and the weights after it."""
-        data: Sequence[Any] | Any = batch
-        if isinstance(batch[0], Transitions):
-            data = batch[0]
-        return self._make.learn(self._run, self._learner, data, env_steps, statistics)
+        """Run one learning phase; return its metrics and the weights after it.
+
+        Args:
+            env_steps: of the run, after the batch was collected.
+            statistics: of the steps since the phase before.
+            batch: trajectories of a round, and what each shard of the replay drew.
+        """
+        began = time.perf_counter()
+        data = self._together(batch, env_steps)
+        learn = self._make.learn
+        metrics, weights = learn(self._run, self._learner, data, env_steps, statistics)
+        return {**metrics, "seconds": time.perf_counter() - began}, weights
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
@@ -84,9 +116,20 @@ class LearnerService:
         """Return a copy of the learner's state by name."""
         return self._learner.state.arrays()
 
-    def restore(self, arrays: dict[str, Array]) -> None:
-        """Take the learner's state from a copy."""
-        self._learner.state.restore(arrays)
+    def restore(self, arrays: dict[str, Array], above: int) -> tuple[int, Weights]:
+        """Take the learner's state from a copy.
+
+        Args:
+            arrays: the copy.
+            above: publish above this version, and above the copy's own.
+        Returns:
+            The weights' version, and the weights.
+        """
+        state = self._learner.state
+        state.restore(arrays)
+        state.counts["version"] = max(state.counts["version"], above)
+        weights = self.weights()
+        return weights.version, weights
 
     def encode(
         self, arrays: dict[str, Array], paths: Sequence[str]
@@ -97,3 +140,17 @@ class LearnerService:
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""
         self._learner.stop()
+
+    def _together(self, batch: Sequence[Any], env_steps: int) -> Any:
+        """Return what the learner's update takes."""
+        drawn = [each for each in batch if isinstance(each, Transitions)]
+        if len(drawn) > 1:
+            config = self._run.config.algorithm
+            assert isinstance(config, ReplayConfig)
+            generator = np.random.default_rng([self._run.seed, env_steps])
+            return mix(drawn, config.buffer_batch_size, generator)
+        if drawn:
+            return drawn[0]
+        replayed = [each for each in batch if isinstance(each, Replayed)]
+        fresh = [each for each in batch if isinstance(each, Trajectory)]
+        return [*fresh, side_by_side(replayed)] if replayed else fresh

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 from xagents_ray.errors import Diverged, UserError  # noqa: E402
 from xagents_ray.plotting import plot_history  # noqa: E402
-from xagents_ray.session import Result  # noqa: E402
+from xagents_ray.result import Result  # noqa: E402
 from xagents_ray.training import train  # noqa: E402
 
 __all__ = ["Diverged", "Result", "UserError", "__version__", "plot_history", "train"]

@@ -1,6 +1,7 @@
 """What a driver is to the training loop, and what it is made from."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -53,10 +54,19 @@ class Run:
 
 
 class Collected(NamedTuple):
-    """One round of rollouts, as the loop sees it."""
+    """One round of rollouts, as the loop sees it.
+
+    Attributes:
+        reports: of the rollouts.
+        replay: how full it is; None without one.
+        lags: of each rollout, the newest weights' version less the one that acted.
+        replay_seconds: that the replay took to copy them in.
+    """
 
     reports: Sequence[RolloutReport]
     replay: Fill | None
+    lags: Sequence[int]
+    replay_seconds: float = 0.0
 
 
 class Snapshot(NamedTuple):
@@ -64,7 +74,7 @@ class Snapshot(NamedTuple):
 
     Attributes:
         learner: arrays by name.
-        actors: states of the env actors.
+        actors: states of the env actors; none where rollouts are ahead of them.
     """
 
     learner: Any
@@ -84,17 +94,28 @@ class Backend(Protocol):
     notes: list[str]
     replay_nbytes: int
 
+    @property
+    def losses(self) -> Counter[str]:
+        """What failures have cost so far, by name; nothing is lost silently."""
+
+    def news(self) -> list[str]:
+        """Return what has failed since the last time, in sentences for the user."""
+
+    def publish(self, numbers: Mapping[str, float]) -> None:
+        """Show numbers by name where others look at them."""
+
     def collect(self, env_steps: int) -> Collected:
-        """Roll every environment out with the newest weights; fill the replay.
+        """Take rollouts within --policy-lag; fill the replay.
 
         Raises:
             Stopped: a signal asked the run to end.
+            Broken: no env actor is left.
         """
 
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
-    ) -> dict[str, float]:
-        """Run one learning phase.
+    ) -> list[dict[str, float]]:
+        """Begin a learning phase; return the metrics of those that ended.
 
         Args:
             batches: to learn from; on-policy, the newest round is the first one. All
@@ -103,7 +124,11 @@ class Backend(Protocol):
             statistics: what the env actors measured since the last phase.
         Raises:
             Stopped: as in `collect`, when the phase does not end soon.
+            Broken: the learner dies again and again.
         """
+
+    def drain(self) -> list[dict[str, float]]:
+        """Wait for what is still learnt; return its metrics. Raises as `learn`."""
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""

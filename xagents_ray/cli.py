@@ -12,7 +12,7 @@ from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm, find
 from xagents_ray.config import GROUPS, EnvConfig
 from xagents_ray.doctor import examine
-from xagents_ray.errors import Diverged, UserError
+from xagents_ray.errors import Broken, Diverged, UserError
 from xagents_ray.options import Option, options
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.presets import presets as all_presets
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except UserError as error:
         return _complain(str(error))
-    except Diverged as error:
+    except (Diverged, Broken) as error:
         _complain(str(error))
         return 1
     except click.ClickException as error:

@@ -179,14 +179,58 @@ class DisplayConfig(Checked):
     log_frequency: int | None = option(
         None, low=1, unit="games", help="Log progress every n games"
     )
+    profile: bool = option(
+        False,
+        help="If specified, progress says where the time goes, and what limits the run",
+    )
     display_precision: int = option(
         2, low=0, high=10, help="Number of decimals to be displayed"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
+class PipelineConfig(Checked):
+    """How far acting may be ahead of learning."""
+
+    policy_lag: int = option(
+        0,
+        low=0,
+        high=1_000,
+        unit="weights versions",
+        help="Each rollout acts with weights that many versions old, so that acting "
+        "and learning overlap; 0 alternates them",
+    )
+    asynchronous: bool = option(
+        False,
+        help="If specified, env actors run free, each at its own pace, and what is "
+        "older than --policy-lag is dropped; not reproducible",
+    )
+    round_deadline: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        unit="seconds",
+        help="Learn without env actors that take longer for a rollout, which counts "
+        "for the next round within --policy-lag; default: wait for all",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.asynchronous and self.policy_lag == 0:
+            raise UserError(
+                "--asynchronous with --policy-lag 0 would drop every rollout that ends "
+                "while the learner is at work: allow 1 or more."
+            )
+        if self.asynchronous and self.round_deadline is not None:
+            raise UserError(
+                "--round-deadline is for rounds and --asynchronous has none: drop one "
+                "of the two."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlacementConfig(Checked):
-    """Where the parts of a run live."""
+    """Where the parts of a run live, and how often they may fail."""
 
     local: bool = option(
         False, help="If specified, everything runs in this process, without Ray"
@@ -203,6 +247,33 @@ class PlacementConfig(Checked):
     dashboard: bool = option(
         False, help="If specified, Ray's dashboard is served on 127.0.0.1:8265"
     )
+    learner_gpus: float | None = option(
+        None,
+        low=0,
+        help="GPUs of the learner; default: 1 where there is one. Nothing else sees "
+        "them",
+    )
+    actor_cpus: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        help="Cores that each env actor claims; default: an even share of those that "
+        "the learner leaves",
+    )
+    actor_timeout: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        unit="seconds",
+        help="Replace an env actor whose rollout takes longer; default: the larger of "
+        "60 and 10 median rollouts, and 600 before the first one has ended",
+    )
+    max_actor_restarts: int = option(
+        3,
+        low=0,
+        help="Failures of an env actor in a row, without a finished rollout, after "
+        "which it is not replaced any more",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +285,7 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     run: RunConfig = field(default_factory=RunConfig)
     display: DisplayConfig = field(default_factory=DisplayConfig)
+    pipeline: PipelineConfig = field(default_factory=PipelineConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
 
     def __post_init__(self) -> None:
@@ -230,12 +302,7 @@ class Config:
                 "needs an environment, so lower the one or raise the other."
             )
         if self.placement.local:
-            for name in ("address", "n_actors", "dashboard"):
-                if getattr(self.placement, name):
-                    raise UserError(
-                        f"--{name.replace('_', '-')} is for Ray and --local runs "
-                        "without it: drop one of the two."
-                    )
+            self._check_local()
         for name in ("lr_decay", "clip_decay"):
             decays = getattr(self.algorithm, name, False)
             if decays and self.training.max_steps is None:
@@ -243,6 +310,22 @@ class Config:
                     f"--{name.replace('_', '-')} falls to 0 over --max-steps: give it."
                 )
         self.algorithm.check_batch(envs)
+
+    def _check_local(self) -> None:
+        """Raise UserError when a flag asks for what only Ray has."""
+        shards = getattr(self.algorithm, "replay_shards", 1) > 1
+        ray = {name: getattr(self.placement, name) for name in _NEED_RAY}
+        ray |= {
+            "asynchronous": self.pipeline.asynchronous,
+            "round_deadline": self.pipeline.round_deadline,
+            "replay_shards": shards,
+        }
+        for name, value in ray.items():
+            if value:
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for Ray and --local runs "
+                    "without it: drop one of the two."
+                )
 
     @classmethod
     def of(
@@ -269,11 +352,13 @@ class Config:
         return cls(algorithm=made, **parts)
 
 
+_NEED_RAY = ("address", "n_actors", "dashboard", "actor_cpus", "actor_timeout")
 GROUPS: dict[str, type] = {
     "env": EnvConfig,
     "training": TrainingConfig,
     "run": RunConfig,
     "display": DisplayConfig,
+    "pipeline": PipelineConfig,
     "placement": PlacementConfig,
 }
 """The fields of `Config` that every algorithm shares."""

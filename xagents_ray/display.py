@@ -11,6 +11,7 @@ from rich.table import Table
 
 from xagents_ray.config import Config
 from xagents_ray.hyperparameters import ReplayConfig
+from xagents_ray.profile import Profile
 from xagents_ray.progress import Progress
 
 _LINE_SECONDS = 5.0
@@ -31,6 +32,7 @@ class Display:
         )
         self._shown = 0.0
         self._lines = 0
+        self.profile: Profile | None = None
         self._recent = (0, 0.0)
         self._speed = 0.0
 
@@ -89,6 +91,8 @@ class Display:
         fields = self._fields(progress)
         line = ", ".join(f"{title}: {value}" for title, value in fields.items())
         self._console.print(line, soft_wrap=True)
+        for text in self._profiled():
+            self._console.print(text, soft_wrap=True)
 
     def _fields(self, progress: Progress) -> dict[str, str]:
         """Return the values by title."""
@@ -108,6 +112,9 @@ class Display:
         if isinstance(self._config.algorithm, ReplayConfig):
             size = self._config.algorithm.buffer_max_size
             fields["replay"] = f"{progress.replay_size or 0}/{size}"
+        if self._config.pipeline.policy_lag and progress.lags:
+            lag = progress.policy_lag
+            fields["lag"] = f"{lag['min']}/{lag['mean']:.1f}/{lag['max']}"
         return fields
 
     def _measure(self, progress: Progress) -> float:
@@ -125,7 +132,13 @@ class Display:
         for title in fields:
             table.add_column(title)
         table.add_row(*fields.values())
-        return Group(table, *self._bars(progress))
+        return Group(table, *self._profiled(), *self._bars(progress))
+
+    def _profiled(self) -> list[str]:
+        """Return where the time goes, where the user asked for it."""
+        if not self._config.display.profile or self.profile is None:
+            return []
+        return [self.profile.sentence()]
 
     def _bars(self, progress: Progress) -> list[RenderableType]:
         c, bars = self._config, []

@@ -26,3 +26,10 @@ class Diverged(Exception):
 
     The command line prints the message without a traceback and exits with 1.
     """
+
+
+class Broken(Exception):
+    """So many parts of a run failed that it can't go on; the message says why.
+
+    The command line prints the message without a traceback of its own and exits with 1.
+    """

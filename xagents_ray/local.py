@@ -1,7 +1,10 @@
 """The in-process driver: `--local`, no Ray."""
 
 import importlib
-from collections.abc import Callable, Sequence
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
@@ -15,7 +18,7 @@ from xagents_ray.moments import Statistics
 from xagents_ray.replay import Replay, replay_for
 from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import GRACE_SECONDS, Signals
-from xagents_ray.trajectory import Trajectory
+from xagents_ray.trajectory import RolloutReport, Trajectory
 from xagents_ray.weights import WeightsFile
 
 _T = TypeVar("_T")
@@ -32,6 +35,8 @@ class LocalBackend:
 
     def __init__(self, run: Run) -> None:
         self._run, self._config = run, run.config.algorithm
+        if run.config.placement.learner_gpus == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(
@@ -47,31 +52,56 @@ class LocalBackend:
             self._replay = replay_for(kind, run.spec, self._config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
         self._weights = self._learner.policy_weights()
+        self._lag = run.config.pipeline.policy_lag
+        self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: Trajectory | None = None
         self._evaluator: Any = None
         self._evaluations: list[tuple[int, float]] = []
 
+    @property
+    def losses(self) -> Counter[str]:
+        """Nothing: what fails here ends the run."""
+        return Counter()
+
+    def news(self) -> list[str]:
+        """Return nothing: what fails here ends the run."""
+        return []
+
+    def publish(self, numbers: Mapping[str, float]) -> None:
+        """Show them to nobody: there is no cluster here."""
+
     def collect(self, env_steps: int) -> Collected:
-        """Roll every environment out with the newest weights; fill the replay."""
+        """Roll every environment out; take the oldest round, and fill the replay."""
         length = self._config.batch_steps
-        trajectory, report = self._actor.rollout(self._weights, length, env_steps)
+        while len(self._rounds) <= self._lag:
+            rollout = self._actor.rollout(self._weights, length, env_steps)
+            self._rounds.append(rollout)
+        trajectory, report = self._rounds.popleft()
         self._round = trajectory
+        lags = [self._weights.version - report.weights_version]
         if self._replay is None:
-            return Collected([report], None)
+            return Collected([report], None, lags)
+        began = time.perf_counter()
         self._replay.insert(trajectory)
-        return Collected([report], self._replay.fill)
+        seconds = time.perf_counter() - began
+        return Collected([report], self._replay.fill, lags, seconds)
 
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
-    ) -> dict[str, float]:
+    ) -> list[dict[str, float]]:
         """Run one learning phase and take its weights."""
         batch = self._batch(batches)
+        began = time.perf_counter()
         metrics, self._weights = self._learning(
             lambda: self._make.learn(
                 self._run, self._learner, batch, env_steps, statistics
             )
         )
-        return dict(metrics)
+        return [{**metrics, "seconds": time.perf_counter() - began}]
+
+    def drain(self) -> list[dict[str, float]]:
+        """Return nothing: a phase ends before `learn` does."""
+        return []
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
@@ -80,7 +110,7 @@ class LocalBackend:
     def snapshot(self) -> Snapshot:
         """Copy the state of the learner and the env actor."""
         learner = self._learning(lambda: self._learner.state.arrays())
-        return Snapshot(learner, [self._actor.state()])
+        return Snapshot(learner, [] if self._lag else [self._actor.state()])
 
     def fetch(self, snapshot: Snapshot) -> Snapshot:
         """Return it: there are no references here."""
@@ -100,7 +130,7 @@ class LocalBackend:
         states = actor_states(checkpoint, [self._run.config.env.n_envs])
         if states is None:
             self._actor.restart(session)
-            return unfinished(checkpoint)
+            return unfinished(checkpoint, self._run.config.env.n_envs)
         dropped: int = self._actor.restore(states[0])
         return dropped
 

@@ -3,7 +3,7 @@
 import math
 import time
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ class Progress:
         dropped: unfinished episodes that resuming has cost.
         statistics: what env actors have measured since the newest learning phase.
         began: clock when every part was ready.
+        lags: how many rollouts of this session had which policy lag.
     """
 
     rewards: deque[float]
@@ -59,6 +60,15 @@ class Progress:
     dropped: int = 0
     statistics: Statistics = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
+    lags: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def policy_lag(self) -> dict[str, float]:
+        """Smallest, mean and largest lag of this session's rollouts."""
+        if not self.lags:
+            return {}
+        mean = sum(lag * n for lag, n in self.lags.items()) / self.lags.total()
+        return {"min": min(self.lags), "mean": mean, "max": max(self.lags)}
 
     @property
     def seconds(self) -> float:
@@ -84,7 +94,6 @@ class Progress:
     def learnt(self, updates: int) -> None:
         """Count a learning phase."""
         self.updates += updates
-        self.statistics = {}
         self.learnt_until = self.env_steps, self.seconds
         if self.steady is None:
             self.steady = self.learnt_until

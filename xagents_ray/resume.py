@@ -110,6 +110,10 @@ def actor_states(
     return None
 
 
-def unfinished(checkpoint: Checkpoint) -> int:
-    """Return how many games had begun and not ended."""
-    return sum(int(state["unfinished"]) for state in checkpoint.facts["actors"])
+def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
+    """Return how many games of the environments had begun and not ended.
+
+    All of them where the env actors were ahead of what was learnt.
+    """
+    states = checkpoint.facts["actors"]
+    return sum(int(state["unfinished"]) for state in states) if states else n_envs

@@ -26,6 +26,7 @@ class Saver:
         facts: returns what else a checkpoint holds, but for the env actors' states.
         attempt: warns where writing fails.
         flush: writes the histories, which must not end before a checkpoint.
+        settle: waits for what is still learnt, and counts it.
         progress: of the run, at the start of the session.
     """
 
@@ -37,11 +38,12 @@ class Saver:
         facts: Callable[[], dict[str, Any]],
         attempt: Attempts,
         flush: Callable[[], None],
+        settle: Callable[[], None],
         progress: Progress,
     ) -> None:
         self._config, self._backend = run.config.run, backend
         self._facts, self._attempt, self._progress = facts, attempt, progress
-        self._flush = flush
+        self._flush, self._settle = flush, settle
         keep = self._config.keep_checkpoints
         self._checkpoints = Checkpoints(directory.checkpoints, keep)
         self._best_reward = progress.best_reward
@@ -55,6 +57,7 @@ class Saver:
         is_due = steps // every > self._written // every
         if self._progress.best_reward != self._best_reward:
             self._best_reward = self._progress.best_reward
+            self._settle()
             self._best = self._backend.snapshot(), self._facts()
         if is_due or time.monotonic() - self._best_at > _BEST_SECONDS:
             self.write_best()
@@ -85,6 +88,7 @@ class Saver:
 
     def _write_newest(self, with_replay: bool) -> None:
         self._written = self._progress.env_steps
+        self._settle()
         snapshot, facts = self._backend.fetch(self._backend.snapshot()), self._facts()
         write_replay = self._backend.save_replay
         use = with_replay and self._config.checkpoint_replay

@@ -5,63 +5,28 @@ import math
 import signal
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.backend import Backend, Run
+from xagents_ray.backend import Backend, Collected, Run
 from xagents_ray.display import Display
-from xagents_ray.errors import Diverged, Stopped
+from xagents_ray.errors import Broken, Diverged, Stopped
 from xagents_ray.history import History
 from xagents_ray.owed import Owed
 from xagents_ray.plateau import Plateau
 from xagents_ray.playing import PlayConfig, play
+from xagents_ray.profile import Profile
 from xagents_ray.progress import Progress
 from xagents_ray.recorder import Attempts, Recorder
+from xagents_ray.result import Result, summary
 from xagents_ray.resume import Resumed
 from xagents_ray.rundir import RunDirectory
 from xagents_ray.saving import Saver
 from xagents_ray.signals import Signals
 from xagents_ray.trajectory import Weights
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run ended.
-
-    Attributes:
-        reason: in one sentence.
-        env_steps: of all environments together.
-        games: that ended.
-        updates: gradient steps.
-        seconds: of training, without start-up.
-        steps_per_second: env steps a second, learning phases included, from the
-            first one's end to the last one's.
-        mean_reward: of the newest games; None when none ended.
-        best_reward: largest mean reward so far.
-        episodes: (env step, return) of every game of this session, in order.
-        dropped: unfinished episodes that resuming has cost.
-        n_actors: env actors; 0 when nothing was to be done.
-        seed: given, or drawn.
-        directory: of the run; "" when none was begun.
-        signal: that ended it; None when it ended by itself.
-    """
-
-    reason: str
-    env_steps: int
-    games: int
-    updates: int
-    seconds: float
-    steps_per_second: float
-    mean_reward: float | None
-    best_reward: float | None
-    episodes: tuple[tuple[int, float], ...]
-    dropped: int
-    n_actors: int
-    seed: int
-    directory: str
-    signal: int | None = None
 
 
 class Session:
@@ -82,6 +47,8 @@ class Session:
         self._plateau, self._owed = Plateau(), Owed(run)
         self._attempt = Attempts(display.warn)
         self._numbers: dict[str, float] = {}
+        self._losses: dict[str, int] = {}
+        self._profile: Profile | None = None
 
     def train(self) -> Result:
         """Train until the run ends."""
@@ -144,8 +111,17 @@ class Session:
         self._recorder = Recorder(run, directory, [own, *others], self._attempt, step)
         flush = self._recorder.flush
         self._saver = Saver(
-            run, backend, directory, self._facts, self._attempt, flush, progress
+            run,
+            backend,
+            directory,
+            self._facts,
+            self._attempt,
+            flush,
+            lambda: self._learnt(backend.drain()),
+            progress,
         )
+        self._profile = Profile(run.config, backend.n_actors)
+        self._display.profile = self._profile
         self._say(backend, directory)
         reason = self._run_to_the_end(backend, directory)
         return self._end(reason, backend.n_actors, directory)
@@ -165,13 +141,26 @@ class Session:
         self._progress.began = time.perf_counter()
         try:
             reason = self._loop(backend)
+            self._learnt(backend.drain())
         except Stopped:
             reason = self._stopped()
-        except Diverged as error:
-            self._saver.write_best()  # the newest state is not worth keeping
+        except (Diverged, Broken) as error:
+            self._tell(backend)
+            with suppress(Broken, Stopped):
+                if isinstance(error, Diverged):  # the newest state is worth nothing
+                    self._saver.write_best()
+                else:
+                    self._saver.at_the_end(with_replay=False)
             self._recorder.close(self._progress.env_steps, {}, None)
             self._summarize(self._result(str(error), backend.n_actors, directory))
             raise
+        except Exception:
+            with suppress(Exception):  # the first error is the one to show
+                self._saver.at_the_end(with_replay=False)
+            raise
+        finally:
+            if self._profile is not None:
+                self._profile.stop()
         stopped = self._signals.received is not None
         try:
             self._saver.at_the_end(with_replay=not stopped)
@@ -183,6 +172,7 @@ class Session:
             folder = directory.path / "video"
             if self._attempt("The video", lambda: self._film(backend, folder)):
                 video = next(folder.glob("*.mp4"), None)
+        self._tell(backend)
         self._recorder.close(self._progress.env_steps, self._numbers, video)
         return reason
 
@@ -202,8 +192,9 @@ class Session:
             self._saver.between_phases()
             if self._signals.received is not None:
                 raise Stopped
-            before = progress.env_steps
+            before, clock = progress.env_steps, time.perf_counter()
             round_ = backend.collect(before)
+            self._collected(round_, time.perf_counter() - clock)
             games, reason = progress.collected(round_.reports, self._training)
             self._recorder.games(games, progress.seconds)
             progress.replay_size = round_.replay.size if round_.replay else None
@@ -212,12 +203,11 @@ class Session:
             reason = self._check_plateau(backend)
             batches = self._owed.batches(before, progress.env_steps, round_.replay)
             if batches:
-                metrics = backend.learn(
-                    batches, progress.env_steps, progress.statistics
-                )
-                progress.learnt(int(metrics.pop("updates")))
-                self._check(metrics)
-                self._track(metrics)
+                clock = time.perf_counter()
+                phases = backend.learn(batches, progress.env_steps, progress.statistics)
+                progress.statistics = {}
+                self._learnt(phases, time.perf_counter() - clock)
+            self._tell(backend)
             every = config.run.eval_every
             if every is not None and progress.env_steps // every > before // every:
                 backend.evaluate(progress.env_steps)
@@ -226,6 +216,43 @@ class Session:
             reason = reason or progress.out_of_steps(self._training)
             if reason is not None:
                 return reason
+
+    def _collected(self, round_: Collected, waited: float) -> None:
+        self._progress.lags.update(round_.lags)
+        if self._profile is not None:
+            self._profile.collected(round_.reports, round_.replay_seconds, waited)
+
+    def _learnt(self, phases: list[dict[str, float]], waited: float = 0.0) -> None:
+        """Count learning phases that ended."""
+        if self._profile is not None:
+            self._profile.learnt(phases, waited)
+        for metrics in phases:
+            self._progress.learnt(int(metrics.pop("updates")))
+            self._check(metrics)
+            self._track(metrics)
+
+    def _tell(self, backend: Backend) -> None:
+        """Show what has failed, and keep what it has cost."""
+        self._losses = dict(backend.losses)
+        for sentence in backend.news():
+            self._display.warn(sentence)
+        backend.publish(self._watched())
+
+    def _watched(self) -> dict[str, float]:
+        """Return what is watched from outside while the run goes on."""
+        progress, numbers = self._progress, {}
+        numbers["env_steps"] = float(progress.env_steps)
+        numbers["env_steps_per_second"] = progress.steps_per_second
+        if progress.mean_reward is not None:
+            numbers["mean_reward"] = progress.mean_reward
+        groups: dict[str, Mapping[str, float]] = {
+            "share": self._profile.shares if self._profile else {},
+            "policy_lag": progress.policy_lag,
+            "lost": self._losses,
+        }
+        for group, values in groups.items():
+            numbers |= {f"{group}/{name}": value for name, value in values.items()}
+        return numbers
 
     def _check(self, metrics: dict[str, float]) -> None:
         """Raise Diverged when a number of a learning phase is none."""
@@ -262,6 +289,9 @@ class Session:
         for name, value in rewards.items():
             if value is not None:
                 self._numbers[f"reward/{name}"] = value
+        watched = self._watched()
+        kept = ("policy_lag/", "lost/", "share/")
+        self._numbers |= {k: v for k, v in watched.items() if k.startswith(kept)}
         self._numbers["run/steps_per_second"] = progress.steps_per_second
         self._numbers["run/games"] = progress.games
         self._recorder.metrics(progress.env_steps, self._numbers)
@@ -289,11 +319,14 @@ class Session:
         result = self._result(reason, n_actors, directory)
         if n_actors:
             self._summarize(result)
+        if result.losses:
+            lost = ", ".join(f"{name}: {n}" for name, n in result.losses.items())
+            self._display.note(f"Lost and replaced: {lost}")
         return result
 
     def _summarize(self, result: Result) -> None:
         directory = RunDirectory(Path(result.directory))
-        self._attempt("The summary", lambda: directory.finish(_summary(result)))
+        self._attempt("The summary", lambda: directory.finish(summary(result)))
 
     def _result(
         self, reason: str, n_actors: int, directory: RunDirectory | None
@@ -314,11 +347,7 @@ class Session:
             seed=self._run.seed,
             directory=str(directory.path) if directory else "",
             signal=self._signals.received,
+            losses=self._losses,
+            policy_lag=progress.policy_lag,
+            profile=self._profile.summary() if self._profile else {},
         )
-
-
-def _summary(result: Result) -> dict[str, Any]:
-    """Return what `summary.json` says."""
-    kept = {name: value for name, value in vars(result).items() if name != "episodes"}
-    kept["last_reward"] = kept.pop("mean_reward")
-    return kept

@@ -11,7 +11,8 @@ from xagents_ray.backend import Run
 from xagents_ray.config import Config
 from xagents_ray.display import Display
 from xagents_ray.errors import UserError
-from xagents_ray.session import Result, Session
+from xagents_ray.result import Result
+from xagents_ray.session import Session
 from xagents_ray.signals import Signals
 from xagents_ray.spec import EnvSpec
 from xagents_ray.weights import read_file

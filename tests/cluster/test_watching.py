@@ -1,14 +1,20 @@
 """What can be watched of a run: events, Weights & Biases, evaluations, weights."""
 
+import http.client
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as parquet
 import pytest
 from tensorboardX.proto import event_pb2
@@ -100,3 +106,43 @@ def test_a_run_goes_on_without_wandb() -> None:
     assert out.count("Warning: ") == 1
     assert "Warning: --monitor-session can't be written" in out
     assert out.endswith("Maximum steps exceeded\n")
+
+
+def test_prometheus_reads_the_run() -> None:
+    words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
+    with subprocess.Popen(
+        [sys.executable, "-m", "xagents_ray", *words, "--n-actors", "2"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        while "steps: 0," not in process.stdout.readline():
+            assert process.poll() is None
+        text, deadline = "", time.monotonic() + 60
+        while "xagents_ray_env_steps" not in text:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+            text = _scraped(psutil.Process(process.pid))
+        process.terminate()
+    for gauge, label in (
+        ("share", "learning"),
+        ("policy_lag", "max"),
+        ("weights_version", "actor 1"),
+        ("env_steps_per_second", "env_steps_per_second"),
+    ):
+        line = rf'^ray_xagents_ray_{gauge}{{.*agent="ppo",of="{label}".*}} \d'
+        assert re.search(line, text, re.MULTILINE), gauge
+
+
+def _scraped(driver: psutil.Process) -> str:
+    """Return what Ray's agent on this machine serves to Prometheus."""
+    for child in driver.children(recursive=True):
+        if child.name() != "ray::DashboardAgent":
+            continue
+        for link in child.net_connections(kind="tcp"):
+            if link.status == psutil.CONN_LISTEN:
+                address = f"http://127.0.0.1:{link.laddr.port}/metrics"
+                with suppress(OSError, http.client.HTTPException):
+                    with urllib.request.urlopen(address, timeout=2) as answer:
+                        return str(answer.read().decode())
+    return ""

@@ -1,0 +1,128 @@
+"""Waiting for Ray's actors in bounded time."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xagents_ray.errors import Diverged, Stopped, UserError
+from xagents_ray.signals import Signals
+
+_POLL_SECONDS = 0.2
+_CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
+
+
+class LateError(Exception):
+    """Something did not come within its time; the message says how long that was."""
+
+
+class Calls:
+    """Waits for objects of Ray, and hears signals meanwhile.
+
+    Attributes:
+        ray: the module.
+        others: returns references that wake a wait too.
+        meanwhile: called whenever a wait wakes.
+    """
+
+    def __init__(self, ray: Any, signals: Signals) -> None:
+        self.ray, self._signals = ray, signals
+        self.others: Callable[[], Sequence[Any]] = list
+        self.meanwhile: Callable[[], None] = _nothing
+
+    def get(self, reference: Any, limit: float = math.inf, patience: float = 0) -> Any:
+        """Return an object when it is there.
+
+        Args:
+            reference: to it.
+            limit: seconds; LateError after that.
+            patience: seconds before a signal that presses raises Stopped.
+        Raises:
+            Stopped: the run is to end.
+            Diverged, UserError: raised by the call itself.
+        """
+        began = time.monotonic()
+        while not self.are_there([reference], _POLL_SECONDS, also=self.others()):
+            self.meanwhile()
+            waited = time.monotonic() - began
+            if self.is_pressing(waited - patience):
+                raise Stopped
+            if waited > limit:
+                raise LateError(f"{limit:.0f} s")
+        return self.value(reference)
+
+    def value(self, reference: Any) -> Any:
+        """Return an object that is there; raise what its call raised."""
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, Diverged | UserError):
+                raise error.cause from None
+            raise
+
+    def are_there(
+        self, references: Sequence[Any], seconds: float, also: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Return which objects are there; wait some seconds for the first one.
+
+        Args:
+            references: to them.
+            seconds: to wait.
+            also: references that end the wait too.
+        """
+        both = [*references, *(r for r in also if r not in references)]
+        if not both:
+            time.sleep(seconds)
+            return []
+        wait = self.ray.wait
+        there, _ = wait(both, num_returns=1, timeout=seconds, fetch_local=False)
+        if not there:
+            return []
+        there, _ = wait(both, num_returns=len(both), timeout=0, fetch_local=False)
+        return [reference for reference in references if reference in there]
+
+    def is_pressing(self, waited: float = math.inf) -> bool:
+        """Return whether a signal asks what has waited that long to end."""
+        return self._signals.is_pressing and waited > 0
+
+    def failed(self, reference: Any) -> bool:
+        """Return whether an object is lost, or its call failed."""
+        if not self.are_there([reference], 0):
+            return False
+        try:
+            self.ray.get(reference, timeout=_POLL_SECONDS)
+        except self.ray.exceptions.GetTimeoutError:
+            return False
+        except self.ray.exceptions.RayError:
+            return True
+        return False
+
+    def is_argument(self, error: BaseException) -> bool:
+        """Return whether a call failed because what it was given is lost."""
+        cause, errors = getattr(error, "cause", None), self.ray.exceptions
+        # A cause that can't be pickled comes as a bare RayError.
+        return isinstance(cause, errors.RayError) and type(cause) is not errors.RayError
+
+    def is_death(self, error: BaseException) -> bool:
+        """Return whether it says that an actor, or what it returned, is gone."""
+        errors = self.ray.exceptions
+        is_raised = isinstance(error, errors.RayTaskError)
+        return isinstance(error, errors.RayError) and not is_raised
+
+    def kill(self, actor: Any) -> None:
+        """End an actor's process, if it is there."""
+        if actor is not None:
+            self.ray.kill(actor)
+
+
+def _nothing() -> None:
+    pass
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of user code that an error of Ray carries; '' without."""
+    text = re.sub(r"\x1b\[\d+m", "", str(error))
+    if not re.search(_CALL, text):
+        return ""
+    return re.sub(_CALL, "Traceback (most recent call last):", text).strip()

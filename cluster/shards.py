@@ -1,0 +1,172 @@
+"""The replay service of a run: shards that are replaced, empty, when they die."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.cluster.calls import Calls, LateError
+from xagents_ray.errors import Broken
+from xagents_ray.replay import Fill
+
+_LIMIT_SECONDS = 120.0
+_FILE_SECONDS = 1_800.0
+_TRIES = 4
+
+
+class Shards:
+    """Each holds what some of the environments did.
+
+    Args:
+        calls: waits for them.
+        count: shards.
+        make: makes the n-th actor.
+        draws_trajectories: a batch takes trajectories of every environment, in place of
+            transitions of any.
+    Attributes:
+        nbytes: of all of them.
+        losses: what failures have cost, by name.
+        news: sentences for the user, oldest first.
+        seconds: that insertions took.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        count: int,
+        make: Callable[[int], Any],
+        draws_trajectories: bool,
+    ) -> None:
+        self._calls, self._make = calls, make
+        self._draws_trajectories = draws_trajectories
+        self.losses: Counter[str] = Counter()
+        self.news: list[str] = []
+        self.seconds = 0.0
+        self._actors = [make(number) for number in range(count)]
+        self._fills = [Fill(0, False)] * count
+        self._started = [actor.start.remote() for actor in self._actors]
+        self.nbytes = 0
+
+    @property
+    def actors(self) -> list[Any]:
+        """Handles of the shards."""
+        return self._actors
+
+    @property
+    def fill(self) -> Fill:
+        """How full all of them are together."""
+        size = sum(fill.size for fill in self._fills)
+        return Fill(size, all(fill.is_full for fill in self._fills))
+
+    def wait_until_ready(self) -> None:
+        """Return when they have taken their memory."""
+        try:
+            sizes = [self._calls.get(each, _LIMIT_SECONDS) for each in self._started]
+        except (LateError, self._calls.ray.exceptions.RayError):
+            raise Broken(
+                "Ray could start no replay service: the cluster lacks memory, lower "
+                "--buffer-max-size."
+            ) from None
+        self.nbytes = sum(sizes)
+
+    def insert(self, trajectories: Sequence[Any]) -> Fill:
+        """Copy the trajectories of a round in; a lost one is left out.
+
+        Args:
+            trajectories: references.
+        """
+        calls = [actor.insert.remote(*trajectories) for actor in self._actors]
+        for number, call in enumerate(calls):
+            self._inserted(number, call, trajectories)
+        return self.fill
+
+    def sample(
+        self, batches: int, batch_size: int, generator: np.random.Generator
+    ) -> list[Any]:
+        """Return references to K batches, from each shard in proportion to its fill.
+
+        Args:
+            batches: K.
+            batch_size: transitions, or trajectories of each environment.
+            generator: of the proportion.
+        Returns:
+            What each shard with something draws; nothing when all are empty.
+        """
+        sizes = np.array([fill.size for fill in self._fills])
+        if len(sizes) == 1 or self._draws_trajectories:
+            pairs = zip(self._actors, sizes, strict=True)
+            return [a.sample.remote(batches, batch_size) for a, size in pairs if size]
+        if not sizes.any():
+            return []
+        shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
+        pairs = zip(self._actors, shares.tolist(), strict=True)
+        return [actor.sample.remote(1, share) for actor, share in pairs if share]
+
+    def replace_dead(self) -> None:
+        """Put an empty shard in the place of each that doesn't answer."""
+        calls = [actor.insert.remote() for actor in self._actors]
+        for number, call in enumerate(calls):
+            self._inserted(number, call, ())
+
+    def save(self, directory: Path) -> None:
+        """Write their files there; OSError when they can't be."""
+        path = str(directory.absolute())
+        calls = [actor.save.remote(path) for actor in self._actors]
+        for number, call in enumerate(calls):
+            try:
+                self._calls.get(call, _FILE_SECONDS)
+            except LateError as error:
+                raise OSError("a shard of the replay takes too long") from error
+            except self._calls.ray.exceptions.RayError as error:
+                if not self._calls.is_death(error):
+                    raise OSError(getattr(error, "cause", error)) from None
+                self._replace(number)
+                raise OSError("a shard of the replay died") from error
+
+    def load(self, checkpoint: Path) -> None:
+        """Take everything from a checkpoint with a replay."""
+        path = str(checkpoint.absolute())
+        for call in [actor.load.remote(path) for actor in self._actors]:
+            self._calls.get(call, _FILE_SECONDS)
+        self.insert([])
+
+    def _inserted(self, number: int, call: Any, trajectories: Sequence[Any]) -> None:
+        """Take what one insertion gives; mend what failed, and insert the rest."""
+        for _ in range(_TRIES):
+            try:
+                self._fills[number], seconds = self._calls.get(call, _LIMIT_SECONDS)
+                self.seconds += seconds
+                return
+            except LateError:
+                self._replace(number)
+            except self._calls.ray.exceptions.RayError as error:
+                if self._calls.is_argument(error):
+                    kept = [t for t in trajectories if not self._calls.failed(t)]
+                    lost = len(trajectories) - len(kept)
+                    self.losses["trajectories"] += lost if number == 0 else 0
+                    trajectories = kept
+                else:
+                    self._replace(number)
+            call = self._actors[number].insert.remote(*trajectories)
+        raise Broken(
+            f"Replay shard {number} died {_TRIES} times in a row: it may lack memory; "
+            "lower --buffer-max-size, or raise --replay-shards on a larger cluster."
+        )
+
+    def _replace(self, number: int) -> None:
+        """Put an empty shard in the place of one that died."""
+        self._calls.kill(self._actors[number])
+        size = self._fills[number].size
+        self.losses["replay shards"] += 1
+        held = "trajectories held" if self._draws_trajectories else "transitions"
+        self.losses[held] += size
+        self.news.append(
+            f"Replay shard {number} died with {size} {held}; an empty one refills"
+        )
+        self._actors[number] = self._make(number)
+        with suppress(LateError, self._calls.ray.exceptions.RayError):
+            self._calls.get(self._actors[number].start.remote(), _LIMIT_SECONDS)
+        self._fills[number] = Fill(0, False)

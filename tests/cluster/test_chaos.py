@@ -1,0 +1,117 @@
+"""Parts of a run are killed while it learns; it reaches its target all the same."""
+
+import contextlib
+import itertools
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+_KILL_SECONDS = 3.0
+_ACTOR, _LEARNER = "ray::EnvActor", "ray::LearnerService"
+_SHARD = "ray::ReplayService"
+
+
+def _parts(driver: psutil.Process, title: str) -> list[psutil.Process]:
+    """Return the processes of a run with this title."""
+    found = []
+    for process in driver.children(recursive=True):
+        try:
+            if process.cmdline()[:1] and process.cmdline()[0].startswith(title):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def _shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def _survive(
+    command: Sequence[str], victims: Sequence[str], seconds: float
+) -> tuple[str, dict[str, object], Counter[str]]:
+    """Run a command and kill its parts; return its output, summary and victims.
+
+    Args:
+        command: of `xagents-ray`.
+        victims: titles; one dies every three seconds once each has been there.
+        seconds: limit of the whole run.
+    """
+    memory = _shared_memory()
+    whole = [sys.executable, "-m", "xagents_ray", *command, "--name", "chaos"]
+    with open("output", "w") as output:
+        process = subprocess.Popen(whole, stdout=output, stderr=subprocess.STDOUT)
+    driver, killed = psutil.Process(process.pid), Counter[str]()
+    others: set[psutil.Process] = set()
+    generator, began = random.Random(1), time.monotonic()
+    turns = itertools.chain(victims, itertools.repeat(_ACTOR))
+    due = ""
+    while process.poll() is None:
+        assert time.monotonic() - began < seconds, Path("output").read_text()
+        time.sleep(0.2)
+        if "env actors, seed" not in Path("output").read_text():
+            continue
+        time.sleep(_KILL_SECONDS)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            others.update(driver.children(recursive=True))
+        due = due or next(turns)
+        living = _parts(driver, due) if process.poll() is None else []
+        if living:
+            generator.choice(living).send_signal(signal.SIGKILL)
+            killed[due] += 1
+            due = ""
+    text = Path("output").read_text()
+    assert process.returncode == 0, text
+    _, alive = psutil.wait_procs(list(others), timeout=10)
+    assert alive == []
+    assert _shared_memory() <= memory
+    (path,) = Path("runs").rglob("summary.json")
+    return text, json.loads(path.read_text()), killed
+
+
+def _lost(text: str, what: str) -> int:
+    found = re.search(rf"^Lost and replaced: .*\b{what}: (\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 5e-4 --buffer-max-size 20000
+    --buffer-initial-size 1000 --buffer-batch-size 128 --rollout-length 64
+    --target-sync-steps 10 --epsilon-decay-steps 10000 --replay-shards 2"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "flags", "victims"),
+    [
+        ("dqn", _DQN.split(), [_ACTOR, _ACTOR, _LEARNER, _ACTOR, _SHARD]),
+        ("ppo", ["--preset"], [_ACTOR, _ACTOR, _LEARNER]),
+    ],
+)
+def test_a_run_survives(agent: str, flags: list[str], victims: list[str]) -> None:
+    command = ["train", agent, "--env", "CartPole-v1", *flags, "--n-envs", "8"]
+    command += ["--n-actors", "4", "--seed", "1", "--target-reward", "450"]
+    text, summary, killed = _survive([*command, "--max-steps", "300000"], victims, 600)
+    assert "Reward achieved in" in text
+    assert killed.keys() == set(victims)
+    # A victim that dies while it is being replaced may be counted with its next life.
+    assert _lost(text, "env actors") >= killed[_ACTOR] - 1 > 0
+    assert _lost(text, "learners") == 1
+    assert "updates are lost" in text
+    assert "it is replaced" in text
+    assert _lost(text, "replay shards") == killed[_SHARD]
+    assert ("an empty one refills" in text) == (_SHARD in victims)
+    losses = summary["losses"]
+    assert isinstance(losses, dict)
+    assert losses["env actors"] == _lost(text, "env actors")
+    assert "Traceback" not in text

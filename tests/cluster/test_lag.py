@@ -1,0 +1,79 @@
+"""Acting ahead of learning: the bound on policy lag holds, and is reported."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Train = Callable[..., dict[str, Any]]
+TrainAll = Callable[..., list[dict[str, Any]]]
+ENV = {"env": "CartPole-v1", "n_envs": 4, "seed": 3}
+AGENTS: dict[str, dict[str, Any]] = {
+    "ppo": {"max_steps": 6_000},
+    "a2c": {"max_steps": 2_000},
+    "acer": {"max_steps": 2_000, "buffer_initial_size": 10},
+    "dqn": {"max_steps": 3_000, "buffer_initial_size": 500, "train_frequency": 8},
+}
+
+
+@pytest.mark.parametrize(("agent", "lag"), [("ppo", 1), ("dqn", 1), ("a2c", 2)])
+def test_local_and_one_actor_agree_with_a_lag(
+    train_all: TrainAll, cluster: str, agent: str, lag: int
+) -> None:
+    settings = {**ENV, **AGENTS[agent], "policy_lag": lag}
+    runs = [{"local": True}, {"address": cluster, "n_actors": 1}]
+    local, remote = train_all(agent, [{**settings, **run} for run in runs])
+    assert len(local["episodes"]) > 10
+    assert local["episodes"] == remote["episodes"]
+    assert local["policy_lag"] == remote["policy_lag"]
+    assert local["policy_lag"]["max"] == lag
+
+
+def test_a_lagged_run_repeats_itself_and_differs(
+    train_all: TrainAll, cluster: str
+) -> None:
+    settings = {**ENV, **AGENTS["ppo"], "address": cluster, "n_actors": 2}
+    lags = [{"policy_lag": lag} for lag in (1, 1, 0)]
+    first, second, other = train_all("ppo", [{**settings, **lag} for lag in lags])
+    assert first["episodes"] == second["episodes"] != other["episodes"]
+    assert other["policy_lag"] == {"min": 0, "mean": 0, "max": 0}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_free_actors_stay_within_the_bound(
+    train: Train, cluster: str, agent: str
+) -> None:
+    settings = {**ENV, **AGENTS[agent], "address": cluster, "n_actors": 4}
+    run = train(agent, **settings, policy_lag=2, asynchronous=True)
+    assert run["env_steps"] >= settings["max_steps"]
+    assert run["updates"] > 0
+    assert 0 <= run["policy_lag"]["min"] <= run["policy_lag"]["max"] <= 2
+    assert set(run["losses"]) <= {"rollouts older than --policy-lag"}
+
+
+def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
+    for agent in ("dqn", "acer"):
+        settings = {**ENV, **AGENTS[agent], "address": cluster, "n_actors": 3}
+        run = train(agent, **settings, replay_shards=2, checkpoint_replay=True)
+        assert run["updates"] > 0
+        more = settings["max_steps"] + 1_000
+        gone_on = train(agent, resume=run["directory"], max_steps=more, address=cluster)
+        # What was held need not be collected again before learning goes on.
+        assert gone_on["updates"] > run["updates"]
+        assert gone_on["losses"] == {}
+
+
+def test_slow_actors_hold_nobody_up(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One environment of four is a thousand times as slow as the others."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    settings = {**ENV, "env": "failing_envs:uneven", "n_actors": 4}
+    free = {"policy_lag": 3, "asynchronous": True, "rollout_length": 16}
+    common = {**AGENTS["dqn"], "max_steps": 4_000}
+    together = train("dqn", **{**settings, **common, "max_steps": 320})
+    apart = train("dqn", **{**settings, **common, **free})
+    late = train("ppo", **settings, max_steps=4_000, n_steps=16, round_deadline=0.05)
+    assert apart["steps_per_second"] > 3 * together["steps_per_second"]
+    assert late["steps_per_second"] > 3 * together["steps_per_second"]

@@ -1,0 +1,140 @@
+"""Env actors that raise, hang or die are replaced; what a cluster lacks is refused."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+_PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
+
+
+@pytest.fixture(autouse=True)
+def _environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+def _train(
+    words: Sequence[str], seconds: float = 120
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "xagents_ray", "train", *words],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+
+
+def test_an_environment_that_raises_shows_its_traceback() -> None:
+    words = _PPO.format("raising_once").split()
+    done = _train([*words, "--max-steps", "4000"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("RuntimeError: the simulator lost its licence") == 1
+    assert "failing_envs.py" in done.stdout
+    assert re.search(r"Env actor \d failed; it is replaced", done.stdout)
+    assert "Lost and replaced: env actors: 1, rollouts: 1\n" in done.stdout
+
+
+def test_an_environment_that_hangs_is_replaced() -> None:
+    words = _PPO.format("hanging").split()
+    done = _train([*words, "--max-steps", "4000", "--actor-timeout", "3"])
+    assert done.returncode == 0, done.stderr
+    assert "hangs (see --actor-timeout); it is replaced" in done.stdout
+    assert "env actors: 1" in done.stdout
+
+
+def test_one_that_always_dies_is_given_up_and_the_others_go_on() -> None:
+    words = _PPO.format("dying").split()
+    done = _train([*words, "--max-steps", "4000", "--max-actor-restarts", "1"])
+    assert done.returncode == 0, done.stderr
+    assert "2 times in a row, and is given up with its 2 environments" in done.stdout
+    assert "Maximum steps exceeded" in done.stdout
+
+
+def test_when_all_fail_the_run_ends_with_their_traceback() -> None:
+    words = _PPO.format("raising").split()
+    done = _train([*words, "--max-steps", "40000", "--max-actor-restarts", "1"])
+    assert done.returncode == 1
+    assert "No env actor is left" in done.stderr
+    assert "RuntimeError: the simulator lost its licence" in done.stderr
+    assert "ray::" not in done.stderr
+
+
+def test_an_environment_that_the_cluster_does_not_know(cluster: str) -> None:
+    words = [*_PPO.format("uneven").split(), "--max-steps", "10"]
+    done = _train([*words, "--address", cluster])
+    assert done.returncode == 2
+    assert "module failing_envs can't be imported" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--actor-cpus", "64"], "CPUs and the cluster has"),
+        (["--learner-gpus", "1"], "GPUs and the cluster has 0"),
+    ],
+)
+def test_what_the_cluster_lacks_is_refused(
+    cluster: str, flags: list[str], sentence: str
+) -> None:
+    began = time.monotonic()
+    words = ["ppo", "--env", "CartPole-v1", "--max-steps", "10", *flags]
+    done = _train([*words, "--address", cluster], 60)
+    assert time.monotonic() - began < 20
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_nothing_of_a_run_survives_its_driver() -> None:
+    words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
+    with subprocess.Popen(
+        [sys.executable, "-m", "xagents_ray", *words, "--replay-shards", "2"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        while "steps: 0," not in process.stdout.readline():
+            assert process.poll() is None
+        time.sleep(3)
+        parts = psutil.Process(process.pid).children(recursive=True)
+        assert len(parts) > 5
+        process.kill()
+    _, alive = psutil.wait_procs(parts, timeout=30)
+    assert alive == []
+
+
+_WITH_GPU = """
+import logging, ray, sys
+ray.init(address="local", include_dashboard=False, log_to_driver=False, num_gpus=1,
+         logging_level=logging.CRITICAL, num_cpus=2, object_store_memory=200_000_000)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_env_actors_see_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray counts a GPU that this machine need not have; the learner is kept off it."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with subprocess.Popen(
+        [sys.executable, "-c", _WITH_GPU],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as head:
+        assert head.stdout is not None
+        address = head.stdout.readline().strip()
+        words = [*_PPO.format("blind").split(), "--max-steps", "1000"]
+        for gpus in ("0", "1"):
+            done = _train([*words, "--address", address, "--learner-gpus", gpus])
+            assert done.returncode == 0, done.stderr + done.stdout
+            assert "Lost" not in done.stdout
+        done = _train([*words, "--address", address, "--learner-gpus", "2"])
+        assert done.returncode == 2
+        assert "needs 2 GPUs and the cluster has 1" in done.stderr
+        head.communicate()

@@ -1,0 +1,104 @@
+"""Where the time goes, what limits a run, and the flag that helps."""
+
+import time
+
+import numpy as np
+import pytest
+
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config
+from xagents_ray.machine import cores
+from xagents_ray.profile import Profile
+from xagents_ray.trajectory import RolloutReport
+
+
+def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profile:
+    settings = {"env": "CartPole-v1", "n_envs": 64, "max_steps": 1, **settings}
+    return Profile(Config.of(find(agent).config, settings), n_actors)
+
+
+def _report(stepping: float, acting: float) -> RolloutReport:
+    steps = np.ones(1, np.int64)
+    seconds = stepping + acting
+    return RolloutReport(steps, (), seconds, stepping=stepping, acting=acting)
+
+
+def _shares(profile: Profile) -> dict[str, float]:
+    """Return the shares of a second."""
+    profile._began, profile._ended = 1.0, 2.0
+    return {part: round(share, 6) for part, share in profile.shares.items()}
+
+
+def test_shares_are_means_over_the_actors() -> None:
+    profile = _profile()
+    profile.collected([_report(0.4, 0.1), _report(0.2, 0.1)], 0.05, 0.6)
+    profile.learnt([{"seconds": 0.2}], 0.23)
+    assert _shares(profile) == {
+        "stepping": 0.3,
+        "acting": 0.1,
+        "transport": 0.08,
+        "replay": 0.05,
+        "learning": 0.2,
+        "waiting": 0.6,
+    }
+
+
+def test_what_overlaps_is_no_transport() -> None:
+    profile = _profile(policy_lag=1)
+    profile.collected([_report(0.4, 0.1)] * 2, 0.0, 0.9)
+    profile.learnt([{"seconds": 0.2}], 0.5)
+    assert _shares(profile)["transport"] == 0
+
+
+def test_learnt_takes_the_seconds_out_of_the_metrics() -> None:
+    metrics = {"loss": 1.0, "seconds": 0.2}
+    _profile().learnt([metrics], 0.2)
+    assert metrics == {"loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "spent", "limit", "advice"),
+    [
+        ("ppo", {}, (0.9, 0.0, 0.0, 0.05), "stepping", "--address"),
+        ("ppo", {"local": True}, (0.9, 0.0, 0.0, 0.05), "stepping", "--local"),
+        ("ppo", {}, (0.05, 0.0, 0.0, 0.9), "learning", "--ppo-epochs"),
+        ("dqn", {}, (0.05, 0.0, 0.0, 0.9), "learning", "--train-frequency"),
+        ("ppo", {}, (0.05, 0.8, 0.0, 0.1), "acting", "--n-envs"),
+        ("dqn", {}, (0.1, 0.0, 0.8, 0.1), "replay", "--replay-shards"),
+        ("ppo", {}, (0.5, 0.0, 0.0, 0.4), "stepping", "--policy-lag 1"),
+        (
+            "ppo",
+            {"policy_lag": 1},
+            (0.5, 0.0, 0.0, 0.9),
+            "learning",
+            "--ppo-epochs",
+        ),
+    ],
+)
+def test_the_largest_part_limits_the_run(
+    agent: str,
+    settings: dict[str, object],
+    spent: tuple[float, float, float, float],
+    limit: str,
+    advice: str,
+) -> None:
+    profile = _profile(agent, max(2, cores()), **settings)
+    stepping, acting, replay, learning = spent
+    reports = [_report(stepping, acting)] * max(2, cores())
+    profile.collected(reports, replay, stepping + acting + replay)
+    profile.learnt([{"seconds": learning}], learning)
+    _shares(profile)
+    assert profile.limit == limit
+    if "local" in settings and cores() < 2:
+        advice = "--n-envs"
+    assert advice in profile.advice
+    assert profile.sentence().endswith(f"limited by {limit}: {profile.advice}")
+
+
+def test_the_clock_stands_still_after_the_end() -> None:
+    profile = _profile()
+    profile.collected([_report(0.1, 0.0)] * 2, 0.0, 0.1)
+    profile.stop()
+    first = profile.shares
+    time.sleep(0.01)
+    assert profile.shares == first
