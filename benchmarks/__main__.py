@@ -7,6 +7,8 @@ from typing import NoReturn, TextIO
 import click
 
 from benchmarks import memory as actor_memory
+from benchmarks import scaling as growth
+from benchmarks import soak as long_run
 from benchmarks import throughput as speed
 from benchmarks.works import ROLLOUT, WORKS
 from xagents_ray.errors import Stopped, UserError
@@ -96,6 +98,32 @@ def throughput(
 def memory() -> None:
     """Memory that one env actor with 8 Pong environments shares with nobody."""
     actor_memory.measure()
+
+
+@cli.command()
+@click.option("--agent", "agents", type=click.Choice(["ppo", "dqn"]), multiple=True)
+@click.option("--actors", type=click.IntRange(min=1), multiple=True)
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
+def scaling(
+    agents: tuple[str, ...], actors: tuple[int, ...], runs: int, file: TextIO | None
+) -> None:
+    """Env steps a second by number of env actors; default: 1, 8 and 32."""
+    done = growth.measure(agents or ("ppo", "dqn"), actors or (1, 8, 32), runs)
+    if file is not None:
+        json.dump([run._asdict() for run in done], file, indent=1)
+        file.write("\n")
+
+
+@cli.command()
+@click.option("--minutes", type=click.FloatRange(min=2), default=10, show_default=True)
+@click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
+def soak(minutes: float, file: TextIO | None) -> None:
+    """Memory of DQN on Pong with 4 env actors, after its replay is full."""
+    rows = long_run.measure(minutes)
+    if file is not None:
+        json.dump(rows, file, indent=1)
+        file.write("\n")
 
 
 if __name__ == "__main__":
