@@ -313,12 +313,12 @@ class Config:
 
     def _check_local(self) -> None:
         """Raise UserError when a flag asks for what only Ray has."""
-        shards = getattr(self.algorithm, "replay_shards", 1) > 1
+        shards = vars(self.algorithm).get("replay_shards")
         ray = {name: getattr(self.placement, name) for name in _NEED_RAY}
         ray |= {
             "asynchronous": self.pipeline.asynchronous,
             "round_deadline": self.pipeline.round_deadline,
-            "replay_shards": shards,
+            "replay_shards": shards is not None and shards > 1,
         }
         for name, value in ray.items():
             if value:
