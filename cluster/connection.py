@@ -9,18 +9,23 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from xagents_ray.errors import UserError
+from xagents_ray.config import PlacementConfig
+from xagents_ray.errors import Stopped, UserError
 from xagents_ray.quiet import stderr_parked
+from xagents_ray.signals import Signals
 
 _HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _SETTINGS_FRAME = 4
 _PROBE_SECONDS = 5.0
+_RETAKE_SECONDS = 0.02
 _SMALLEST_STORE = 128 * 2**20
 
 
@@ -36,32 +41,78 @@ class _Begun:
 _begun: list[_Begun] = []
 
 
-def connect(address: str | None, dashboard: bool, store_bytes: int) -> Any:
+def start(
+    placement: PlacementConfig, store_bytes: int, signals: Signals, logs: bool = False
+) -> Any:
+    """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
+
+    Where this process is one of Ray's already, as a trial of a sweep is, nothing is
+    started, and `disconnect` ends nothing.
+
+    Args:
+        placement: where Ray is.
+        store_bytes: see `connect`.
+        signals: end the wait.
+        logs: see `connect`.
+    Returns:
+        The module `ray`.
+    Raises:
+        Stopped: a signal came.
+        UserError: see `connect`.
+    """
+    ray, outcome = sys.modules.get("ray"), Future[Any]()
+    if ray is not None and ray.is_initialized():
+        return ray
+
+    def connecting() -> None:
+        try:
+            address, dashboard = placement.address, placement.dashboard
+            outcome.set_result(connect(address, dashboard, store_bytes, logs))
+        except BaseException as error:
+            outcome.set_exception(error)
+        threading.Event().wait()  # Ray's processes end with the thread they began in
+
+    threading.Thread(target=connecting, daemon=True).start()
+    while not outcome.done():
+        wait([outcome], timeout=_RETAKE_SECONDS)
+        signals.take()
+        if signals.received is not None:
+            end(started(), seconds=0)
+            # Ray's client aborts when it misses what it was connecting to.
+            atexit.register(os._exit, 128 + signals.received)
+            raise Stopped
+    return outcome.result()
+
+
+def connect(
+    address: str | None, dashboard: bool, store_bytes: int, logs: bool = False
+) -> Any:
     """Start Ray here, or join the cluster at `address`; return the module `ray`.
 
     Args:
         address: host:port of a cluster; None starts one on this machine.
         dashboard: serve Ray's dashboard on 127.0.0.1.
         store_bytes: of the object store, for the data in flight.
+        logs: print what Ray's workers print.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
     """
-    if address is not None:
-        return _join(address)
     _begun.append(_Begun(dict(os.environ), psutil.Process().children(recursive=True)))
+    if address is not None:
+        return _join(address, logs)
     # Ray's ports are open to the network: only this run knows the token.
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     # Workers would be starved by a busy neighbour at Ray's niceness of 15.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    ray = _import()
+    ray = _import(logs)
     ray.init(
         address="local",
         include_dashboard=dashboard,
         dashboard_host="127.0.0.1",
-        log_to_driver=False,
+        log_to_driver=logs,
         logging_level=logging.CRITICAL,
-        object_store_memory=_store(store_bytes),
+        object_store_memory=store(store_bytes),
         configure_logging=True,
     )
     _no_escape_at_exit()
@@ -97,18 +148,19 @@ def started() -> list[psutil.Process]:
 
 
 def disconnect(ray: Any) -> None:
-    """Leave Ray; whatever it started here is gone afterwards."""
+    """Leave Ray where `start` joined it; what it started here is gone afterwards."""
+    if not _begun:
+        return
     children = started()
     ray.shutdown()
     end(children, seconds=2)
-    if _begun:
-        begun = _begun.pop()
-        if begun.watch is not None:
-            begun.watch.communicate(b"done\n")
-        for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
-            os.environ.pop(name, None)
-            if name in begun.environment:
-                os.environ[name] = begun.environment[name]
+    begun = _begun.pop()
+    if begun.watch is not None:
+        begun.watch.communicate(b"done\n")
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        os.environ.pop(name, None)
+        if name in begun.environment:
+            os.environ[name] = begun.environment[name]
 
 
 def end(processes: list[psutil.Process], seconds: float) -> None:
@@ -119,17 +171,17 @@ def end(processes: list[psutil.Process], seconds: float) -> None:
             process.kill()
 
 
-def _import() -> Any:
+def _import(logs: bool) -> Any:
     import ray
     import ray._private.worker as worker
 
     # `log_to_driver=False` leaves the raylet's notices about dead workers on.
-    if hasattr(worker, "_worker_logs_enabled"):
+    if not logs and hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = False
     return ray
 
 
-def _store(wanted: int) -> int:
+def store(wanted: int) -> int:
     """Return an object store's size that Ray accepts on this machine."""
     shared = Path("/dev/shm")
     if not shared.exists():
@@ -150,7 +202,7 @@ def _no_escape_at_exit() -> None:
         atexit.unregister(colours.reset_all)
 
 
-def _join(address: str) -> Any:
+def _join(address: str, logs: bool) -> Any:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise UserError(
@@ -166,12 +218,12 @@ def _join(address: str) -> Any:
     has_token = has_token or (Path.home() / ".ray" / "auth_token").is_file()
     os.environ.setdefault("RAY_AUTH_MODE", "token" if has_token else "disabled")
     os.environ["RAY_NUM_REDIS_GET_RETRIES"] = "1"
-    ray = _import()
+    ray = _import(logs)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_discarded_stderr())
             ray.init(
-                address=address, log_to_driver=False, logging_level=logging.CRITICAL
+                address=address, log_to_driver=logs, logging_level=logging.CRITICAL
             )
     except Exception as error:
         raise _refused(address, error) from None

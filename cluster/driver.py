@@ -1,15 +1,11 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
-import atexit
 import contextlib
 import itertools
 import math
-import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +14,8 @@ import numpy as np
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
+from xagents_ray.cluster import connection
 from xagents_ray.cluster.calls import Calls, LateError
-from xagents_ray.cluster.connection import connect, disconnect, end, started
 from xagents_ray.cluster.evaluations import Evaluations
 from xagents_ray.cluster.fleet import Fleet, Rollout
 from xagents_ray.cluster.learning import Phase, SupervisedLearner
@@ -29,13 +25,11 @@ from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.cluster.shards import Shards
 from xagents_ray.errors import Stopped
 from xagents_ray.hyperparameters import ReplayConfig
-from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
 from xagents_ray.resume import actor_states, unfinished
 from xagents_ray.signals import Signals
 from xagents_ray.weights import WeightsFile
 
-_RETAKE_SECONDS = 0.02
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
 
@@ -216,7 +210,7 @@ class RayBackend:
         for actor in (*parts, self._evaluations.actor):
             self._calls.kill(actor)
         self._placement.release()
-        disconnect(self._ray)
+        connection.disconnect(self._ray)
 
     @property
     def _patience(self) -> float:
@@ -249,7 +243,7 @@ class RayBackend:
     def _make_learner(self) -> Any:
         service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
         options = self._placement.learner()
-        return service.options(**options).remote(self._run, cores())
+        return service.options(**options).remote(self._run)
 
     def _make_shard(self, number: int) -> Any:
         service = self._ray.remote(ReplayService).options(**self._placement.service())
@@ -274,7 +268,7 @@ class RayBackend:
         )
 
 
-def _store_bytes(run: Run) -> int:
+def store_bytes(run: Run) -> int:
     """Return what the data in flight needs, with room to spare."""
     spec, config = run.spec, run.config.algorithm
     item = 1 if spec.observation_dtype == "uint8" else 4
@@ -291,33 +285,9 @@ def _store_bytes(run: Run) -> int:
 def start(run: Run, signals: Signals) -> RayBackend:
     """Start Ray, or join a cluster, and return the parts of a run."""
     signals.on_first = None  # heard by polling: Ray must not be interrupted
-    ray = _connect(run, signals)
+    ray = connection.start(run.config.placement, store_bytes(run), signals)
     try:
         return RayBackend(run, ray, signals)
     except BaseException:
-        disconnect(ray)
+        connection.disconnect(ray)
         raise
-
-
-def _connect(run: Run, signals: Signals) -> Any:
-    """Connect in a thread, and take SIGTERM back from Ray as soon as it has it."""
-    placement, outcome = run.config.placement, Future[Any]()
-
-    def connecting() -> None:
-        try:
-            store = _store_bytes(run)
-            outcome.set_result(connect(placement.address, placement.dashboard, store))
-        except BaseException as error:
-            outcome.set_exception(error)
-        threading.Event().wait()  # Ray's processes end with the thread they began in
-
-    threading.Thread(target=connecting, daemon=True).start()
-    while not outcome.done():
-        wait([outcome], timeout=_RETAKE_SECONDS)
-        signals.take()
-        if signals.received is not None:
-            end(started(), seconds=0)
-            # Ray's client aborts when it misses what it was connecting to.
-            atexit.register(os._exit, 128 + signals.received)
-            raise Stopped
-    return outcome.result()

@@ -14,8 +14,57 @@ _STEP = 1e-4
 """Ray counts resources in ten-thousandths."""
 
 
+Bundle = dict[str, float]
+
+
+def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
+    """Return what the learner of a run claims, then what each env actor does.
+
+    Args:
+        ray: the module, connected.
+        config: of the run.
+        share: of the cluster that the run may claim.
+    """
+    flags, nodes = config.placement, _nodes(ray)
+    cpus = share * sum(node.get("CPU", 0.0) for node in nodes)
+    gpus = share * sum(node.get("GPU", 0.0) for node in nodes)
+    n_actors = flags.n_actors or min(config.env.n_envs, max(1, int(cpus)))
+    learner_gpus = min(1.0, gpus) if flags.learner_gpus is None else flags.learner_gpus
+    learner = {"CPU": _rounded(1.0 if cpus >= 2 else cpus / 2)}
+    if learner_gpus:
+        learner["GPU"] = learner_gpus
+    free = sorted(share * node.get("CPU", 0.0) for node in nodes)
+    free[-1] -= learner["CPU"]
+    return [
+        learner,
+        *[{"CPU": flags.actor_cpus or _even_share(free, n_actors)}] * n_actors,
+    ]
+
+
+def check(ray: Any, bundles: Sequence[Bundle]) -> None:
+    """Raise UserError when all nodes together, or each alone, lack something."""
+    nodes = _nodes(ray)
+    flags = {"CPU": "--actor-cpus or --n-actors", "GPU": "--learner-gpus"}
+    for kind, flag in flags.items():
+        needs = [bundle.get(kind, 0.0) for bundle in bundles]
+        has = [node.get(kind, 0.0) for node in nodes]
+        total, there = sum(needs), sum(has)
+        if total > there + len(needs) * _STEP:
+            raise UserError(
+                f"The run needs {total:g} {kind}s and the cluster has {there:g}: "
+                f"lower {flag}, or add nodes."
+            )
+        if max(needs) > max(has, default=0.0):
+            raise UserError(
+                f"One part of the run needs {max(needs):g} {kind}s and the largest "
+                f"node has {max(has):g}: lower {flag}."
+            )
+
+
 class Placement:
     """Claims what a run needs, all at once, and refuses what no cluster node has.
+
+    A trial of a sweep has its claim already.
 
     Args:
         calls: waits for it.
@@ -28,27 +77,24 @@ class Placement:
     """
 
     def __init__(self, calls: Calls, config: Config) -> None:
-        self._ray, flags = calls.ray, config.placement
-        has = self._ray.cluster_resources()
-        cpus, self._gpus = has.get("CPU", 0.0), has.get("GPU", 0.0)
-        n_envs = config.env.n_envs
-        self.n_actors = flags.n_actors or min(n_envs, max(1, int(cpus)))
-        gpus = flags.learner_gpus
-        self._learner_gpus = min(1.0, self._gpus) if gpus is None else gpus
-        learner_cpus = 1.0 if cpus >= 2 else cpus / 2
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        free = sorted(node.get("CPU", 0.0) for node in nodes)
-        free[-1] -= learner_cpus
-        self._actor_cpus = flags.actor_cpus or _even_share(free, self.n_actors)
-        # A replacement must not wait for a share that the user didn't ask for.
-        self._is_fixed = flags.actor_cpus is not None
+        self._ray = calls.ray
+        self._group = self._ray.util.get_current_placement_group()
+        self._is_own = self._group is None
+        if self._is_own:
+            bundles = demand(self._ray, config)
+            check(self._ray, bundles)
+            self._group = self._claim(calls, bundles)
+            cpus = sum(node.get("CPU", 0.0) for node in _nodes(self._ray))
+        else:
+            bundles = self._group.bundle_specs
+            cpus = sum(bundle["CPU"] for bundle in bundles)
+        self.n_actors = len(bundles) - 1
         self.threads = max(1, int(cpus) // self.n_actors)
-        learner = {"CPU": learner_cpus}
-        if self._learner_gpus:
-            learner["GPU"] = self._learner_gpus
-        bundles = [learner, *[{"CPU": self._actor_cpus}] * self.n_actors]
-        self._check(bundles, has, nodes)
-        self._group = self._claim(calls, bundles)
+        self._learner_gpus = bundles[0].get("GPU", 0.0)
+        self._actor_cpus = bundles[1]["CPU"]
+        # A replacement must not wait for a share that the user didn't ask for.
+        self._is_fixed = config.placement.actor_cpus is not None
+        self._has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
 
     def learner(self) -> dict[str, Any]:
         """Return the options of the learner's actor."""
@@ -75,8 +121,9 @@ class Placement:
         return {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind()}
 
     def release(self) -> None:
-        """Give everything back."""
-        self._ray.util.remove_placement_group(self._group)
+        """Give everything back that was claimed here."""
+        if self._is_own:
+            self._ray.util.remove_placement_group(self._group)
 
     def _within(self, bundle: int, **claims: float) -> dict[str, Any]:
         strategies = self._ray.util.scheduling_strategies
@@ -87,34 +134,11 @@ class Placement:
 
     def _blind(self) -> dict[str, Any]:
         """Return the option that hides GPUs; Ray doesn't hide them by itself."""
-        if not self._gpus:
+        if not self._has_gpus:
             return {}  # an environment of its own would slow the start
         return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
 
-    def _check(
-        self,
-        bundles: list[dict[str, float]],
-        has: dict[str, float],
-        nodes: list[dict[str, float]],
-    ) -> None:
-        """Raise UserError when all nodes together, or each alone, lack something."""
-        flags = {"CPU": "--actor-cpus or --n-actors", "GPU": "--learner-gpus"}
-        for kind, flag in flags.items():
-            needs = [bundle.get(kind, 0.0) for bundle in bundles]
-            largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
-            there, total = has.get(kind, 0.0), sum(needs)
-            if total > there + len(needs) * _STEP:
-                raise UserError(
-                    f"The run needs {total:g} {kind}s and the cluster has {there:g}: "
-                    f"lower {flag}, or add nodes."
-                )
-            if max(needs) > largest:
-                raise UserError(
-                    f"One part of the run needs {max(needs):g} {kind}s and the largest "
-                    f"node has {largest:g}: lower {flag}."
-                )
-
-    def _claim(self, calls: Calls, bundles: list[dict[str, float]]) -> Any:
+    def _claim(self, calls: Calls, bundles: list[Bundle]) -> Any:
         """Return a placement group of the bundles once it is there."""
         group = self._ray.util.placement_group(bundles, strategy="SPREAD")
         began = time.monotonic()
@@ -134,6 +158,16 @@ class Placement:
         return group
 
 
+def _nodes(ray: Any) -> list[Bundle]:
+    """Return what each node has that is alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _rounded(amount: float) -> float:
+    """Return an amount that Ray can count, not above this one."""
+    return math.floor(amount / _STEP) * _STEP
+
+
 def _even_share(free: Sequence[float], n_actors: int) -> float:
     """Return the most cores that each of so many env actors can have, 1 at most.
 
@@ -143,7 +177,7 @@ def _even_share(free: Sequence[float], n_actors: int) -> float:
     """
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
-        rounded = math.floor(share / _STEP) * _STEP
+        rounded = _rounded(share)
         if rounded >= _STEP:
             fit = sum(int(cores / rounded + 1e-6) for cores in free)
             if fit >= n_actors:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.backend import Run
-from xagents_ray.cluster.connection import _store, connect
-from xagents_ray.cluster.driver import _store_bytes
+from xagents_ray.cluster import connection
+from xagents_ray.cluster.driver import store_bytes
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def reach(address: str) -> Reached:
     Raises:
         UserError: it does not answer, or refuses the token or the versions.
     """
-    ray = connect(address, False, 0)
+    ray = connection.connect(address, False, 0)
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
     whole, free = ray.cluster_resources(), ray.available_resources()
 
@@ -71,5 +71,5 @@ def store(run: Run, reached: Reached | None) -> tuple[int, int]:
     Raises:
         UserError: there is not enough shared memory for Ray.
     """
-    wanted = _store_bytes(run)
-    return wanted, _store(wanted) if reached is None else reached.store
+    wanted = store_bytes(run)
+    return wanted, connection.store(wanted) if reached is None else reached.store

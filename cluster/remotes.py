@@ -73,13 +73,13 @@ class ReplayService:
 class LearnerService:
     """The learner of a run; `stop` and `ping` are heard while `update` is at work."""
 
-    def __init__(self, run: Run, threads: int) -> None:
-        self._run, self._threads = run, threads
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def start(self) -> list[str]:
         """Make the learner; return what the user should know of the first weights."""
         self._make = importlib.import_module("xagents_ray.learners.make")
-        self._learner, notes = self._make.make_learner(self._run, self._threads)
+        self._learner, notes = self._make.make_learner(self._run)
         return list(notes)
 
     def ping(self) -> None:

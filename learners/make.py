@@ -12,16 +12,15 @@ from xagents_ray.trajectory import Array, Weights
 from xagents_ray.weights import WeightsFile
 
 
-def make_learner(run: Run, threads: int) -> tuple[Learner, list[str]]:
+def make_learner(run: Run) -> tuple[Learner, list[str]]:
     """Return the learner of a run with its first weights, and notes on these.
 
     Args:
         run: whose learner.
-        threads: cores that one operation may use.
     Raises:
         UserError: a weights file is damaged, or of other models.
     """
-    runtime.configure(threads, run.is_seeded)
+    runtime.configure(run.threads, run.is_seeded)
     make = resolve(run.algorithm.learner)
     learner: Learner = make(run.config.algorithm, run.spec, *run.layouts, run.seed)
     notes: list[str] = []

@@ -15,9 +15,24 @@ if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
 
 __version__ = "0.1.0"
 
-from xagents_ray.errors import Diverged, UserError  # noqa: E402
+from xagents_ray.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.plotting import plot_history  # noqa: E402
 from xagents_ray.result import Result  # noqa: E402
 from xagents_ray.training import train  # noqa: E402
+from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
+from xagents_ray.tuning.sweep import TuneResult, tune  # noqa: E402
 
-__all__ = ["Diverged", "Result", "UserError", "__version__", "plot_history", "train"]
+__all__ = [
+    "Broken",
+    "Diverged",
+    "Result",
+    "TuneResult",
+    "UserError",
+    "__version__",
+    "categorical",
+    "integer",
+    "log_uniform",
+    "plot_history",
+    "train",
+    "tune",
+]

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from xagents_ray.algorithms import Algorithm
 from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.config import Config
+from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay import Fill
@@ -28,6 +29,7 @@ class Run:
         layouts: of the networks; the first one acts.
         seed: given, or drawn.
         weights: files that the models begin with; none for new ones.
+        threads: cores that one part of it may use.
     """
 
     algorithm: Algorithm
@@ -36,6 +38,7 @@ class Run:
     layouts: tuple[Layout, ...]
     seed: int
     weights: tuple[WeightsFile, ...] = ()
+    threads: int = field(default_factory=cores)
 
     @property
     def layout(self) -> Layout:

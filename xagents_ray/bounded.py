@@ -5,17 +5,16 @@ import multiprocessing
 import os
 import signal
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import psutil
 
 from xagents_ray.algorithms import resolve
-from xagents_ray.errors import Diverged, UserError
+from xagents_ray.errors import Diverged, UserError, sentence
 
 _ORPHAN_SECONDS = 60
 
@@ -61,9 +60,7 @@ class Bounded:
                 item = self._items.recv()
             except EOFError:
                 self._process.join()
-                code = self._process.exitcode or 0
-                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                yield Failure(f"the process ended with {how}")
+                yield Failure(f"the process ended with {how_it_ended(self._process)}")
                 return
             if item is None:
                 return
@@ -86,6 +83,12 @@ class Bounded:
         self._items.close()
 
 
+def how_it_ended(process: BaseProcess) -> str:
+    """Return the signal or the exit code of a process that has been joined."""
+    code = process.exitcode or 0
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
 def _work(items: Connection, path: str, *arguments: Any) -> None:
     """Call, and send what comes; print nothing."""
     os.setsid()  # Ctrl-C is the parent's
@@ -101,14 +104,4 @@ def _work(items: Connection, path: str, *arguments: Any) -> None:
     except (UserError, Diverged) as error:
         items.send(Failure(str(error), is_advice=True))
     except BaseException as error:
-        items.send(Failure(_sentence(error)))
-
-
-def _sentence(error: BaseException) -> str:
-    """Return what was raised and the line that did it."""
-    said = " ".join(str(error).split()).rstrip(".")
-    if len(said) > 300:
-        said = f"{said[:300]}…"
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+        items.send(Failure(sentence(error)))

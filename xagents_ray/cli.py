@@ -19,6 +19,8 @@ from xagents_ray.presets import presets as all_presets
 from xagents_ray.tables import print_list, print_options, print_table
 from xagents_ray.trained import SourceConfig
 from xagents_ray.training import train_with
+from xagents_ray.tuning.config import LEFT_OUT, tune_options
+from xagents_ray.tuning.sweep import tune_with
 
 
 def main() -> NoReturn:
@@ -102,14 +104,24 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         return self._option.parse(value)
 
 
-def _parameter(option: Option) -> click.Option:
-    """Return the click option of a config field."""
+def _parameter(option: Option, varies: bool) -> click.Option:
+    """Return the click option of a config field.
+
+    Args:
+        option: the field.
+        varies: take several values where it has an hp_type.
+    """
+    many = option.many or (varies and option.hp_type is not None)
     shown = [option.help, option.unit, option.bounds]
     if option.choices:
         shown.append("|".join(option.choices))
     if option.default not in (None, False):
         shown.append(f"default: {option.default}")
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
+    if option.type is bool and many:
+        words = click.Option([option.flag], type=bool, multiple=True, help=text)
+        words.is_flag, words.flag_value = False, "true"
+        return words
     if option.type is bool:
         off = option.off or (f"--no-{option.flag[2:]}" if option.default else "")
         flags = "/".join(filter(None, (option.flag, off)))
@@ -118,7 +130,7 @@ def _parameter(option: Option) -> click.Option:
     if option.bare:
         alone = {"is_flag": False, "flag_value": option.bare}
     return click.Option(
-        [option.flag], type=_Value(option), multiple=option.many, help=text, **alone
+        [option.flag], type=_Value(option), multiple=many, help=text, **alone
     )
 
 
@@ -127,7 +139,12 @@ Call = Callable[[Algorithm, dict[str, Any]], int]
 
 
 def _agent_command(
-    command: str, algorithm: Algorithm, shown: Sequence[Option], call: Call
+    command: str,
+    algorithm: Algorithm,
+    shown: Sequence[Option],
+    call: Call,
+    varies: bool,
+    gone: Collection[str],
 ) -> click.Command:
     """Return the command of one agent; alone it prints the table of its options."""
 
@@ -140,13 +157,13 @@ def _agent_command(
         algorithm.config.check_names(values)
         return call(algorithm, values)
 
-    names = (name.replace("_", "-") for name in algorithm.config.replaced)
+    names = (name.replace("_", "-") for name in (*algorithm.config.replaced, *gone))
     refused = [click.Option([f"--{name}"], hidden=True) for name in names]
     about = f"{command.capitalize()} {algorithm.name.upper()}"
     return _Command(
         algorithm.name,
         callback=callback,
-        params=[*(_parameter(option) for option in shown), *refused],
+        params=[*(_parameter(option, varies) for option in shown), *refused],
         help=f"{about}: {algorithm.config.__doc__}",
         context_settings=_CONTEXT,
     )
@@ -169,6 +186,11 @@ def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int:
     return 2 if any(row.verdict == "error" for row in rows) else 0
 
 
+def _tune(algorithm: Algorithm, values: dict[str, Any]) -> int:
+    result = tune_with(algorithm, values)
+    return 0 if result.signal is None else 128 + result.signal
+
+
 def _play(algorithm: Algorithm, values: dict[str, Any]) -> int:
     signal = play_with(algorithm, values, click.echo)
     return 0 if signal is None else 128 + signal
@@ -188,7 +210,13 @@ def _of(*groups: type) -> list[Option]:
 
 
 def _add_group(
-    name: str, about: str, shared: Sequence[Option], own: Sequence[str], call: Call
+    name: str,
+    about: str,
+    shared: Sequence[Option],
+    own: Sequence[str],
+    call: Call,
+    varies: bool = False,
+    gone: Collection[str] = (),
 ) -> None:
     """Add a command with a command per agent to the root.
 
@@ -198,6 +226,8 @@ def _add_group(
         shared: options of every agent.
         own: which of an agent's own settings are options too; none for all.
         call: what the command does.
+        varies: whether options with an hp_type take several values.
+        gone: settings that it refuses with a reason.
     """
 
     @root.group(invoke_without_command=True, name=name, help=about)
@@ -210,7 +240,8 @@ def _add_group(
 
     for row in ALGORITHMS.values():
         mine = _only(row.config, own) if own else _of(row.config)
-        group.add_command(_agent_command(name, row, [*shared, *mine], call))
+        command = _agent_command(name, row, [*shared, *mine], call, varies, gone)
+        group.add_command(command)
 
 
 @click.group(invoke_without_command=True, context_settings=_CONTEXT)
@@ -268,6 +299,15 @@ _add_group(
     _of(EnvConfig, SourceConfig, EvaluateConfig),
     _POLICY,
     _evaluate,
+)
+_add_group(
+    "tune",
+    "Tune hyperparameters given an agent, hyperparameter specs, and environment",
+    tune_options(None),
+    (),
+    _tune,
+    varies=True,
+    gone=LEFT_OUT,
 )
 
 

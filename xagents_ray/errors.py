@@ -1,7 +1,9 @@
 """The one kind of error that is the user's to mend."""
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -15,6 +17,16 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
     """Return `; did you mean A or B?` for the known names nearest to `name`, or ''."""
     matches = difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
+
+
+def sentence(error: BaseException) -> str:
+    """Return what was raised and the line that did it."""
+    said = " ".join(str(error).split()).rstrip(".")
+    if len(said) > 300:
+        said = f"{said[:300]}…"
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
 
 
 class Stopped(Exception):

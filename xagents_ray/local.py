@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.hyperparameters import ReplayConfig
-from xagents_ray.machine import cores
 from xagents_ray.moments import Statistics
 from xagents_ray.replay import Replay, replay_for
 from xagents_ray.resume import actor_states, unfinished
@@ -39,9 +38,7 @@ class LocalBackend:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")
-        self._learner, self.notes = self._learning(
-            lambda: self._make.make_learner(run, cores())
-        )
+        self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         n_envs = run.config.env.n_envs
         self._actor = env_actor.EnvActor(self._setup(n_envs))
@@ -186,7 +183,13 @@ class LocalBackend:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         run = self._run
         return env_actor.ActorSetup(
-            run.algorithm.name, run.config, run.layout, run.seed, 0, n_envs, cores()
+            run.algorithm.name,
+            run.config,
+            run.layout,
+            run.seed,
+            0,
+            n_envs,
+            run.threads,
         )
 
     def _learning(self, work: Callable[[], _T]) -> _T:

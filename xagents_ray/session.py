@@ -5,7 +5,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -38,9 +38,10 @@ class Session:
         resumed: Resumed | None,
         display: Display,
         signals: Signals,
+        watch: Callable[[Progress], None] | None = None,
     ) -> None:
         self._run, self._resumed = run, resumed
-        self._display, self._signals = display, signals
+        self._display, self._signals, self._watch = display, signals, watch
         self._number = resumed.session if resumed else 0
         self._training = run.config.training
         self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
@@ -187,7 +188,7 @@ class Session:
     def _loop(self, backend: Backend) -> str:
         """Collect and learn in turn until the run ends; return why it did."""
         progress, config = self._progress, self._run.config
-        self._display.show(progress)
+        self._show()
         while True:
             self._saver.between_phases()
             if self._signals.received is not None:
@@ -212,10 +213,15 @@ class Session:
             if every is not None and progress.env_steps // every > before // every:
                 backend.evaluate(progress.env_steps)
             self._take_evaluations(backend, is_last=False)
-            self._display.show(progress)
+            self._show()
             reason = reason or progress.out_of_steps(self._training)
             if reason is not None:
                 return reason
+
+    def _show(self) -> None:
+        self._display.show(self._progress)
+        if self._watch is not None:
+            self._watch(self._progress)
 
     def _collected(self, round_: Collected, waited: float) -> None:
         self._progress.lags.update(round_.lags)

@@ -54,12 +54,16 @@ class Signals:
         for number, handler in zip(_NUMBERS, self._before, strict=False):
             signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
-            os._exit(128 + number)
+    def press(self, number: int) -> None:
+        """End the run in order, as a first signal of this number does."""
         self.received, self._clock = number, time.monotonic()
         if self.on_first is not None:
             self.on_first()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.press(number)
 
     def _exit(self) -> None:
         raise SystemExit(128 + (self.received or 0))

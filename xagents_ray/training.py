@@ -2,7 +2,8 @@
 
 import importlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from xagents_ray import presets, resume
@@ -11,6 +12,7 @@ from xagents_ray.backend import Run
 from xagents_ray.config import Config
 from xagents_ray.display import Display
 from xagents_ray.errors import UserError
+from xagents_ray.progress import Progress
 from xagents_ray.result import Result
 from xagents_ray.session import Session
 from xagents_ray.signals import Signals
@@ -44,9 +46,33 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     config = Config.of(algorithm.config, given)
     algorithm.check_files("--weights", config.run.weights)
     algorithm.check_files("--checkpoints", config.run.checkpoints)
-    with Signals() as signals, Display(config) as display:
+    with Signals() as signals:
+        return fit(algorithm, config, signals, resumed)
+
+
+def fit(
+    algorithm: Algorithm,
+    config: Config,
+    signals: Signals,
+    resumed: resume.Resumed | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Train until the run ends.
+
+    Args:
+        algorithm: that learns.
+        config: of the run.
+        signals: end it early.
+        resumed: what it goes on with.
+        watch: called before the first rollout and after each learning phase.
+        threads: cores that it may use here; None for all.
+    """
+    with Display(config) as display:
         run = prepare(algorithm, config, resumed)
-        return Session(run, resumed, display, signals).train()
+        if threads is not None:
+            run = replace(run, threads=threads)
+        return Session(run, resumed, display, signals, watch).train()
 
 
 def prepare(

@@ -65,9 +65,9 @@ def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
 def test_statistics_act_from_the_next_phase_on(case: Case) -> None:
     """And they are in the state that a resumed run goes on with."""
     run = run_of(case, normalize_observations=True, normalize_rewards=True)
-    learner, notes = make.make_learner(run, threads=1)
+    learner, notes = make.make_learner(run)
     assert notes == []
-    other, _ = make.make_learner(run, threads=1)
+    other, _ = make.make_learner(run)
     first = batch(case, learner.policy_weights(), 1, 8)
     with deterministic():
         _, weights = make.learn(run, learner, first, 10, STATISTICS)
@@ -86,7 +86,7 @@ def test_statistics_act_from_the_next_phase_on(case: Case) -> None:
 def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     """A phase whose first step is the last of --max-steps changes nothing."""
     run = run_of(case, lr_decay=True, max_kl=1e-9)
-    learner, _ = make.make_learner(run, threads=1)
+    learner, _ = make.make_learner(run)
     rates = []
     for steps in (50, 100, 150):
         before = learner.state.arrays()

@@ -1,0 +1,174 @@
+"""What a user sees of a sweep: a live table in a terminal, plain lines elsewhere."""
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from xagents_ray.config import DisplayConfig
+from xagents_ray.tuning.config import TuneConfig
+
+_REFRESH_SECONDS = 0.5
+_LINE_SECONDS = 30.0
+_ROWS = 12
+"""Trials that the table shows; the newest."""
+
+
+@dataclass
+class Row:
+    """A trial as it is shown.
+
+    Attributes:
+        number: in the study.
+        params: values of what varies.
+        state: in a word.
+        env_steps: made so far.
+        reward: mean reward; None before the first game has ended.
+        seconds: of training, once it has ended.
+    """
+
+    number: int
+    params: Mapping[str, Any]
+    state: str = "running"
+    env_steps: int = 0
+    reward: float | None = None
+    seconds: float | None = None
+
+
+class SweepDisplay:
+    """Shows a sweep; a context that leaves the terminal as it was.
+
+    Args:
+        config: of the sweep.
+        display: quiet, and the number of decimals.
+        rows: trials of earlier sessions.
+        console: to print to; default: the standard output.
+    """
+
+    def __init__(
+        self,
+        config: TuneConfig,
+        display: DisplayConfig,
+        rows: list[Row],
+        console: Console | None = None,
+    ) -> None:
+        self._config, self._display = config, display
+        self._rows = {row.number: row for row in rows}
+        self._console = console or Console(highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal and not (display.quiet or config.non_silent):
+            self._live = Live(console=self._console, auto_refresh=False)
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> "SweepDisplay":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._live.update(self._table(), refresh=True)
+            self._live.stop()
+
+    def began(self, number: int, params: Mapping[str, Any]) -> None:
+        """Show a new trial."""
+        self._rows[number] = Row(number, params)
+
+    def news(self, number: int, env_steps: int, reward: float | None) -> None:
+        """Show how far a trial is."""
+        row = self._rows[number]
+        row.env_steps, row.reward = env_steps, reward
+
+    def ended(
+        self, number: int, state: str, seconds: float | None = None, reason: str = ""
+    ) -> None:
+        """Show how a trial ended, and why if it failed."""
+        row = self._rows[number]
+        row.state, row.seconds = state, seconds
+        if reason:
+            self.note(f"Trial {number} failed: {reason}")
+        elif not self._live:
+            self.note(self._line(row))
+
+    def show(self) -> None:
+        """Show where the sweep is, when it is time to."""
+        now = time.monotonic()
+        every = _REFRESH_SECONDS if self._live else _LINE_SECONDS
+        if self._display.quiet or now - self._shown < every:
+            return
+        self._shown = now
+        if self._live:
+            self._live.update(self._table(), refresh=True)
+        else:
+            self.note(self._summary())
+
+    def note(self, text: str) -> None:
+        """Print a line above what is live."""
+        if not self._display.quiet:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def _line(self, row: Row) -> str:
+        params = ", ".join(f"{k}: {self._value(v)}" for k, v in row.params.items())
+        steps, reward = row.env_steps, self._number(row.reward)
+        return (
+            f"Trial {row.number} {row.state}, steps: {steps}, reward: {reward}"
+            f"{', ' * bool(params)}{params}"
+        )
+
+    def _table(self) -> RenderableType:
+        table = Table(expand=True)
+        names = list(dict.fromkeys(n for r in self._rows.values() for n in r.params))
+        for title in ("trial", "state", "steps", "reward"):
+            table.add_column(title, no_wrap=True)
+        for name in names:
+            table.add_column(name)
+        rows = sorted(self._rows.values(), key=lambda row: row.number)
+        for row in rows[-_ROWS:]:
+            params = [self._value(row.params.get(name)) for name in names]
+            steps, reward = str(row.env_steps), self._number(row.reward)
+            table.add_row(str(row.number), row.state, steps, reward, *params)
+        return Group(table, self._summary())
+
+    def _summary(self) -> str:
+        """Return counts, the best so far and the time left, in one line."""
+        rows = self._rows.values()
+        ended = [row for row in rows if row.state in ("complete", "pruned", "failed")]
+        parts = [f"{len(ended)} of {self._config.n_trials} trials ended"]
+        complete = [r for r in rows if r.state == "complete" and r.reward is not None]
+        if complete:
+            best = max(complete, key=lambda row: row.reward or 0.0)
+            parts.append(f"best: {self._number(best.reward)} of trial {best.number}")
+        left = self._left(len(ended))
+        if left is not None:
+            parts.append(f"about {left} left")
+        return ", ".join(parts)
+
+    def _left(self, ended: int) -> timedelta | None:
+        """Return the time left by the median of the trials that ended."""
+        seconds = [r.seconds for r in self._rows.values() if r.seconds is not None]
+        left = max(0, self._config.n_trials - ended)
+        if not seconds or not left:
+            return None
+        jobs = min(left, self._config.n_jobs)
+        return timedelta(seconds=round(statistics.median(seconds) * left / jobs))
+
+    def _number(self, value: float | None) -> str:
+        digits = self._display.display_precision
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    def _value(self, value: Any) -> str:
+        if value is None:
+            return "-"
+        return f"{value:.3g}" if isinstance(value, float) else str(value)

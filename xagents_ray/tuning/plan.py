@@ -1,0 +1,132 @@
+"""What a sweep is to do: its settings, those of each trial, the best one's command."""
+
+import dataclasses
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xagents_ray.algorithms import Algorithm
+from xagents_ray.config import Config, DisplayConfig, PlacementConfig, RunConfig
+from xagents_ray.options import Option
+from xagents_ray.rundir import FILES
+from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.tuning.space import Space
+
+_POINTS = 20
+_KEPT_CHECKPOINTS = 1
+"""Of each trial, beside the best one: there are many trials."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep before it starts.
+
+    Attributes:
+        algorithm: whose settings vary.
+        config: of the sweep.
+        fixed: settings of every trial, by flat name.
+        spaces: settings that vary.
+        study: name of the study.
+        directory: of the sweep, absolute.
+    """
+
+    algorithm: Algorithm
+    config: TuneConfig
+    fixed: Mapping[str, Any]
+    spaces: Mapping[str, Space]
+    study: str
+    directory: Path
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Env steps at which trials report, so that they can be compared."""
+        steps = self.config.trial_steps
+        return tuple(sorted({max(1, steps * i // _POINTS) for i in range(1, _POINTS)}))
+
+    @property
+    def storage(self) -> str:
+        """Database URL of the study."""
+        return self.config.storage or f"sqlite:///{self.directory / 'study.db'}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What all trials of a study have in common."""
+        steps = self.config.trial_steps
+        env = self.fixed.get("env")
+        return {"agent": self.algorithm.name, "env": env, "trial_steps": steps}
+
+    def settings(self, params: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+        """Return what a trial with these values of what varies trains with."""
+        seeded = {} if seed is None else {"seed": seed}
+        steps = {"max_steps": self.config.trial_steps}
+        return {**self.fixed, **params, **steps, **seeded}
+
+    def checked(self, settings: Mapping[str, Any]) -> Config:
+        """Return a trial's config; UserError when its settings don't fit together."""
+        return Config.of(self.algorithm.config, settings)
+
+    def run(self, settings: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Return the settings of a trial's run, with where it is kept."""
+        above = self.directory / self.algorithm.name
+        name, again = f"trial-{number}", 1
+        while any(above.glob(f"*/{name}")):  # of another study of this name
+            again += 1
+            name = f"trial-{number}-{again}"
+        return {
+            "keep_checkpoints": _KEPT_CHECKPOINTS,
+            "quiet": not self.config.non_silent,
+            **settings,
+            "run_dir": str(self.directory),
+            "name": name,
+        }
+
+    def examples(self) -> Iterator[dict[str, Any]]:
+        """Yield settings of trials at the ends of what varies."""
+        for end in (0, -1):
+            params = {name: space.values[end] for name, space in self.spaces.items()}
+            yield self.settings(params, None)
+
+
+def placed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the paths in them absolute: trials run elsewhere."""
+    paths = dict(settings)
+    for name in FILES & paths.keys():
+        paths[name] = str(Path(paths[name]).resolve())
+    if paths.get("weights") is not None:
+        paths["weights"] = tuple(str(Path(p).resolve()) for p in paths["weights"])
+    return paths
+
+
+def command(agent: str, settings: Mapping[str, Any], options: list[Option]) -> str:
+    """Return the `train` command line of settings, ready to be copied."""
+    words = ["xagents-ray", "train", agent]
+    for option in options:
+        value = settings.get(option.name)
+        if option.name not in settings or value is None:
+            continue
+        if option.type is bool:
+            off = option.off or f"--no-{option.flag[2:]}"
+            words += [option.flag] if value else [off] if option.default else []
+        else:
+            values = value if option.many else (value,)
+            words += [option.flag, *map(str, values)]
+    return shlex.join(words)
+
+
+def preset(settings: Mapping[str, Any], expected: str, source: str) -> str:
+    """Return a file of settings for `train --preset`, as YAML."""
+    kept = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
+    entry = {"expected": expected, "source": source, "settings": kept}
+    return yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
+
+
+def learnt(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that belong in a preset: not where, nor what is shown."""
+    groups = (DisplayConfig, PlacementConfig, RunConfig)
+    names = {field.name for group in groups for field in dataclasses.fields(group)}
+    names = (names - {"weights"}) | {"seed"}
+    return {name: value for name, value in settings.items() if name not in names}

@@ -1,0 +1,81 @@
+"""What a sweep leaves: the best settings to copy, as a preset, and pictures."""
+
+import importlib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.config import GROUPS
+from xagents_ray.files import replace_bytes
+from xagents_ray.options import options
+from xagents_ray.tuning.plan import Plan, command, learnt, preset
+from xagents_ray.tuning.study import Study
+
+_PRESET = "best.yaml"
+_PICTURES = {
+    "optimization_history": "history.png",
+    "param_importances": "importances.png",
+    "parallel_coordinate": "parallel.png",
+}
+_FEWEST = 2
+"""Complete trials that a picture of importances needs."""
+
+
+def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
+    """Write what the sweep has found to its directory, and say it.
+
+    Args:
+        plan: of the sweep.
+        study: of the sweep.
+        note: prints a line.
+    """
+    counts = study.counts()
+    said = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
+    note(f"Study {plan.study} in {study.shown}: {said or 'no trials'}")
+    best = study.best()
+    if best is None:
+        return
+    settings, agent = best.user_attrs["settings"], plan.algorithm.name
+    known = [o for group in GROUPS.values() for o in options(group)]
+    known += options(plan.algorithm.config)
+    quiet = {"quiet", "run_dir"}
+    shown = {name: value for name, value in settings.items() if name not in quiet}
+    note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
+    note(f"  {command(agent, shown, known)}")
+    expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
+    text = preset(learnt(settings), expected, f"trial {best.number} of {plan.study}")
+    path = plan.directory / _PRESET
+    replace_bytes(path, text.encode())
+    note(f"  xagents-ray train {agent} --preset {path}")
+    for name, file in _PICTURES.items():
+        reason = _draw(study, name, plan.directory / file, counts["complete"])
+        if reason:
+            note(f"{file} is not drawn: {reason}")
+    note(f"Pictures: {plan.directory / '*.png'}")
+
+
+def _draw(study: Study, name: str, path: Path, complete: int) -> str:
+    """Draw a picture of a study; return why it could not be, or ''."""
+    if not study.varies:
+        return "nothing varies"
+    if complete < _FEWEST:
+        return f"it needs {_FEWEST} complete trials"
+    pictures = importlib.import_module("optuna.visualization.matplotlib")
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    more: dict[str, Any] = {}
+    if name == "param_importances":
+        # The other evaluators need scikit-learn.
+        importance = importlib.import_module("optuna.importance")
+        more["evaluator"] = importance.PedAnovaImportanceEvaluator()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each of them is called experimental
+        try:
+            axes = getattr(pictures, f"plot_{name}")(study.whole, **more)
+        except (ValueError, RuntimeError) as error:
+            return str(error).rstrip(".")
+        figure = axes.figure if hasattr(axes, "figure") else axes.flat[0].figure
+        figure.set_size_inches(10, 6)
+        figure.savefig(path, dpi=100, bbox_inches="tight")
+        pyplot.close(figure)
+    return ""

@@ -1,0 +1,106 @@
+"""What a sweep varies: settings that have several values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xagents_ray.errors import UserError, near
+from xagents_ray.options import HpType, Option
+
+
+@dataclass(frozen=True)
+class Space:
+    """Values among which a sweep varies one setting.
+
+    Attributes:
+        kind: categorical for any of the values; int and log_uniform for anything
+            from the first to the last one.
+        values: at least two.
+    """
+
+    kind: HpType
+    values: tuple[Any, ...]
+
+
+def categorical(*values: Any) -> Space:
+    """Vary a setting over these values."""
+    return Space("categorical", values)
+
+
+def integer(low: int, high: int) -> Space:
+    """Vary a setting over the whole numbers from `low` to `high`, both included."""
+    return Space("int", (low, high))
+
+
+def log_uniform(low: float, high: float) -> Space:
+    """Vary a setting from `low` > 0 to `high`, evenly in its logarithm."""
+    return Space("log_uniform", (low, high))
+
+
+def split(
+    options: Iterable[Option], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Space]]:
+    """Return the settings that are fixed, and those that vary.
+
+    Args:
+        options: all that may be given.
+        given: by flat name; several values of an option with an `hp_type` vary it.
+    Raises:
+        UserError: a setting is unknown, can't vary, or its values make no sense.
+    """
+    known = {option.name: option for option in options}
+    fixed: dict[str, Any] = {}
+    spaces: dict[str, Space] = {}
+    for name, value in given.items():
+        if name not in known:
+            hint = near(name, known) or "."
+            raise UserError(f"There is no setting {name!r} of tune{hint}")
+        option = known[name]
+        if isinstance(value, list | tuple) and not option.many:
+            value = _several(option, tuple(value))
+        if isinstance(value, Space):
+            _check(option, value)
+            spaces[name] = value
+        else:
+            fixed[name] = tuple(value) if isinstance(value, list) else value
+    return fixed, spaces
+
+
+def _several(option: Option, values: tuple[Any, ...]) -> Any:
+    """Return what several values of a flag mean; one alone is fixed."""
+    if len(values) == 1:
+        return values[0]
+    if option.hp_type is None:
+        raise UserError(f"{option.flag} does not vary: give it one value.")
+    return Space(option.hp_type, values)
+
+
+def _check(option: Option, space: Space) -> None:
+    """Raise UserError when a space is none of this option's."""
+    flag, values = option.flag, space.values
+    if option.hp_type is None:
+        raise UserError(f"{flag} does not vary: give it one value.")
+    for value in values:
+        option.check(value)
+    said = " ".join(map(str, values))
+    if space.kind == "categorical":
+        if len(values) < 2:
+            raise UserError(f"{flag} needs two values or more to vary over.")
+        if len({repr(value) for value in values}) < len(values):
+            raise UserError(f"{flag} {said} names a value twice: leave one out.")
+        return
+    if len(values) != 2:
+        raise UserError(
+            f"{flag} takes a minimum and a maximum, or one value, got {said}."
+        )
+    low, high = values
+    whole = option.type is int
+    if whole != (space.kind == "int"):
+        helper = "integer" if whole else "log_uniform"
+        raise UserError(f"{flag} varies with {helper} or categorical: use one of them.")
+    if low >= high:
+        raise UserError(f"{flag} {said}: the minimum must be below the maximum.")
+    if space.kind == "log_uniform" and low <= 0:
+        raise UserError(
+            f"{flag} {said}: it varies by its logarithm, so give a minimum above 0."
+        )

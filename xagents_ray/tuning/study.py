@@ -1,0 +1,353 @@
+"""The Optuna study of a sweep, which is the sweep's only state."""
+
+import contextlib
+import os
+import socket
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optuna
+import psutil
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    check_distribution_compatibility,
+)
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from xagents_ray.errors import Broken, UserError
+from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.tuning.display import Row
+from xagents_ray.tuning.plan import Plan
+from xagents_ray.tuning.space import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BEAT_SECONDS = 10.0
+_SILENT_SECONDS = 60.0
+_REDUCTION = 3
+"""Successive halving keeps one trial of so many."""
+_ABOUT, _OWNER = "xagents_ray", "sweep"
+_INTERRUPTED, _REPEATS = "interrupted", "repeats"
+
+
+class Study:
+    """An Optuna study that maximises the mean reward.
+
+    Args:
+        plan: of the sweep.
+    Attributes:
+        name: of the study.
+        shown: URL of its database, without a password.
+        varies: what is varied, by setting.
+    Raises:
+        UserError: the database can't be opened, the study is of something else or
+            varies something else, or another process is at work on it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._config = plan, plan.config
+        self._seed: int | None = plan.fixed.get("seed")
+        optuna.logging.set_verbosity(
+            optuna.logging.INFO if plan.config.non_silent else optuna.logging.ERROR
+        )
+        self.varies = {n: _distribution(space) for n, space in plan.spaces.items()}
+        self.name, self.shown = plan.study, _without_password(plan.storage)
+        self._study = _open(plan.study, plan.storage)
+        self._study.pruner = _pruner(plan.config, plan.points)
+        self._beaten = 0.0
+        with self._storage():
+            self._check(plan.about)
+            self._check_alone()
+            self.beat()
+            self._study.set_user_attr(_ABOUT, plan.about)
+        self.interrupt()
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """All trials, in order."""
+        with self._storage():
+            return self._study.get_trials(deepcopy=False)
+
+    @property
+    def whole(self) -> optuna.Study:
+        """The study itself."""
+        return self._study
+
+    def counts(self) -> Counter[str]:
+        """Count trials by state; those that were only interrupted apart."""
+        return Counter(state_of(trial) for trial in self.trials)
+
+    def ended(self) -> int:
+        """Return how many trials count towards --n-trials."""
+        counts = self.counts()
+        return counts["complete"] + counts["pruned"] + counts["failed"]
+
+    def ask(self) -> Trial | None:
+        """Begin a trial; None when there are enough."""
+        with self._storage():
+            running = self.counts()["running"]
+            if self.ended() + running >= self._config.n_trials:
+                return None
+            self._study.sampler = self._sampler()
+            trial = self._study.ask(self.varies)
+            if self._seed is not None and "seed" not in trial.user_attrs:
+                trial.set_user_attr("seed", (self._seed + trial.number) % 2**31)
+            return trial
+
+    def note(self, trial: Trial, **attributes: Any) -> None:
+        """Keep facts of a trial in the study."""
+        with self._storage():
+            for name, value in attributes.items():
+                trial.set_user_attr(name, value)
+
+    def report(self, trial: Trial, step: int, value: float) -> bool:
+        """Keep an intermediate mean reward; return whether the trial is to end."""
+        with self._storage():
+            trial.report(value, step)
+            return trial.should_prune()
+
+    def complete(self, trial: Trial, value: float) -> str:
+        """End a trial that has made all its steps; return its state."""
+        return self._tell(trial.number, TrialState.COMPLETE, value)
+
+    def prune(self, trial: Trial) -> str:
+        """End a trial that others are ahead of; return its state."""
+        return self._tell(trial.number, TrialState.PRUNED)
+
+    def fail(self, trial: Trial, reason: str, traceback: str = "") -> str:
+        """End a trial that broke by itself; return its state."""
+        self.note(trial, reason=reason, traceback=traceback)
+        return self._tell(trial.number, TrialState.FAIL)
+
+    def interrupt(self) -> int:
+        """Queue running trials again with their parameters; return how many.
+
+        The broken ones stay, as failed and interrupted. Whoever is killed here, it
+        can be called again.
+        """
+        trials = self.trials
+        queued = {trial.user_attrs.get(_REPEATS) for trial in trials}
+        running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+        for trial in running:
+            kept = {k: v for k, v in trial.user_attrs.items() if k == "seed"}
+            with self._storage():
+                if trial.number not in queued:
+                    self._study.enqueue_trial(
+                        trial.params, user_attrs={**kept, _REPEATS: trial.number}
+                    )
+            why = "the sweep was ended; queued again with the same parameters"
+            self.note(Trial(self._study, trial._trial_id), **{_INTERRUPTED: why})
+            self._tell(trial.number, TrialState.FAIL)
+        return len(running)
+
+    def rows(self) -> list[Row]:
+        """Return the trials as a user sees them."""
+        return [_row(trial) for trial in self.trials if state_of(trial) != "waiting"]
+
+    def frame(self) -> "pd.DataFrame":
+        """Return the trials, one row each."""
+        with self._storage():
+            return self._study.trials_dataframe()
+
+    def last_failure(self) -> str:
+        """Return why the newest trial that failed did so."""
+        failed = [t for t in self.trials if state_of(t) == "failed"]
+        return str(failed[-1].user_attrs.get("reason", "")) if failed else ""
+
+    def best(self) -> FrozenTrial | None:
+        """Return the complete trial with the largest mean reward, if there is one."""
+        complete = [t for t in self.trials if t.state == TrialState.COMPLETE]
+        return max(complete, key=lambda t: t.value or 0.0) if complete else None
+
+    def beat(self) -> None:
+        """Let other processes know that this one is at work on the study."""
+        now = time.time()
+        if now - self._beaten > _BEAT_SECONDS:
+            self._beaten = now
+            with self._storage():
+                self._study.set_user_attr(_OWNER, {**_this_process(), "seen": now})
+
+    def release(self) -> None:
+        """Let other processes go on with the study."""
+        with self._storage():
+            self._study.set_user_attr(_OWNER, None)
+
+    def _tell(self, number: int, state: TrialState, value: float | None = None) -> str:
+        with self._storage():
+            return state_of(self._study.tell(number, value, state))
+
+    def _sampler(self) -> optuna.samplers.BaseSampler:
+        """Return a sampler for one trial: what it draws goes by seed and number."""
+        seed = None
+        if self._seed is not None:
+            parts = np.random.SeedSequence([self._seed, len(self.trials)])
+            seed = int(parts.generate_state(1)[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # constant_liar is called experimental
+            return optuna.samplers.TPESampler(
+                seed=seed, constant_liar=self._config.n_jobs > 1
+            )
+
+    def _check(self, about: Mapping[str, Any]) -> None:
+        """Raise UserError when the study is of something else."""
+        study, remedy = self._study, "take another --study"
+        stored = study.user_attrs.get(_ABOUT)
+        is_maximum = study.direction == optuna.study.StudyDirection.MAXIMIZE
+        if not is_maximum or (stored is None and study.get_trials(deepcopy=False)):
+            raise UserError(
+                f"The study {self.name} in {self.shown} is not of xagents-ray: "
+                f"{remedy}."
+            )
+        for key, value in about.items():
+            if stored is not None and stored.get(key) != value:
+                flag = {"agent": "the agent"}.get(key, f"--{key.replace('_', '-')}")
+                raise UserError(
+                    f"The study {self.name} has {stored.get(key)} for {flag}, not "
+                    f"{value}: its trials could not be compared, so {remedy}."
+                )
+        for trial in study.get_trials(deepcopy=False):
+            for name, space in self.varies.items():
+                before = trial.distributions.get(name)
+                if before is not None and not _fit(before, space):
+                    raise UserError(
+                        f"The study {self.name} varies {name} over "
+                        f"{_said(before)} and can't over {_said(space)}: keep the "
+                        f"values, or {remedy}."
+                    )
+
+    def _check_alone(self) -> None:
+        """Raise UserError when another process is at work on the study."""
+        owner = self._study.user_attrs.get(_OWNER)
+        if owner is None:
+            return
+        mine = _this_process()
+        if owner["host"] != mine["host"]:
+            is_live = time.time() - owner["seen"] < _SILENT_SECONDS
+        else:
+            is_live = (
+                owner["pid"] != mine["pid"]
+                and _started(owner["pid"]) == (owner["started"])
+            )
+        if is_live:
+            raise UserError(
+                f"Process {owner['pid']} on {owner['host']} is at work on the study "
+                f"{self.name}: wait for it or end it, or take another --study."
+            )
+
+    @contextlib.contextmanager
+    def _storage(self) -> Iterator[None]:
+        """Turn what a database raises into one sentence."""
+        try:
+            yield
+        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+            raise Broken(
+                f"The study's database {self.shown} failed ({_first_line(error)}); "
+                "when it is mended, the same command with the same --study goes on."
+            ) from None
+
+
+def state_of(trial: FrozenTrial) -> str:
+    """Return a trial's state in a word; interrupted ones are no failures."""
+    if trial.state == TrialState.FAIL:
+        return _INTERRUPTED if _INTERRUPTED in trial.user_attrs else "failed"
+    return trial.state.name.lower()
+
+
+def _row(trial: FrozenTrial) -> Row:
+    facts, values = trial.user_attrs, trial.intermediate_values
+    reward = trial.value
+    if reward is None and values:
+        reward = values[max(values)]
+    seconds = None
+    if facts.get("began") and facts.get("ended"):
+        seconds = facts["ended"] - facts["began"]
+    steps = facts.get("env_steps", 0)
+    return Row(trial.number, trial.params, state_of(trial), steps, reward, seconds)
+
+
+def _open(name: str, url: str) -> optuna.Study:
+    try:
+        return optuna.create_study(
+            study_name=name, storage=url, direction="maximize", load_if_exists=True
+        )
+    except ImportError as error:
+        missing = getattr(error.__cause__ or error, "name", None) or "its driver"
+        raise UserError(
+            f"--storage {_without_password(url)} needs the package {missing}: install "
+            "it beside xagents-ray."
+        ) from None
+    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        raise UserError(
+            f"--storage {_without_password(url)} can't be opened "
+            f"({_first_line(error)}): give a URL such as sqlite:///study.db or "
+            "postgresql://user:password@host/name."
+        ) from None
+
+
+def _pruner(config: TuneConfig, points: tuple[int, ...]) -> optuna.pruners.BasePruner:
+    if config.scheduler == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=config.warmup_trials)
+    if config.scheduler == "asha":
+        return optuna.pruners.SuccessiveHalvingPruner(
+            min_resource=points[0], reduction_factor=_REDUCTION
+        )
+    return optuna.pruners.NopPruner()
+
+
+def _distribution(space: Space) -> BaseDistribution:
+    if space.kind == "categorical":
+        return CategoricalDistribution(space.values)
+    low, high = space.values
+    if space.kind == "int":
+        return IntDistribution(low, high)
+    return FloatDistribution(low, high, log=True)
+
+
+def _fit(before: BaseDistribution, now: BaseDistribution) -> bool:
+    try:
+        check_distribution_compatibility(before, now)
+    except ValueError:
+        return False
+    return True
+
+
+def _said(distribution: BaseDistribution) -> str:
+    if isinstance(distribution, CategoricalDistribution):
+        return " ".join(map(str, distribution.choices))
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    return f"{distribution.low} to {distribution.high}"
+
+
+def _this_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid)}
+
+
+def _started(pid: int) -> float | None:
+    """Return when a process of this machine began; None when there is none."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def _without_password(url: str) -> str:
+    try:
+        return make_url(url).render_as_string()
+    except SQLAlchemyError:
+        return url
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return str(cause).strip().splitlines()[0].rstrip(".")

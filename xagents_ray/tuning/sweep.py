@@ -1,0 +1,151 @@
+"""Sweeps from settings: what `xagents-ray tune` and Python call."""
+
+import importlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xagents_ray import presets
+from xagents_ray.algorithms import Algorithm, find
+from xagents_ray.backend import Run
+from xagents_ray.config import DisplayConfig, RunConfig
+from xagents_ray.errors import Broken, UserError
+from xagents_ray.options import options
+from xagents_ray.signals import Signals
+from xagents_ray.training import prepare
+from xagents_ray.tuning.config import LEFT_OUT, TuneConfig, tune_options
+from xagents_ray.tuning.display import SweepDisplay
+from xagents_ray.tuning.plan import Plan, placed
+from xagents_ray.tuning.space import split
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """How a sweep ended.
+
+    Attributes:
+        best: settings of the best complete trial, for `train`; None without one.
+        best_reward: its mean reward.
+        trials: one row per trial of the study, as Optuna gives them.
+        counts: trials by state; "interrupted" ones were begun again.
+        study: name of the study.
+        storage: URL of its database.
+        directory: of the sweep.
+        signal: that ended it; None when it ended by itself.
+    """
+
+    best: dict[str, Any] | None
+    best_reward: float | None
+    trials: "pd.DataFrame"
+    counts: dict[str, int]
+    study: str
+    storage: str
+    directory: str
+    signal: int | None = None
+
+
+def tune(agent: str, **settings: Any) -> TuneResult:
+    """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
+
+    Args:
+        agent: its name, `ppo`.
+        settings: the command's flags with `_` for `-`; what varies is given by
+            `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or `categorical(16, 32)`, or
+            by a list, which means what several values mean on the command line.
+    Returns:
+        How it ended.
+    Raises:
+        UserError: a setting is wrong; the message says what to do.
+        Broken: no trial completed, or the study's database failed.
+    """
+    return tune_with(find(agent), settings)
+
+
+def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
+    """Run a sweep with settings by their flat names; see `tune`."""
+    plan, display = plan_of(algorithm, given)
+    runs = _examples(plan)
+    study_module = importlib.import_module("xagents_ray.tuning.study")
+    report = importlib.import_module("xagents_ray.tuning.report")
+    with Signals() as signals:
+        try:
+            plan.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"--run-dir: {plan.directory} can't be made ({error.strerror}); name "
+                "one that can be written."
+            ) from None
+        study = study_module.Study(plan)
+        try:
+            with SweepDisplay(plan.config, display, study.rows()) as shown:
+                shown.note(f"{plan.directory}: study {plan.study}")
+                sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
+                sweep(plan, study, runs, shown, signals)
+        finally:
+            study.interrupt()
+            study.release()
+        report.write(plan, study, shown.note)
+        return _result(plan, study, signals.received)
+
+
+def plan_of(
+    algorithm: Algorithm, given: Mapping[str, Any]
+) -> tuple[Plan, DisplayConfig]:
+    """Return what a sweep is to do; refuse what makes no sense."""
+    for name in LEFT_OUT.keys() & given.keys():
+        flag = name.replace("_", "-")
+        raise UserError(f"--{flag} is no setting of tune: {LEFT_OUT[name]}.")
+    algorithm.config.check_names(given)
+    fixed, spaces = split(tune_options(algorithm.config), given)
+    own = {o.name: fixed.pop(o.name) for o in options(TuneConfig) if o.name in fixed}
+    config = TuneConfig(**own)
+    whole = presets.apply(algorithm, fixed)
+    kept = {k: v for k, v in whole.items() if k not in (*LEFT_OUT, *spaces, "preset")}
+    study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    above = Path(kept.pop("run_dir", None) or RunConfig().run_dir)
+    directory = above.resolve() / "tune" / study
+    plan = Plan(algorithm, config, placed(kept), spaces, study, directory)
+    return plan, DisplayConfig(
+        **{o.name: kept[o.name] for o in options(DisplayConfig) if o.name in kept}
+    )
+
+
+def _examples(plan: Plan) -> list[Run]:
+    """Return trials at the ends of what varies; UserError when none can work."""
+    runs: list[Run] = []
+    errors: list[UserError] = []
+    for settings in plan.examples():
+        try:
+            config = plan.checked(settings)
+            plan.algorithm.check_files("--weights", config.run.weights)
+            runs.append(prepare(plan.algorithm, config))
+        except UserError as error:
+            errors.append(error)
+    if not runs:
+        raise errors[0]
+    return runs
+
+
+def _result(plan: Plan, study: Any, signal: int | None) -> TuneResult:
+    """Return how a sweep ended; Broken when it has nothing to show for it."""
+    best, counts = study.best(), dict(study.counts())
+    if best is None and signal is None:
+        raise Broken(
+            f"No trial completed; {counts.get('failed', 0)} failed, the last one: "
+            f"{study.last_failure()}"
+        )
+    return TuneResult(
+        best=None if best is None else dict(best.user_attrs["settings"]),
+        best_reward=None if best is None else best.value,
+        trials=study.frame(),
+        counts=counts,
+        study=plan.study,
+        storage=study.shown,
+        directory=str(plan.directory),
+        signal=signal,
+    )
