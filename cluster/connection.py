@@ -27,6 +27,8 @@ _SETTINGS_FRAME = 4
 _PROBE_SECONDS = 5.0
 _RETAKE_SECONDS = 0.02
 _SMALLEST_STORE = 128 * 2**20
+_TOKEN = secrets.token_hex(32)
+"""Of every Ray that this process starts: Ray reads it once."""
 
 
 @dataclass
@@ -102,7 +104,7 @@ def connect(
         return _join(address, logs)
     # Ray's ports are open to the network: only this run knows the token.
     os.environ["RAY_AUTH_MODE"] = "token"
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ["RAY_AUTH_TOKEN"] = _TOKEN
     # Workers would be starved by a busy neighbour at Ray's niceness of 15.
     os.environ.setdefault("RAY_worker_niceness", "0")
     ray = _import(logs)

@@ -7,90 +7,28 @@ with env actors has its learner in an actor of its own, and trains in a thread h
 """
 
 import multiprocessing
-import os
 import queue
 import signal
 import sys
 import threading
-import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
-import psutil
 from ray import tune
 
-from xagents_ray.algorithms import find
 from xagents_ray.bounded import how_it_ended
-from xagents_ray.config import Config
-from xagents_ray.errors import Broken, Diverged, UserError, sentence
-from xagents_ray.progress import Progress
+from xagents_ray.cluster.trainee import News, Training, train_alone
 from xagents_ray.signals import Signals
-from xagents_ray.training import fit
 
-News = dict[str, Any]
-"""How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
-were made (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
-`point` where the mean reward is one to be compared; in the end `value`, or `failure`
-and `traceback`."""
-_NEWS_SECONDS = 1.0
 _ENDING_SECONDS = 10.0
-_PRELOADED = ("local", "session", "learners.make", "actors.env_actor", "cluster.trial")
-
-
-class Training:
-    """The training of a trial, which tells how far it is.
-
-    Args:
-        tell: is given the news.
-        points: env steps at which the mean reward is to be compared, in order.
-    """
-
-    def __init__(self, tell: Callable[[News], None], points: list[int]) -> None:
-        self._tell, self._points = tell, list(points)
-        self._told = 0.0
-        self._facts: News = {"env_steps": 0, "mean_reward": None}
-        self._facts |= {"began": None, "ended": None}
-
-    def run(
-        self, agent: str, settings: Mapping[str, Any], threads: int, signals: Signals
-    ) -> None:
-        """Train to the end.
-
-        Args:
-            agent: its name.
-            settings: of the run, by flat name.
-            threads: cores that it may use.
-            signals: end it early.
-        """
-        last: News = {"value": None}
-        try:
-            algorithm = find(agent)
-            config = Config.of(algorithm.config, settings)
-            result = fit(algorithm, config, signals, watch=self._watch, threads=threads)
-            last["value"] = result.mean_reward
-        except (UserError, Diverged, Broken) as error:
-            last["failure"] = str(error)
-        except Exception as error:
-            last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
-        self._tell({**self._facts, "memory": _memory(), **last})
-
-    def _watch(self, progress: Progress) -> None:
-        """Tell how far it is, when it is time to."""
-        now, facts = time.time(), self._facts
-        facts["began"], facts["ended"] = facts["began"] or now, now
-        facts["env_steps"] = progress.env_steps
-        facts["mean_reward"] = progress.mean_reward
-        point = None
-        while self._points and progress.env_steps >= self._points[0]:
-            point = self._points.pop(0)
-        is_point = point is not None and progress.mean_reward is not None
-        if is_point or now - self._told > _NEWS_SECONDS:
-            self._told = now
-            told = {"point": point} if is_point else {}
-            self._tell({**facts, "memory": _memory(), **told})
+_PRELOADED = (
+    "local",
+    "session",
+    "learners.make",
+    "actors.env_actor",
+    "cluster.trainee",
+)
 
 
 class Trainee(Protocol):
@@ -110,7 +48,7 @@ class Forked:
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload([f"xagents_ray.{name}" for name in _PRELOADED])
         self._link, theirs = server.Pipe()
-        self._process = server.Process(target=_train, args=(theirs, points, *job))
+        self._process = server.Process(target=train_alone, args=(theirs, points, *job))
         with _no_main():
             self._process.start()
         theirs.close()
@@ -134,20 +72,6 @@ class Forked:
         self._process.kill()
         self._process.join()
         self._link.close()
-
-
-def _train(link: Connection, points: list[int], *job: Any) -> None:
-    """Train in this process, and end with the one that looks after it."""
-    os.setsid()  # Ctrl-C is the sweep's
-    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
-    with Signals() as signals, suppress(ConnectionError):
-        Training(link.send, points).run(*job, signals)
-
-
-def _end_with(link: Connection) -> None:
-    with suppress(EOFError, OSError):
-        link.recv()  # nothing ever comes
-    os._exit(1)
 
 
 @contextmanager
@@ -185,7 +109,7 @@ class Threaded:
         self._thread.join()
 
 
-class Trial(tune.Trainable):  # type: ignore[misc]
+class Trial(tune.Trainable):
     """A trial as Ray Tune sees it; its process goes on with the next one."""
 
     _training: Trainee | None
@@ -223,8 +147,3 @@ def _begin(
     threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
     make = Forked if settings.get("local") else Threaded
     return make(points, agent, settings, threads)
-
-
-def _memory() -> int:
-    """Return the bytes that this process holds in memory."""
-    return int(psutil.Process().memory_info().rss)

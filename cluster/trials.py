@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from optuna.trial import Trial
 from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
@@ -15,7 +16,7 @@ from xagents_ray.errors import UserError
 from xagents_ray.signals import Signals
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
-from xagents_ray.tuning.study import Study, Trial
+from xagents_ray.tuning.study import Study
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
@@ -162,7 +163,7 @@ class Trials:
         self._study.beat()
 
 
-class _Asking(Searcher):  # type: ignore[misc]
+class _Asking(Searcher):
     """Asks the study for what Tune tries next."""
 
     def __init__(self, trials: Trials) -> None:
@@ -185,7 +186,7 @@ class _Asking(Searcher):  # type: ignore[misc]
         """Do nothing: the study is the only state."""
 
 
-class _Deciding(FIFOScheduler):  # type: ignore[misc]
+class _Deciding(FIFOScheduler):
     """Ends trials when the study says so, or when they have ended."""
 
     def __init__(self, trials: Trials) -> None:
@@ -207,7 +208,7 @@ class _Deciding(FIFOScheduler):  # type: ignore[misc]
         self._trials.guarded(lambda: lose(trial.trial_id, reason), None)
 
 
-class _Ticking(tune.Callback):  # type: ignore[misc]
+class _Ticking(tune.Callback):
     """Lets the sweep show itself while Tune is at work."""
 
     def __init__(self, trials: Trials) -> None:
@@ -218,7 +219,7 @@ class _Ticking(tune.Callback):  # type: ignore[misc]
         self._trials.guarded(self._trials.tick, None)
 
 
-class _Stopping(tune.Stopper):  # type: ignore[misc]
+class _Stopping(tune.Stopper):
     """Ends everything after a signal."""
 
     def __init__(self, trials: Trials) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xagents_ray.backend import Run
 from xagents_ray.cluster import connection
 from xagents_ray.cluster.driver import store_bytes
+from xagents_ray.errors import Stopped
 from xagents_ray.signals import Signals
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
@@ -48,7 +49,10 @@ def sweep(
     os.environ.update(_ENVIRONMENT)
     placement, jobs = runs[0].config.placement, plan.config.n_jobs
     logs = plan.config.non_silent
-    ray = connection.start(placement, bytes_ * jobs, signals, logs)
+    try:
+        ray = connection.start(placement, bytes_ * jobs, signals, logs)
+    except Stopped:
+        return
     try:
         # It imports Ray, which must not be before the connection's settings are.
         make = importlib.import_module("xagents_ray.cluster.trials").Trials

@@ -14,6 +14,7 @@ from xagents_ray.config import GROUPS, Config, EnvConfig, TrainingConfig
 from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import DQNConfig, PPOConfig
 from xagents_ray.options import Option, options
+from xagents_ray.tuning.config import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(
@@ -21,7 +22,8 @@ SOURCES = sorted(
     for room in ("xagents_ray", "actors", "learners", "cluster")
     for path in (ROOT / room).rglob("*.py")
 )
-CONFIGS = [*GROUPS.values(), *(row.config for row in ALGORITHMS.values())]
+GROUPED = [*GROUPS.values(), TuneConfig]
+CONFIGS = [*GROUPED, *(row.config for row in ALGORITHMS.values())]
 OPTIONS = [
     pytest.param(config, option, id=f"{config.__name__}.{option.name}")
     for config in CONFIGS
@@ -202,7 +204,7 @@ def test_a_field_is_declared_once() -> None:
             said = {(field.default, field.metadata["help"]) for field in fields}
             assert len(said) == len(owners), f"{option.name}: {owners}"
     for row in ALGORITHMS.values():
-        names = [o.name for c in (*GROUPS.values(), row.config) for o in options(c)]
+        names = [o.name for c in (*GROUPED, row.config) for o in options(c)]
         assert len(names) == len(set(names))
 
 

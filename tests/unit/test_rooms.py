@@ -23,6 +23,7 @@ FRONT_DOORS = (
     "local.py",
     "playing.py",
     "trained.py",
+    "sweep.py",
 )
 # Modules that only an extra can import.
 EXTRAS = {"xagents_ray.actors.pool": "envpool"}
@@ -160,13 +161,20 @@ def modules_of(room: str) -> list[str]:
     ]
 
 
+def test_what_waits_for_the_connection_loads_no_ray() -> None:
+    """Ray reads its settings while it is imported; a trial's own process has none."""
+    loaded = loaded_after("xagents_ray.cluster.tuning", "xagents_ray.cluster.trainee")
+    assert not loaded & {*FRAMEWORKS}
+
+
 @pytest.mark.parametrize("name", ["xagents_ray", "xagents_ray.cli"])
 def test_the_package_loads_no_framework(name: str) -> None:
     """Help and flag errors are quick."""
     loaded = loaded_after(name)
     rooms = {f"xagents_ray.{room}" for room in ROOMS}
     assert "xagents_ray" in loaded
-    assert not loaded & {*FRAMEWORKS, "gymnasium", "cv2", *rooms}
+    others = {"gymnasium", "cv2", "optuna", "matplotlib", "pandas", "sqlalchemy"}
+    assert not loaded & {*FRAMEWORKS, *others, *rooms}
 
 
 def test_the_shared_room_loads_no_framework() -> None:

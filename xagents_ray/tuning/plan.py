@@ -121,7 +121,8 @@ def preset(settings: Mapping[str, Any], expected: str, source: str) -> str:
     """Return a file of settings for `train --preset`, as YAML."""
     kept = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
     entry = {"expected": expected, "source": source, "settings": kept}
-    return yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def learnt(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,21 +46,22 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
     text = preset(learnt(settings), expected, f"trial {best.number} of {plan.study}")
     path = plan.directory / _PRESET
-    replace_bytes(path, text.encode())
+    try:
+        replace_bytes(path, text.encode())
+    except OSError as error:
+        note(f"{path} can't be written ({error.strerror}): copy the command.")
+        return
     note(f"  xagents-ray train {agent} --preset {path}")
+    if not study.varies or counts["complete"] < _FEWEST:
+        note(f"Pictures need {_FEWEST} complete trials, and something that varies.")
+        return
     for name, file in _PICTURES.items():
-        reason = _draw(study, name, plan.directory / file, counts["complete"])
-        if reason:
-            note(f"{file} is not drawn: {reason}")
-    note(f"Pictures: {plan.directory / '*.png'}")
+        reason = _draw(study, name, plan.directory / file)
+        note(f"{file} is not drawn: {reason}" if reason else f"  {file}")
 
 
-def _draw(study: Study, name: str, path: Path, complete: int) -> str:
+def _draw(study: Study, name: str, path: Path) -> str:
     """Draw a picture of a study; return why it could not be, or ''."""
-    if not study.varies:
-        return "nothing varies"
-    if complete < _FEWEST:
-        return f"it needs {_FEWEST} complete trials"
     pictures = importlib.import_module("optuna.visualization.matplotlib")
     pyplot = importlib.import_module("matplotlib.pyplot")
     more: dict[str, Any] = {}
@@ -72,10 +73,10 @@ def _draw(study: Study, name: str, path: Path, complete: int) -> str:
         warnings.simplefilter("ignore")  # each of them is called experimental
         try:
             axes = getattr(pictures, f"plot_{name}")(study.whole, **more)
-        except (ValueError, RuntimeError) as error:
+            figure = axes.figure if hasattr(axes, "figure") else axes.flat[0].figure
+            figure.set_size_inches(10, 6)
+            figure.savefig(path, dpi=100, bbox_inches="tight")
+            pyplot.close(figure)
+        except (ValueError, RuntimeError, OSError) as error:
             return str(error).rstrip(".")
-        figure = axes.figure if hasattr(axes, "figure") else axes.flat[0].figure
-        figure.set_size_inches(10, 6)
-        figure.savefig(path, dpi=100, bbox_inches="tight")
-        pyplot.close(figure)
     return ""

@@ -281,10 +281,11 @@ def _open(name: str, url: str) -> optuna.Study:
             study_name=name, storage=url, direction="maximize", load_if_exists=True
         )
     except ImportError as error:
-        missing = getattr(error.__cause__ or error, "name", None) or "its driver"
+        cause = error.__cause__ or error
+        missing = cause.name if isinstance(cause, ImportError) else None
         raise UserError(
-            f"--storage {_without_password(url)} needs the package {missing}: install "
-            "it beside xagents-ray."
+            f"--storage {_without_password(url)} needs the package "
+            f"{missing or 'of its driver'}: install it beside xagents-ray."
         ) from None
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         raise UserError(
@@ -336,7 +337,7 @@ def _this_process() -> dict[str, Any]:
 def _started(pid: int) -> float | None:
     """Return when a process of this machine began; None when there is none."""
     try:
-        return psutil.Process(pid).create_time()
+        return float(psutil.Process(pid).create_time())
     except psutil.Error:
         return None
 

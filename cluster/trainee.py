@@ -1,0 +1,104 @@
+"""The training of a trial, wherever it runs; this module imports no Ray."""
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+from xagents_ray.algorithms import find
+from xagents_ray.config import Config
+from xagents_ray.errors import Broken, Diverged, UserError, sentence
+from xagents_ray.progress import Progress
+from xagents_ray.signals import Signals
+from xagents_ray.training import fit
+
+News = dict[str, Any]
+"""How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
+were made (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
+`point` where the mean reward is one to be compared; in the end `value`, or `failure`
+and `traceback`."""
+_NEWS_SECONDS = 1.0
+
+
+class Training:
+    """The training of a trial, which tells how far it is.
+
+    Args:
+        tell: is given the news.
+        points: env steps at which the mean reward is to be compared, in order.
+    """
+
+    def __init__(self, tell: Callable[[News], None], points: list[int]) -> None:
+        self._tell, self._points = tell, list(points)
+        self._told = 0.0
+        self._facts: News = {"env_steps": 0, "mean_reward": None}
+        self._facts |= {"began": None, "ended": None}
+
+    def run(
+        self, agent: str, settings: Mapping[str, Any], threads: int, signals: Signals
+    ) -> None:
+        """Train to the end.
+
+        Args:
+            agent: its name.
+            settings: of the run, by flat name.
+            threads: cores that it may use.
+            signals: end it early.
+        """
+        last: News = {"value": None}
+        try:
+            algorithm = find(agent)
+            config = Config.of(algorithm.config, settings)
+            result = fit(algorithm, config, signals, watch=self._watch, threads=threads)
+            last["value"] = result.mean_reward
+        except (UserError, Diverged, Broken) as error:
+            last["failure"] = str(error)
+        except Exception as error:
+            last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
+        self._tell({**self._facts, "memory": _memory(), **last})
+
+    def _watch(self, progress: Progress) -> None:
+        """Tell how far it is, when it is time to."""
+        now, facts = time.time(), self._facts
+        facts["began"], facts["ended"] = facts["began"] or now, now
+        facts["env_steps"] = progress.env_steps
+        facts["mean_reward"] = progress.mean_reward
+        point = None
+        while self._points and progress.env_steps >= self._points[0]:
+            point = self._points.pop(0)
+        is_point = point is not None and progress.mean_reward is not None
+        if is_point or now - self._told > _NEWS_SECONDS:
+            self._told = now
+            told = {"point": point} if is_point else {}
+            self._tell({**facts, "memory": _memory(), **told})
+
+
+def train_alone(
+    link: Connection,
+    points: list[int],
+    agent: str,
+    settings: Mapping[str, Any],
+    threads: int,
+) -> None:
+    """Train in this process, and end with the one that looks after it."""
+    os.setsid()  # Ctrl-C is the sweep's
+    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
+    with Signals() as signals, suppress(ConnectionError):
+        Training(link.send, points).run(agent, settings, threads, signals)
+
+
+def _end_with(link: Connection) -> None:
+    with suppress(EOFError, OSError):
+        link.recv()  # nothing ever comes
+    os._exit(1)
+
+
+def _memory() -> int:
+    """Return the bytes that this process holds in memory."""
+    return int(psutil.Process().memory_info().rss)

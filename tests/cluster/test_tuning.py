@@ -1,0 +1,386 @@
+"""Sweeps on Ray Tune: real trials, real databases, real kills."""
+
+import json
+import re
+import shlex
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import optuna
+import psutil
+import pytest
+import yaml
+from optuna.trial import FrozenTrial
+
+_TUNE = [sys.executable, "-m", "xagents_ray", "tune"]
+_PPO = "ppo --env CartPole-v1 --local --study s"
+_RANGE = "--lr 1e-5 1e-2 --n-envs 4 8"
+_GAP_SECONDS = 3.0
+_MORE_MEMORY = 1.1
+
+
+@pytest.fixture(autouse=True)
+def _environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+def tuned(words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*_TUNE, *words.split()], capture_output=True, text=True, timeout=600, **more
+    )
+
+
+def started(words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*_TUNE, *words.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def study(folder: Path = Path()) -> optuna.Study:
+    path = (folder / "runs/tune/s/study.db").resolve()
+    return optuna.load_study(study_name="s", storage=f"sqlite:///{path}")
+
+
+def states(trials: list[FrozenTrial]) -> list[str]:
+    """Return each trial's state; those that were only interrupted apart."""
+    return [
+        "INTERRUPTED" if "interrupted" in trial.user_attrs else trial.state.name
+        for trial in trials
+    ]
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 90) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def trainees(sweep: "subprocess.Popen[str]") -> list[psutil.Process]:
+    """Return the processes in which trials train: those below a fork server."""
+    found = []
+    for child in psutil.Process(sweep.pid).children(recursive=True):
+        try:
+            above = child.parent()
+            words = above.cmdline() if above else []
+            if any("forkserver" in w for w in words) and child.cpu_times().user > 0.5:
+                if any("forkserver" in word for word in child.cmdline()):
+                    found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def gaps(trials: list[FrozenTrial], jobs: int) -> list[float]:
+    """Return the seconds from a trial's last env step to the next one's first."""
+    found = []
+    for i, trial in enumerate(trials[jobs:], jobs):
+        began = trial.user_attrs["began"]
+        ends = [t.user_attrs["ended"] for t in trials[:i]]
+        found.append(began - max(end for end in ends if end <= began))
+    return found
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """Run a sweep of 12 trials, two at a time; yield where, and what it printed."""
+    folder = tmp_path_factory.mktemp("sweep")
+    words = f"{_PPO} {_RANGE} --n-trials 12 --n-jobs 2 --trial-steps 30000"
+    done = tuned(f"{words} --warmup-trials 3 --seed 5", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    yield folder, done.stdout
+
+
+def test_all_trials_end_and_some_are_pruned(swept: tuple[Path, str]) -> None:
+    folder, out = swept
+    trials = study(folder).trials
+    ends = [trial.state.name for trial in trials]
+    assert len(ends) == 12 and set(ends) == {"COMPLETE", "PRUNED"}
+    assert ends[:3] == ["COMPLETE"] * 3  # --warmup-trials
+    for trial in trials:
+        assert f"Trial {trial.number} {trial.state.name.lower()}, steps: " in out
+        if trial.state.name == "COMPLETE":
+            assert trial.value == pytest.approx(_newest_mean(folder, trial.number))
+        else:
+            assert trial.user_attrs["env_steps"] < 30_000
+            assert trial.value == list(trial.intermediate_values.values())[-1]
+
+
+def _newest_mean(folder: Path, number: int) -> float:
+    """Return the mean of the last returns that a trial's run has written."""
+    path = folder / f"runs/tune/s/ppo/CartPole-v1/trial-{number}/summary.json"
+    return float(json.loads(path.read_text("utf-8"))["last_reward"])
+
+
+def test_trials_follow_each_other_at_once(swept: tuple[Path, str]) -> None:
+    assert statistics.median(gaps(study(swept[0]).trials, 2)) <= _GAP_SECONDS
+
+
+def test_pictures_and_a_preset_are_left(swept: tuple[Path, str]) -> None:
+    folder, out = swept
+    sweep = folder / "runs/tune/s"
+    for name in ("history.png", "importances.png", "parallel.png"):
+        assert (sweep / name).stat().st_size > 5_000 and name in out
+    best = study(folder).best_trial
+    settings = yaml.safe_load((sweep / "best.yaml").read_text("utf-8"))["settings"]
+    assert settings["lr"] == best.params["lr"]
+    assert str(sweep / "best.yaml") in out
+
+
+def test_the_best_is_better_than_the_defaults(swept: tuple[Path, str]) -> None:
+    """As one copies it from the screen, on seeds that it wasn't chosen by."""
+    _, out = swept
+    line = next(s for s in out.splitlines() if "train ppo" in s and "--lr" in s)
+    words = shlex.split(line)
+    at = words.index("--seed")
+    del words[at : at + 2]
+    defaults = "train ppo --env CartPole-v1 --local --max-steps 30000".split()
+    means = []
+    for command in (words[1:], defaults):
+        total = 0.0
+        for seed in ("21", "22"):
+            run = [*command, "--seed", seed, "--name", f"{len(means)}-{seed}"]
+            subprocess.run([sys.executable, "-m", "xagents_ray", *run], check=True)
+            found = Path(f"runs/ppo/CartPole-v1/{len(means)}-{seed}/summary.json")
+            total += json.loads(found.read_text("utf-8"))["last_reward"]
+        means.append(total / 2)
+    assert means[0] > means[1]
+
+
+def test_the_preset_trains(swept: tuple[Path, str]) -> None:
+    best = swept[0] / "runs/tune/s/best.yaml"
+    words = ["train", "ppo", "--preset", str(best), "--max-steps", "2000", "--local"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xagents_ray", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "Maximum steps exceeded" in done.stdout
+
+
+def test_a_killed_sweep_goes_on() -> None:
+    """Finished trials are not repeated; the broken ones are, with their parameters."""
+    words = f"{_PPO} {_RANGE} --n-trials 7 --n-jobs 2 --trial-steps 15000"
+    sweep = started(words)
+    wait_for(lambda: _has_ended(2))
+    sweep.kill()
+    sweep.communicate()
+    before = study().trials
+    running = [t for t in before if t.state.name == "RUNNING"]
+    assert running
+    done = tuned(words)
+    assert done.returncode == 0, done.stderr
+    after = study().trials
+    found = states(after)
+    assert found.count("COMPLETE") + found.count("PRUNED") + found.count("FAIL") == 7
+    assert found.count("INTERRUPTED") == len(running)
+    for trial in before:
+        if trial.state.is_finished():
+            assert after[trial.number] == trial
+    for trial in running:
+        again = [t for t in after if t.user_attrs.get("repeats") == trial.number]
+        assert len(again) == 1 and again[0].params == trial.params
+        assert again[0].state.is_finished()
+
+
+def _has_ended(count: int) -> bool:
+    return _ended() >= count
+
+
+def _ended() -> int:
+    """Count trials that ended; it only reads, for the sweep is at work."""
+    path = Path("runs/tune/s/study.db")
+    if not path.is_file():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        with suppress(sqlite3.OperationalError):  # it is only being made
+            ends = "('COMPLETE', 'PRUNED', 'FAIL')"
+            query = f"SELECT count(*) FROM trials WHERE state IN {ends}"
+            return int(database.execute(query).fetchone()[0])
+    return 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_sweep_in_order(number: signal.Signals) -> None:
+    sweep = started(f"{_PPO} {_RANGE} --n-trials 4 --n-jobs 2 --trial-steps 500000")
+    wait_for(lambda: len(trainees(sweep)) == 2)
+    below = psutil.Process(sweep.pid).children(recursive=True)
+    clock = time.monotonic()
+    sweep.send_signal(number)
+    out, _ = sweep.communicate(timeout=30)
+    assert time.monotonic() - clock < 8
+    assert sweep.returncode == 128 + number
+    assert "2 interrupted, 2 waiting" in out and "Traceback" not in out
+    _, alive = psutil.wait_procs(below, timeout=3)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    assert states(study().trials) == ["INTERRUPTED"] * 2 + ["WAITING"] * 2
+
+
+def test_trials_that_crash_are_failures_and_the_sweep_goes_on() -> None:
+    """Once the process that trains, once the one of Ray that looks after it."""
+    sweep = started(f"{_PPO} --lr 1e-5 1e-2 --n-trials 3 --trial-steps 60000")
+    wait_for(lambda: trainees(sweep))[0].kill()
+    wait_for(lambda: _has_ended(1))
+    trainee = wait_for(lambda: trainees(sweep))[0]
+    trainee.parent().parent().kill()
+    out, _ = sweep.communicate(timeout=200)
+    assert sweep.returncode == 0, out
+    trials = study().trials
+    assert states(trials) == ["FAIL", "FAIL", "COMPLETE"]
+    assert "ended with SIGKILL" in trials[0].user_attrs["reason"]
+    assert "the trial's process died" in trials[1].user_attrs["reason"]
+    assert "Trial 0 failed: the process ended with SIGKILL" in out
+    assert "Traceback" not in out
+    assert not trainee.is_running() or trainee.status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_a_trial_raises_is_in_the_study() -> None:
+    words = "ppo --env failing_envs:raising --n-envs 2 --local --study s"
+    done = tuned(f"{words} --n-trials 2 --trial-steps 2000 --lr 1e-4 1e-3")
+    assert done.returncode == 1
+    reason = "RuntimeError: the simulator lost its licence (failing_envs.py, line "
+    assert f"xagents-ray: No trial completed; 2 failed, the last one: {reason}" in (
+        done.stderr
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    for trial in study().trials:
+        assert trial.state.name == "FAIL" and reason in trial.user_attrs["reason"]
+        assert trial.user_attrs["traceback"].startswith("Traceback")
+
+
+def test_diverged_trials_fail_alone() -> None:
+    """And settings that don't fit together are no reason to stop either."""
+    words = f"{_PPO} --n-trials 4 --trial-steps 1500 --n-envs 1 --scheduler none"
+    done = tuned(f"{words} --n-steps 8 64 --mini-batches 4 16 --seed 1")
+    assert done.returncode == 0, done.stderr
+    found = study().trials
+    misfits = [t for t in found if t.params == {"n_steps": 8, "mini_batches": 16}]
+    assert misfits and len(misfits) < 4
+    for trial in found:
+        assert (trial.state.name == "FAIL") == (trial in misfits)
+    assert "--mini-batches 16 is more than the batch of 8" in done.stdout
+
+
+_FROM_PYTHON = """
+import json, xagents_ray
+result = xagents_ray.tune(
+    "dqn", env="CartPole-v1", n_envs=4, n_actors=2, study="s", n_trials=2, n_jobs=2,
+    trial_steps=3000, buffer_initial_size=500, quiet=True,
+    lr=xagents_ray.log_uniform(1e-4, 1e-3), double=True,
+    train_frequency=xagents_ray.categorical(4, 8))
+trained = xagents_ray.train("dqn", **{**result.best, "max_steps": 1500})
+print(json.dumps([result.best, result.best_reward, result.counts, result.directory,
+                  result.trials.to_dict("records"), trained.env_steps], default=str))
+"""
+
+
+def test_from_python_with_env_actors() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FROM_PYTHON], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and done.stdout.count("\n") == 1
+    best, reward, counts, directory, rows, steps = json.loads(done.stdout)
+    assert counts == {"complete": 2} and steps >= 1500
+    assert directory == str(Path("runs/tune/s").resolve())
+    assert reward == max(row["value"] for row in rows) == study().best_value
+    assert {row["params_lr"] for row in rows} >= {best["lr"]}
+    for i in range(2):
+        path = Path(directory) / f"dqn/CartPole-v1/trial-{i}/summary.json"
+        assert json.loads(path.read_text("utf-8"))["n_actors"] == 2
+
+
+def test_a_running_cluster(cluster: str) -> None:
+    words = f"ppo --env CartPole-v1 --study s --address {cluster} --n-envs 4"
+    done = tuned(f"{words} --n-jobs 2 --n-trials 2 --trial-steps 2000 --lr 1e-4 1e-3")
+    assert done.returncode == 0, done.stderr
+    assert states(study().trials) == ["COMPLETE"] * 2
+    assert "train ppo --env CartPole-v1 --n-envs 4 --max-steps 2000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            "--local --learner-gpus 1",
+            "GPUs and the cluster has 0: lower --learner-gpus",
+        ),
+        ("--n-envs 2 --actor-cpus 64", "lower --actor-cpus or --n-actors"),
+    ],
+)
+def test_what_no_node_has_is_refused_at_once(flags: str, said: str) -> None:
+    done = tuned(f"ppo --env CartPole-v1 --study s --lr 1e-4 1e-3 {flags}")
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert study().trials == []
+
+
+def test_a_seeded_sweep_repeats_itself() -> None:
+    words = (
+        f"{_PPO} {_RANGE} --n-trials 4 --trial-steps 6000 --warmup-trials 1 --seed 3"
+    )
+    values = []
+    for name in ("one", "two"):
+        done = tuned(f"{words} --storage sqlite:///{name}.db")
+        assert done.returncode == 0, done.stderr
+        found = optuna.load_study(study_name="s", storage=f"sqlite:///{name}.db")
+        values.append([(t.params, t.value, t.state) for t in found.trials])
+    assert values[0] == values[1]
+    assert len({value for _, value, _ in values[0]}) == 4
+
+
+def test_what_trials_say_is_shown_when_asked_for() -> None:
+    done = tuned(f"{_PPO} --n-trials 1 --trial-steps 3000 --non-silent")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    assert re.search(r"trial-0: 1 env actor, seed \d+", text)
+    assert "Maximum steps exceeded" in text
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_fifty_trials() -> None:
+    """Of the trials' processes, and of the sweep with all below it."""
+    sweep = started(f"{_PPO} {_RANGE} --n-trials 50 --trial-steps 4000")
+    wholes: dict[int, float] = {}
+    while sweep.poll() is None:
+        time.sleep(0.5)
+        ended = _ended()
+        wholes[ended] = max(_memory(sweep), wholes.get(ended, 0.0))
+    trials = study().trials
+    assert len(trials) == 50
+    own = [trial.user_attrs["memory"] for trial in trials]
+    print("memory of trials 5 and 50:", own[4], own[-1])
+    print("of everything:", {n: round(wholes[n] / 2**20) for n in sorted(wholes)})
+    print("gaps:", sorted(round(gap, 2) for gap in gaps(trials, 1)))
+    assert own[-1] <= own[4] * _MORE_MEMORY
+    assert statistics.median(gaps(trials, 1)) <= _GAP_SECONDS
+    late = [size for ended, size in wholes.items() if ended >= 45]
+    early = [size for ended, size in wholes.items() if 4 <= ended <= 8]
+    assert statistics.median(late) <= statistics.median(early) * _MORE_MEMORY
+    assert all(a.number < b.number for a, b in pairwise(trials))
+
+
+def _memory(sweep: "subprocess.Popen[str]") -> float:
+    """Return the bytes that a sweep and all below it hold, shared ones once."""
+    total = 0.0
+    try:
+        whole = psutil.Process(sweep.pid)
+        for process in (whole, *whole.children(recursive=True)):
+            total += process.memory_full_info().pss
+    except psutil.Error:
+        pass
+    return total

@@ -1,0 +1,200 @@
+"""A sweep's plan, what it shows and what it leaves; no trial is run here."""
+
+import io
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from xagents_ray import cli, presets
+from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.config import GROUPS, DisplayConfig
+from xagents_ray.errors import UserError
+from xagents_ray.options import options
+from xagents_ray.tuning import report
+from xagents_ray.tuning.config import LEFT_OUT, TuneConfig
+from xagents_ray.tuning.display import Row, SweepDisplay
+from xagents_ray.tuning.plan import Plan, command, learnt, preset
+from xagents_ray.tuning.study import Study
+from xagents_ray.tuning.sweep import plan_of
+
+GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
+
+
+def planned(agent: str = "ppo", **more: Any) -> Plan:
+    return plan_of(ALGORITHMS[agent], {**GIVEN, **more})[0]
+
+
+def known(agent: str) -> list[Any]:
+    groups = [*GROUPS.values(), ALGORITHMS[agent].config]
+    return [option for group in groups for option in options(group)]
+
+
+@pytest.mark.parametrize(("steps", "points"), [(1000, 19), (20, 19), (5, 4), (1, 1)])
+def test_points_at_which_trials_are_compared(steps: int, points: int) -> None:
+    found = planned(trial_steps=steps).points
+    assert len(found) == points and list(found) == sorted(set(found))
+    assert found[0] >= 1 and found[-1] <= steps
+
+
+def test_settings_of_a_trial() -> None:
+    plan = planned(lr=(1e-5, 1e-2), n_envs=8, quiet=True)
+    settings = plan.settings({"lr": 1e-3}, seed=None)
+    assert settings == {
+        "env": "CartPole-v1",
+        "n_envs": 8,
+        "quiet": True,
+        "lr": 1e-3,
+        "max_steps": 1000,
+    }
+    config = plan.checked(plan.run(plan.settings({"lr": 1e-3}, seed=5), 3))
+    assert config.run.name == "trial-3"
+    assert config.run.run_dir == str(Path("runs/tune/s").resolve())
+    assert config.training.seed == 5 and config.training.max_steps == 1000
+
+
+def test_a_trials_directory_is_its_own() -> None:
+    """A study of this name in another database has left its runs here."""
+    Path("runs/tune/s/ppo/CartPole-v1/trial-3").mkdir(parents=True)
+    assert planned().run({}, 3)["name"] == "trial-3-2"
+
+
+def test_a_preset_lies_below_what_is_given() -> None:
+    plan = planned(preset="auto", lr=(1e-4, 1e-2), gamma=0.9)
+    ours = presets.apply(ALGORITHMS["ppo"], {"env": "CartPole-v1", "preset": "auto"})
+    assert plan.fixed["gamma"] == 0.9 != ours["gamma"]
+    assert plan.fixed["n_steps"] == ours["n_steps"]
+    assert list(plan.spaces) == ["lr"] and "lr" not in plan.fixed
+    assert not plan.fixed.keys() & {"preset", "max_steps"}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_settings_that_a_sweep_has_none_of(name: str) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(UserError, match=f"{flag} is no setting of tune: "):
+        planned(**{name: 10})
+
+
+COMMANDS: list[tuple[str, dict[str, Any]]] = [
+    ("ppo", {"env": "CartPole-v1", "n_envs": 8, "lr": 1.2345678901234567e-05}),
+    ("ppo", {"env": "ALE/Pong-v5", "preprocess": True, "max_frame": False}),
+    ("acer", {"env": "CartPole-v1", "trust_region": False, "tensorboard": False}),
+    ("td3", {"env": "Pendulum-v1", "weights": ["a b.tf", "b.tf", "c.tf"]}),
+    ("dqn", {"env": "CartPole-v1", "optimizer": "rmsprop", "local": True, "seed": 4}),
+]
+
+
+@pytest.mark.parametrize(("agent", "settings"), COMMANDS)
+def test_a_command_line_means_the_settings(
+    agent: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: dict[str, Any] = {}
+    train = cli.root.commands["train"].commands[agent]  # type: ignore[attr-defined]
+
+    def call(**given: Any) -> int:
+        got.update({k: v for k, v in given.items() if v not in (None, ())})
+        return 0
+
+    monkeypatch.setattr(train, "callback", call)
+    words = shlex.split(command(agent, settings, known(agent)))
+    assert words[:3] == ["xagents-ray", "train", agent]
+    assert cli.run(words[1:]) == 0
+    expected = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    assert got == {k: v for k, v in expected.items() if k != "max_frame" or v}
+
+
+def test_a_preset_file_is_what_train_takes() -> None:
+    model = Path("own.cfg")
+    model.write_text("[dense-0]\nunits=8\ncommon=1\n", "utf-8")
+    settings = planned(model="own.cfg", quiet=True, local=True, seed=3).settings(
+        {"lr": 1e-3}, seed=3
+    )
+    folder = Path("elsewhere")
+    folder.mkdir()
+    text = preset(learnt(settings), "200.00 after 1000 env steps", "trial 1 of s")
+    (folder / "best.yaml").write_text(text, "utf-8")
+    given = {"preset": str(folder / "best.yaml")}
+    applied = presets.apply(ALGORITHMS["ppo"], given)
+    assert applied == {
+        **given,
+        "env": "CartPole-v1",
+        "model": str(model.resolve()),
+        "lr": 1e-3,
+        "max_steps": 1000,
+    }
+
+
+# What is shown
+
+
+def shown(width: int, live: bool, **more: Any) -> tuple[SweepDisplay, io.StringIO]:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=live, width=width, highlight=False)
+    config = TuneConfig(n_trials=4, n_jobs=2, **more)
+    rows = [Row(0, {"lr": 1e-3}, "complete", 1000, 200.0, 30.0)]
+    return SweepDisplay(config, DisplayConfig(), rows, console), text
+
+
+def test_the_live_table() -> None:
+    display, text = shown(100, True)
+    with display:
+        display.began(1, {"lr": 0.000123456})
+        display.news(1, 512, 20.5)
+        display.began(2, {"lr": 0.5})
+        display.ended(2, "failed", reason="the learning rate was too high")
+    out = text.getvalue()
+    for part in ("running", "512", "20.50", "0.000123", "200.00", "complete"):
+        assert part in out
+    assert "Trial 2 failed: the learning rate was too high" in out
+    assert "2 of 4 trials ended, best: 200.00 of trial 0, about 0:00:30 left" in out
+
+
+def test_plain_lines_where_nobody_sees_a_table() -> None:
+    display, text = shown(100, False)
+    with display:
+        display.began(1, {"lr": 0.25, "n_envs": 8})
+        display.news(1, 512, None)
+        display.ended(1, "pruned", 10.0)
+        display.show()
+    assert text.getvalue() == (
+        "Trial 1 pruned, steps: 512, reward: -, lr: 0.25, n_envs: 8\n"
+    )
+
+
+def test_what_a_sweep_leaves() -> None:
+    plan = planned(lr=(1e-5, 1e-2), n_envs=(4, 8), quiet=True)
+    plan.directory.mkdir(parents=True)
+    study, said = Study(plan), list[str]()
+    for value in (10.0, 30.0, 20.0):
+        trial = study.ask()
+        assert trial is not None
+        study.note(trial, settings=plan.settings(trial.params, None))
+        study.complete(trial, value)
+    report.write(plan, study, said.append)
+    best = study.best()
+    assert best is not None
+    words = next(line for line in said if "--n-envs" in line).split()
+    assert words[words.index("--lr") + 1] == str(best.params["lr"])
+    assert words[words.index("--max-steps") + 1] == "1000"
+    written = yaml.safe_load((plan.directory / "best.yaml").read_text("utf-8"))
+    assert written["settings"]["lr"] == best.params["lr"]
+    assert "quiet" not in written["settings"]
+    for name in ("history.png", "importances.png", "parallel.png"):
+        data = (plan.directory / name).read_bytes()
+        assert data.startswith(b"\x89PNG") and len(data) > 5_000
+
+
+def test_one_trial_leaves_no_pictures() -> None:
+    plan = planned()
+    plan.directory.mkdir(parents=True)
+    study, said = Study(plan), list[str]()
+    trial = study.ask()
+    assert trial is not None
+    study.note(trial, settings=plan.settings({}, None))
+    study.complete(trial, 1.0)
+    report.write(plan, study, said.append)
+    assert said[-1].startswith("Pictures need 2 complete trials")
+    assert not list(plan.directory.glob("*.png"))
