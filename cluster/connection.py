@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from xagents_ray.config import PlacementConfig
-from xagents_ray.errors import Stopped, UserError
+from xagents_ray.errors import Broken, Stopped, UserError
 from xagents_ray.quiet import stderr_parked
 from xagents_ray.signals import Signals
 
@@ -98,6 +98,7 @@ def connect(
         logs: print what Ray's workers print.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
+        Broken: Ray does not start.
     """
     _begun.append(_Begun(dict(os.environ), psutil.Process().children(recursive=True)))
     if address is not None:
@@ -107,16 +108,23 @@ def connect(
     os.environ["RAY_AUTH_TOKEN"] = _TOKEN
     # Workers would be starved by a busy neighbour at Ray's niceness of 15.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    ray = _import(logs)
-    ray.init(
-        address="local",
-        include_dashboard=dashboard,
-        dashboard_host="127.0.0.1",
-        log_to_driver=logs,
-        logging_level=logging.CRITICAL,
-        object_store_memory=store(store_bytes),
-        configure_logging=True,
-    )
+    ray, bytes_ = _import(logs), store(store_bytes)
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=dashboard,
+            dashboard_host="127.0.0.1",
+            log_to_driver=logs,
+            logging_level=logging.CRITICAL,
+            object_store_memory=bytes_,
+            configure_logging=True,
+        )
+    except Exception as error:
+        first = str(error).strip().splitlines()[0].rstrip(".")
+        raise Broken(
+            f"Ray did not start on this machine ({first}): try again when the machine "
+            "is less busy, or use --local."
+        ) from None
     _no_escape_at_exit()
     _leave_nothing()
     return ray

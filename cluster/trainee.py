@@ -1,6 +1,7 @@
 """The training of a trial, wherever it runs; this module imports no Ray."""
 
 import os
+import sys
 import threading
 import time
 import traceback
@@ -17,6 +18,7 @@ from xagents_ray.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.progress import Progress
 from xagents_ray.signals import Signals
 from xagents_ray.training import fit
+from xagents_ray.tuning.plan import command
 
 News = dict[str, Any]
 """How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
@@ -55,6 +57,7 @@ class Training:
         try:
             algorithm = find(agent)
             config = Config.of(algorithm.config, settings)
+            sys.argv = command(algorithm, settings)  # the run's directory names it
             result = fit(algorithm, config, signals, watch=self._watch, threads=threads)
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:

@@ -1,5 +1,6 @@
 """What the tests share: runs as a user starts them, each in a process of its own."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -34,6 +35,20 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             if "xagents_ray" in child.cmdline():
                 child.kill()
+
+
+@pytest.fixture(autouse=True)
+def share_of_the_machine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Let a test that is marked `alone` have the machine for itself."""
+    above = tmp_path_factory.getbasetemp().parent  # of all processes of this session
+    is_alone = request.node.get_closest_marker("alone") is not None
+    with (above / "gate").open("w") as gate, (above / "machine").open("w") as machine:
+        fcntl.flock(gate, fcntl.LOCK_EX)  # so that nobody overtakes who waits
+        fcntl.flock(machine, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture(scope="session")

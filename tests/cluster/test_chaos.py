@@ -18,6 +18,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+pytestmark = pytest.mark.alone
 _KILL_SECONDS = 3.0
 _ACTOR, _LEARNER = "ray::EnvActor", "ray::LearnerService"
 _SHARD = "ray::ReplayService"

@@ -89,6 +89,7 @@ def _actors() -> list[str]:
     return titles
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("flags", "delay", "limit", "code"),
     [
@@ -172,6 +173,7 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@pytest.mark.alone
 def test_local_starts_within_12_seconds_without_ray() -> None:
     # The 12 s are those of an idle machine, on which TensorFlow alone takes 7 s of
     # them; where it takes longer now, so may the rest.

@@ -1,7 +1,6 @@
 """A sweep's plan, what it shows and what it leaves; no trial is run here."""
 
 import io
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from rich.console import Console
 
 from xagents_ray import cli, presets
 from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import GROUPS, DisplayConfig
+from xagents_ray.config import DisplayConfig
 from xagents_ray.errors import UserError
-from xagents_ray.options import options
 from xagents_ray.tuning import report
 from xagents_ray.tuning.config import LEFT_OUT, TuneConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
@@ -26,11 +24,6 @@ GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
 
 def planned(agent: str = "ppo", **more: Any) -> Plan:
     return plan_of(ALGORITHMS[agent], {**GIVEN, **more})[0]
-
-
-def known(agent: str) -> list[Any]:
-    groups = [*GROUPS.values(), ALGORITHMS[agent].config]
-    return [option for group in groups for option in options(group)]
 
 
 @pytest.mark.parametrize(("steps", "points"), [(1000, 19), (20, 19), (5, 4), (1, 1)])
@@ -99,7 +92,7 @@ def test_a_command_line_means_the_settings(
         return 0
 
     monkeypatch.setattr(train, "callback", call)
-    words = shlex.split(command(agent, settings, known(agent)))
+    words = command(ALGORITHMS[agent], settings)
     assert words[:3] == ["xagents-ray", "train", agent]
     assert cli.run(words[1:]) == 0
     expected = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}

@@ -135,7 +135,7 @@ class SweepDisplay:
         for name in names:
             table.add_column(name)
         rows = sorted(self._rows.values(), key=lambda row: row.number)
-        for row in rows[-_ROWS:]:
+        for row in rows[-max(_ROWS, self._config.n_jobs) :]:
             params = [self._value(row.params.get(name)) for name in names]
             steps, reward = str(row.env_steps), self._number(row.reward)
             table.add_row(str(row.number), row.state, steps, reward, *params)

@@ -1,7 +1,6 @@
 """What a sweep is to do: its settings, those of each trial, the best one's command."""
 
 import dataclasses
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,14 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms import Algorithm
-from xagents_ray.config import Config, DisplayConfig, PlacementConfig, RunConfig
-from xagents_ray.options import Option
+from xagents_ray.config import (
+    GROUPS,
+    Config,
+    DisplayConfig,
+    PlacementConfig,
+    RunConfig,
+)
+from xagents_ray.options import options
 from xagents_ray.rundir import FILES
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
@@ -101,10 +106,11 @@ def placed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return paths
 
 
-def command(agent: str, settings: Mapping[str, Any], options: list[Option]) -> str:
-    """Return the `train` command line of settings, ready to be copied."""
-    words = ["xagents-ray", "train", agent]
-    for option in options:
+def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
+    """Return the words of the `train` command line with these settings."""
+    words = ["xagents-ray", "train", algorithm.name]
+    groups = (*GROUPS.values(), algorithm.config)
+    for option in (option for group in groups for option in options(group)):
         value = settings.get(option.name)
         if option.name not in settings or value is None:
             continue
@@ -114,7 +120,7 @@ def command(agent: str, settings: Mapping[str, Any], options: list[Option]) -> s
         else:
             values = value if option.many else (value,)
             words += [option.flag, *map(str, values)]
-    return shlex.join(words)
+    return words
 
 
 def preset(settings: Mapping[str, Any], expected: str, source: str) -> str:

@@ -1,14 +1,13 @@
 """What a sweep leaves: the best settings to copy, as a preset, and pictures."""
 
 import importlib
+import shlex
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.config import GROUPS
 from xagents_ray.files import replace_bytes
-from xagents_ray.options import options
 from xagents_ray.tuning.plan import Plan, command, learnt, preset
 from xagents_ray.tuning.study import Study
 
@@ -37,12 +36,10 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
     if best is None:
         return
     settings, agent = best.user_attrs["settings"], plan.algorithm.name
-    known = [o for group in GROUPS.values() for o in options(group)]
-    known += options(plan.algorithm.config)
     quiet = {"quiet", "run_dir"}
     shown = {name: value for name, value in settings.items() if name not in quiet}
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
-    note(f"  {command(agent, shown, known)}")
+    note(f"  {shlex.join(command(plan.algorithm, shown))}")
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
     text = preset(learnt(settings), expected, f"trial {best.number} of {plan.study}")
     path = plan.directory / _PRESET

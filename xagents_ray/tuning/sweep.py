@@ -84,8 +84,9 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
         try:
             with SweepDisplay(plan.config, display, study.rows()) as shown:
                 shown.note(f"{plan.directory}: study {plan.study}")
-                sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
-                sweep(plan, study, runs, shown, signals)
+                if study.ended() < plan.config.n_trials:
+                    sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
+                    sweep(plan, study, runs, shown, signals)
         finally:
             study.interrupt()
             study.release()
