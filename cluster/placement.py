@@ -41,6 +41,13 @@ def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
     ]
 
 
+def as_one(ray: Any, config: Config, share: float) -> Bundle:
+    """Return what a run in one process claims; no more cores than a node has."""
+    learner, *_ = demand(ray, config, share)
+    cpus = [node.get("CPU", 0.0) for node in _nodes(ray)]
+    return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
+
+
 def check(ray: Any, bundles: Sequence[Bundle]) -> None:
     """Raise UserError when all nodes together, or each alone, lack something."""
     nodes = _nodes(ray)

@@ -26,6 +26,7 @@ were made (`began`, `ended`, seconds since 1970) and its process' `memory` in by
 `point` where the mean reward is one to be compared; in the end `value`, or `failure`
 and `traceback`."""
 _NEWS_SECONDS = 1.0
+_POLL_SECONDS = 0.1
 
 
 class Training:
@@ -34,11 +35,15 @@ class Training:
     Args:
         tell: is given the news.
         points: env steps at which the mean reward is to be compared, in order.
+    Attributes:
+        permits: one for each point that has been compared, and one more: a trial that
+            is to end is not trained on while nobody says so.
     """
 
     def __init__(self, tell: Callable[[News], None], points: list[int]) -> None:
         self._tell, self._points = tell, list(points)
         self._told = 0.0
+        self.permits = threading.Semaphore(1)
         self._facts: News = {"env_steps": 0, "mean_reward": None}
         self._facts |= {"began": None, "ended": None}
 
@@ -54,6 +59,7 @@ class Training:
             signals: end it early.
         """
         last: News = {"value": None}
+        self._signals = signals
         try:
             algorithm = find(agent)
             config = Config.of(algorithm.config, settings)
@@ -76,10 +82,17 @@ class Training:
         while self._points and progress.env_steps >= self._points[0]:
             point = self._points.pop(0)
         is_point = point is not None and progress.mean_reward is not None
+        if is_point:
+            self._wait()
         if is_point or now - self._told > _NEWS_SECONDS:
             self._told = now
             told = {"point": point} if is_point else {}
             self._tell({**facts, "memory": _memory(), **told})
+
+    def _wait(self) -> None:
+        while not self.permits.acquire(timeout=_POLL_SECONDS):
+            if self._signals.received is not None:
+                return
 
 
 def train_alone(
@@ -91,14 +104,19 @@ def train_alone(
 ) -> None:
     """Train in this process, and end with the one that looks after it."""
     os.setsid()  # Ctrl-C is the sweep's
-    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
+    training = Training(link.send, points)
+    permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
+    permit.start()
     with Signals() as signals, suppress(ConnectionError):
-        Training(link.send, points).run(agent, settings, threads, signals)
+        training.run(agent, settings, threads, signals)
 
 
-def _end_with(link: Connection) -> None:
+def _permit(link: Connection, training: Training) -> None:
+    """Hand permits on; end this process when there is nobody left to give one."""
     with suppress(EOFError, OSError):
-        link.recv()  # nothing ever comes
+        while True:
+            link.recv()
+            training.permits.release()
     os._exit(1)
 
 

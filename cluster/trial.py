@@ -35,7 +35,7 @@ class Trainee(Protocol):
     """A training somewhere."""
 
     def news(self) -> News:
-        """Return what is new, once there is something."""
+        """Return what is new, once there is something; permit it to go on."""
 
     def end(self) -> None:
         """End it, early if it is still at work."""
@@ -58,11 +58,14 @@ class Forked:
     def news(self) -> News:
         """Return what is new, once there is something."""
         try:
+            if "point" in self._last:
+                self._link.send("go on")
             self._last = self._link.recv()
         except (EOFError, ConnectionError):
             self._process.join()
             failure = f"the process ended with {how_it_ended(self._process)}"
             self._last = {**self._last, "value": None, "failure": failure}
+            self._last.pop("point", None)
         return self._last
 
     def end(self) -> None:
@@ -93,15 +96,19 @@ class Threaded:
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._signals = Signals()
         self._signals.on_first = None
-        run = Training(self._news.put, points).run
+        self._training = Training(self._news.put, points)
         self._thread = threading.Thread(
-            target=run, args=(*job, self._signals), daemon=True
+            target=self._training.run, args=(*job, self._signals), daemon=True
         )
         self._thread.start()
+        self._last: News = {}
 
     def news(self) -> News:
         """Return what is new, once there is something."""
-        return self._news.get()
+        if "point" in self._last:
+            self._training.permits.release()
+        self._last = self._news.get()
+        return self._last
 
     def end(self) -> None:
         """End it, early if it is still at work."""

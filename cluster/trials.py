@@ -9,7 +9,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from xagents_ray.cluster.placement import Bundle, check, demand
+from xagents_ray.cluster.placement import Bundle, as_one, check, demand
 from xagents_ray.cluster.trial import Trial as TuneTrial
 from xagents_ray.config import Config
 from xagents_ray.errors import UserError
@@ -20,7 +20,7 @@ from xagents_ray.tuning.study import Study
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
-"""What the study keeps of a trial beside its rewards; see `Training.news`."""
+"""What the study keeps of a trial beside its rewards; see `trainee.News`."""
 
 
 class Trials:
@@ -45,11 +45,9 @@ class Trials:
 
     def run(self) -> None:
         """Let Tune run them all."""
-        resources: Callable[[dict[str, Any]], Any]
-        resources = lambda config: tune.PlacementGroupFactory(config["claims"])  # noqa: E731
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
-                tune.with_resources(TuneTrial, resources),
+                tune.with_resources(TuneTrial, _claims),
                 tune_config=tune.TuneConfig(
                     search_alg=_Asking(self),
                     scheduler=_Deciding(self),
@@ -115,12 +113,14 @@ class Trials:
         Raises:
             UserError: no node has that.
         """
-        parts = demand(self._ray, config, share=1 / self._plan.config.n_jobs)
+        share = 1 / self._plan.config.n_jobs
         if config.placement.local:
-            whole = {"CPU": sum(part["CPU"] for part in parts)}
-            parts = [whole | {k: v for k, v in parts[0].items() if k == "GPU"}]
+            whole = as_one(self._ray, config, share)
+            check(self._ray, [whole])
+            return [whole]
+        parts = demand(self._ray, config, share)
         check(self._ray, parts)
-        return parts if config.placement.local else [{}, *parts]
+        return [{}, *parts]
 
     def take(self, trial_id: str, news: dict[str, Any]) -> bool:
         """Keep what a trial tells; return whether it is to end."""
@@ -232,6 +232,11 @@ class _Stopping(tune.Stopper):
     def stop_all(self) -> bool:
         """Return whether every trial is to end."""
         return self._trials.is_over
+
+
+def _claims(config: dict[str, Any]) -> Any:
+    """Return what Tune is to claim for a trial."""
+    return tune.PlacementGroupFactory(config["claims"])
 
 
 def _name(trial: Any) -> str:

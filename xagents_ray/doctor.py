@@ -271,7 +271,7 @@ class _Examination:
         if wanted <= found.cpus and wanted > found.free_cpus:
             remedy = (
                 f"Wait for others, or lower --n-actors to {max(1, found.free_cpus)}: "
-                "each env actor waits for a free CPU, and after 2 minutes the run ends."
+                "a run that has no room within a minute ends."
             )
             return [warning("cluster", text, remedy)]
         return [Row("cluster", text)]

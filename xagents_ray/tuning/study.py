@@ -1,9 +1,6 @@
 """The Optuna study of a sweep, which is the sweep's only state."""
 
 import contextlib
-import os
-import socket
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
-import psutil
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -26,17 +22,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from xagents_ray.errors import Broken, UserError
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.display import Row
+from xagents_ray.tuning.owner import Owner
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_BEAT_SECONDS = 10.0
-_SILENT_SECONDS = 60.0
 _REDUCTION = 3
 """Successive halving keeps one trial of so many."""
-_ABOUT, _OWNER = "xagents_ray", "sweep"
+_ABOUT = "xagents_ray"
 _INTERRUPTED, _REPEATS = "interrupted", "repeats"
 
 
@@ -64,11 +59,9 @@ class Study:
         self.name, self.shown = plan.study, _without_password(plan.storage)
         self._study = _open(plan.study, plan.storage)
         self._study.pruner = _pruner(plan.config, plan.points)
-        self._beaten = 0.0
         with self._storage():
             self._check(plan.about)
-            self._check_alone()
-            self.beat()
+            self._owner = Owner(self._study)
             self._study.set_user_attr(_ABOUT, plan.about)
         self.interrupt()
 
@@ -94,10 +87,9 @@ class Study:
 
     def ask(self) -> Trial | None:
         """Begin a trial; None when there are enough."""
+        if self.ended() + self.counts()["running"] >= self._config.n_trials:
+            return None
         with self._storage():
-            running = self.counts()["running"]
-            if self.ended() + running >= self._config.n_trials:
-                return None
             self._study.sampler = self._sampler()
             trial = self._study.ask(self.varies)
             if self._seed is not None and "seed" not in trial.user_attrs:
@@ -129,8 +121,8 @@ class Study:
         self.note(trial, reason=reason, traceback=traceback)
         return self._tell(trial.number, TrialState.FAIL)
 
-    def interrupt(self) -> int:
-        """Queue running trials again with their parameters; return how many.
+    def interrupt(self) -> list[int]:
+        """Queue running trials again with their parameters; return their numbers.
 
         The broken ones stay, as failed and interrupted. Whoever is killed here, it
         can be called again.
@@ -148,7 +140,7 @@ class Study:
             why = "the sweep was ended; queued again with the same parameters"
             self.note(Trial(self._study, trial._trial_id), **{_INTERRUPTED: why})
             self._tell(trial.number, TrialState.FAIL)
-        return len(running)
+        return [trial.number for trial in running]
 
     def rows(self) -> list[Row]:
         """Return the trials as a user sees them."""
@@ -171,16 +163,13 @@ class Study:
 
     def beat(self) -> None:
         """Let other processes know that this one is at work on the study."""
-        now = time.time()
-        if now - self._beaten > _BEAT_SECONDS:
-            self._beaten = now
-            with self._storage():
-                self._study.set_user_attr(_OWNER, {**_this_process(), "seen": now})
+        with self._storage():
+            self._owner.beat()
 
     def release(self) -> None:
         """Let other processes go on with the study."""
         with self._storage():
-            self._study.set_user_attr(_OWNER, None)
+            self._owner.release()
 
     def _tell(self, number: int, state: TrialState, value: float | None = None) -> str:
         with self._storage():
@@ -224,25 +213,6 @@ class Study:
                         f"{_said(before)} and can't over {_said(space)}: keep the "
                         f"values, or {remedy}."
                     )
-
-    def _check_alone(self) -> None:
-        """Raise UserError when another process is at work on the study."""
-        owner = self._study.user_attrs.get(_OWNER)
-        if owner is None:
-            return
-        mine = _this_process()
-        if owner["host"] != mine["host"]:
-            is_live = time.time() - owner["seen"] < _SILENT_SECONDS
-        else:
-            is_live = (
-                owner["pid"] != mine["pid"]
-                and _started(owner["pid"]) == (owner["started"])
-            )
-        if is_live:
-            raise UserError(
-                f"Process {owner['pid']} on {owner['host']} is at work on the study "
-                f"{self.name}: wait for it or end it, or take another --study."
-            )
 
     @contextlib.contextmanager
     def _storage(self) -> Iterator[None]:
@@ -327,19 +297,6 @@ def _said(distribution: BaseDistribution) -> str:
         return " ".join(map(str, distribution.choices))
     assert isinstance(distribution, IntDistribution | FloatDistribution)
     return f"{distribution.low} to {distribution.high}"
-
-
-def _this_process() -> dict[str, Any]:
-    pid = os.getpid()
-    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid)}
-
-
-def _started(pid: int) -> float | None:
-    """Return when a process of this machine began; None when there is none."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
 
 
 def _without_password(url: str) -> str:

@@ -34,7 +34,7 @@ class TuneResult:
         trials: one row per trial of the study, as Optuna gives them.
         counts: trials by state; "interrupted" ones were begun again.
         study: name of the study.
-        storage: URL of its database.
+        storage: URL of its database, without a password.
         directory: of the sweep.
         signal: that ended it; None when it ended by itself.
     """
@@ -81,15 +81,16 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
                 "one that can be written."
             ) from None
         study = study_module.Study(plan)
-        try:
-            with SweepDisplay(plan.config, display, study.rows()) as shown:
-                shown.note(f"{plan.directory}: study {plan.study}")
+        with SweepDisplay(plan.config, display, study.rows()) as shown:
+            shown.note(f"{plan.directory}: study {plan.study}")
+            try:
                 if study.ended() < plan.config.n_trials:
                     sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
                     sweep(plan, study, runs, shown, signals)
-        finally:
-            study.interrupt()
-            study.release()
+            finally:
+                for number in study.interrupt():
+                    shown.ended(number, "interrupted")
+                study.release()
         report.write(plan, study, shown.note)
         return _result(plan, study, signals.received)
 
