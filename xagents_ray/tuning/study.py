@@ -29,6 +29,8 @@ from xagents_ray.tuning.space import Space
 if TYPE_CHECKING:
     import pandas as pd
 
+_LONGEST = 10_000
+"""Characters of a traceback, its end: a column of MySQL holds 65,535 bytes."""
 _REDUCTION = 3
 """Successive halving keeps one trial of so many."""
 _ABOUT = "xagents_ray"
@@ -118,7 +120,7 @@ class Study:
 
     def fail(self, trial: Trial, reason: str, traceback: str = "") -> str:
         """End a trial that broke by itself; return its state."""
-        self.note(trial, reason=reason, traceback=traceback)
+        self.note(trial, reason=reason, traceback=traceback[-_LONGEST:])
         return self._tell(trial.number, TrialState.FAIL)
 
     def interrupt(self) -> list[int]:
