@@ -47,10 +47,9 @@ def sweep(
     is_local = runs[0].config.placement.local
     bytes_ = 0 if is_local else max(store_bytes(run) for run in runs)
     os.environ.update(_ENVIRONMENT)
-    placement, jobs = runs[0].config.placement, plan.config.n_jobs
-    logs = plan.config.non_silent
+    logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
     try:
-        ray = connection.start(placement, bytes_ * jobs, signals, logs)
+        ray = connection.start(plan.ray, bytes_, signals, logs)
     except Stopped:
         return
     try:

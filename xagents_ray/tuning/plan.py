@@ -37,6 +37,7 @@ class Plan:
         spaces: settings that vary.
         study: name of the study.
         directory: of the sweep, absolute.
+        ray: where Ray is; the trials are on it, whatever they are themselves.
     """
 
     algorithm: Algorithm
@@ -45,6 +46,7 @@ class Plan:
     spaces: Mapping[str, Space]
     study: str
     directory: Path
+    ray: PlacementConfig
 
     @property
     def points(self) -> tuple[int, ...]:

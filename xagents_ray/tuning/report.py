@@ -38,6 +38,8 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
     settings, agent = best.user_attrs["settings"], plan.algorithm.name
     quiet = {"quiet", "run_dir"}
     shown = {name: value for name, value in settings.items() if name not in quiet}
+    if plan.ray.address is not None and not settings.get("local"):
+        shown["address"] = plan.ray.address
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
     note(f"  {shlex.join(command(plan.algorithm, shown))}")
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"

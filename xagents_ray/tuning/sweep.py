@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xagents_ray import presets
 from xagents_ray.algorithms import Algorithm, find
 from xagents_ray.backend import Run
-from xagents_ray.config import DisplayConfig, RunConfig
+from xagents_ray.config import DisplayConfig, PlacementConfig, RunConfig
 from xagents_ray.errors import Broken, UserError
 from xagents_ray.options import options
 from xagents_ray.signals import Signals
@@ -22,6 +22,9 @@ from xagents_ray.tuning.space import split
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_OF_RAY = ("address", "dashboard")
+"""Settings of the sweep's Ray: a trial with --local may be on a cluster too."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ def plan_of(
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     above = Path(kept.pop("run_dir", None) or RunConfig().run_dir)
     directory = above.resolve() / "tune" / study
-    plan = Plan(algorithm, config, placed(kept), spaces, study, directory)
+    ray = PlacementConfig(**{n: kept.pop(n) for n in _OF_RAY if n in kept})
+    plan = Plan(algorithm, config, placed(kept), spaces, study, directory, ray)
     return plan, DisplayConfig(
         **{o.name: kept[o.name] for o in options(DisplayConfig) if o.name in kept}
     )
