@@ -432,6 +432,8 @@ def test_memory_stays_flat_over_fifty_trials() -> None:
         time.sleep(0.5)
         ended = _ended()
         wholes[ended] = max(_memory(sweep), wholes.get(ended, 0.0))
+    out, _ = sweep.communicate()
+    assert sweep.returncode == 0, out
     trials = study().trials
     assert len(trials) == 50
     own = [trial.user_attrs["memory"] for trial in trials]
