@@ -7,7 +7,7 @@ from typing import Any
 
 from xagents_ray.errors import UserError, near
 from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.options import Checked, option, options
+from xagents_ray.options import Checked, check_directory, option, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +153,7 @@ class RunConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name is not None and (
-            self.name in ("", ".", "..") or set("/\\\0") & set(self.name)
-        ):
-            raise UserError(
-                f"--name {self.name!r} is no directory's name: leave out / and \\."
-            )
+        check_directory("--name", self.name)
         if self.resume is not None:
             for flag in ("weights", "name", "preset"):
                 if getattr(self, flag) is not None:

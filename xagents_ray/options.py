@@ -148,6 +148,12 @@ def options(config: type) -> Iterator[Option]:
         yield Option(field.name, kind, field.default, **field.metadata, many=many)
 
 
+def check_directory(flag: str, name: str | None) -> None:
+    """Raise UserError when a name that was given can't be a directory's."""
+    if name is not None and (name in ("", ".", "..") or set("/\\\0") & set(name)):
+        raise UserError(f"{flag} {name!r} is no directory's name: leave out / and \\.")
+
+
 class Checked:
     """Base of every config: refuses values outside their bounds when it is made."""
 

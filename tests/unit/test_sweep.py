@@ -71,6 +71,12 @@ def test_settings_that_a_sweep_has_none_of(name: str) -> None:
         planned(**{name: 10})
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])
+def test_a_study_names_a_directory(name: str) -> None:
+    with pytest.raises(UserError, match=r"--study .+ is no directory's name"):
+        planned(study=name)
+
+
 COMMANDS: list[tuple[str, dict[str, Any]]] = [
     ("ppo", {"env": "CartPole-v1", "n_envs": 8, "lr": 1.2345678901234567e-05}),
     ("ppo", {"env": "ALE/Pong-v5", "preprocess": True, "max_frame": False}),

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xagents_ray.config import GROUPS
-from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.options import Checked, Option, option, options
+from xagents_ray.options import Checked, Option, check_directory, option, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +50,7 @@ class TuneConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.study is not None and (
-            self.study in ("", ".", "..") or set("/\\\0") & set(self.study)
-        ):
-            raise UserError(
-                f"--study {self.study!r} names the sweep's directory too: leave out "
-                "/ and \\."
-            )
+        check_directory("--study", self.study)
 
 
 _IS_OWN = "every trial has its own in a directory of its own, below the sweep's"
