@@ -63,16 +63,20 @@ class _Command(click.Command):
             ctx.meta["bare"] = True
         params = self.get_params(ctx)
         flags = [flag for p in params for flag in (*p.opts, *p.secondary_opts)]
-        many = {flag for p in params if getattr(p, "multiple", 0) for flag in p.opts}
+        several = [p for p in params if getattr(p, "multiple", False)]
+        many = {flag for p in several for flag in p.opts}
+        bare = {flag for p in several if p.type is click.BOOL for flag in p.opts}
         words = [_whole(arg, flags) for arg in args]
-        return super().parse_args(ctx, list(_repeated(words, many)))
+        return super().parse_args(ctx, list(_repeated(words, many, bare)))
 
 
-def _repeated(words: Sequence[str], many: set[str]) -> Iterator[str]:
-    """Yield `--weights a b` as `--weights a --weights b`."""
+def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:
+    """Yield `--weights a b` as `--weights a --weights b`, and `true` for bare flags."""
     flag, taken = "", 0
     for word in words:
         if word.startswith("--"):
+            if flag in bare and not taken:
+                yield "true"
             name = word.partition("=")[0]
             flag, taken = (name if name in many else ""), int("=" in word)
         elif flag:
@@ -80,6 +84,8 @@ def _repeated(words: Sequence[str], many: set[str]) -> Iterator[str]:
                 yield flag
             taken += 1
         yield word
+    if flag in bare and not taken:
+        yield "true"
 
 
 def _whole(argument: str, flags: Sequence[str]) -> str:
@@ -119,9 +125,7 @@ def _parameter(option: Option, varies: bool) -> click.Option:
         shown.append(f"default: {option.default}")
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
     if option.type is bool and many:
-        words = click.Option([option.flag], type=bool, multiple=True, help=text)
-        words.is_flag, words.flag_value = False, "true"
-        return words
+        return click.Option([option.flag], type=bool, multiple=True, help=text)
     if option.type is bool:
         off = option.off or (f"--no-{option.flag[2:]}" if option.default else "")
         flags = "/".join(filter(None, (option.flag, off)))

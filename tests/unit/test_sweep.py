@@ -2,13 +2,14 @@
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from rich.console import Console
 
-from xagents_ray import cli, presets
+from xagents_ray import categorical, cli, log_uniform, presets
 from xagents_ray.algorithms import ALGORITHMS
 from xagents_ray.config import DisplayConfig
 from xagents_ray.errors import UserError
@@ -124,6 +125,70 @@ def test_a_preset_file_is_what_train_takes() -> None:
         "lr": 1e-3,
         "max_steps": 1000,
     }
+
+
+def parsed(monkeypatch: pytest.MonkeyPatch, words: str) -> Plan:
+    """Return the plan that a command line makes; nothing is started."""
+    plans = []
+
+    def tune_with(algorithm: Any, given: Any) -> Any:
+        plans.append(plan_of(algorithm, given)[0])
+        return SimpleNamespace(signal=None)
+
+    monkeypatch.setattr(cli, "tune_with", tune_with)
+    assert cli.run(["tune", *words.split()]) == 0
+    return plans[0]
+
+
+def test_the_references_own_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parsed(
+        monkeypatch,
+        "ppo --env PongNoFrameskip-v4 --study ppo-carnival --storage "
+        "sqlite:///ppo-carnival.db --trial-steps 500000 --n-trials 100 --warmup-trials "
+        "3 --preprocess --n-envs 16 32 --lr 1e-5 1e-2 --opt-epsilon 1e-7 1e-4 --gamma "
+        "0.9 0.999 --entropy-coef 0.01 0.2 --n-steps 16 32 64 128 --lam 0.7 0.99",
+    )
+    assert plan.fixed == {"env": "PongNoFrameskip-v4", "preprocess": True}
+    assert plan.spaces == {
+        "n_envs": categorical(16, 32),
+        "lr": log_uniform(1e-5, 1e-2),
+        "opt_epsilon": log_uniform(1e-7, 1e-4),
+        "gamma": log_uniform(0.9, 0.999),
+        "entropy_coef": log_uniform(0.01, 0.2),
+        "n_steps": categorical(16, 32, 64, 128),
+        "lam": log_uniform(0.7, 0.99),
+    }
+    assert plan.config == TuneConfig(
+        study="ppo-carnival",
+        storage="sqlite:///ppo-carnival.db",
+        trial_steps=500_000,
+        n_trials=100,
+        warmup_trials=3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "fixed", "spaces"),
+    [
+        ("--max-frame", {"max_frame": True}, {}),
+        ("--max-frame --n-env 4", {"max_frame": True, "n_envs": 4}, {}),
+        ("--max-frame false", {"max_frame": False}, {}),
+        ("--max-frame true false", {}, {"max_frame": categorical(True, False)}),
+        ("--optimizer adam rmsprop", {}, {"optimizer": categorical("adam", "rmsprop")}),
+        ("--weights a.tf --lr 0.1", {"weights": ("a.tf",), "lr": 0.1}, {}),
+    ],
+)
+def test_values_of_flags(
+    words: str,
+    fixed: dict[str, Any],
+    spaces: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = parsed(monkeypatch, f"ppo --env CartPole-v1 {words}")
+    found = {k: v for k, v in plan.fixed.items() if k != "env"}
+    if "weights" in fixed:
+        fixed = {**fixed, "weights": (str(Path("a.tf").resolve()),)}
+    assert (found, plan.spaces) == (fixed, spaces)
 
 
 # What is shown
