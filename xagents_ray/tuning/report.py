@@ -55,8 +55,9 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
         note(f"Pictures need {_FEWEST} complete trials, and something that varies.")
         return
     for name, file in _PICTURES.items():
-        reason = _draw(study, name, plan.directory / file)
-        note(f"{file} is not drawn: {reason}" if reason else f"  {file}")
+        path = plan.directory / file
+        reason = _draw(study, name, path)
+        note(f"{file} is not drawn: {reason}" if reason else f"  {path}")
 
 
 def _draw(study: Study, name: str, path: Path) -> str:
