@@ -100,9 +100,14 @@ def connect(
         UserError: the cluster does not answer, or refuses the token.
         Broken: Ray does not start.
     """
-    _begun.append(_Begun(dict(os.environ), psutil.Process().children(recursive=True)))
+    begun = _Begun(dict(os.environ), psutil.Process().children(recursive=True))
     if address is not None:
-        return _join(address, logs)
+        ray = _join(address, logs)
+        _begun.append(
+            begun
+        )  # not before: `disconnect` must leave alone what isn't ours
+        return ray
+    _begun.append(begun)
     # Ray's ports are open to the network: only this run knows the token.
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ["RAY_AUTH_TOKEN"] = _TOKEN

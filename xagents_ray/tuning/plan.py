@@ -93,7 +93,7 @@ class Plan:
 
     def examples(self) -> Iterator[dict[str, Any]]:
         """Yield settings of trials at the ends of what varies."""
-        for end in (0, -1):
+        for end in (0, -1) if self.spaces else (0,):
             params = {name: space.values[end] for name, space in self.spaces.items()}
             yield self.settings(params, None)
 

@@ -36,8 +36,7 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
     if best is None:
         return
     settings, agent = best.user_attrs["settings"], plan.algorithm.name
-    quiet = {"quiet", "run_dir"}
-    shown = {name: value for name, value in settings.items() if name not in quiet}
+    shown = {name: value for name, value in settings.items() if name != "quiet"}
     if plan.ray.address is not None and not settings.get("local"):
         shown["address"] = plan.ray.address
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
