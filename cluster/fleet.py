@@ -101,6 +101,7 @@ class Fleet:
         self._session = 0
         self._tends = False
         self._seconds: deque[float] = deque(maxlen=100)
+        self._oldest = math.inf  # version that any actor has acted with
         self._seen: set[str] = set()
         self.losses: Counter[str] = Counter()
         self.news: list[str] = []
@@ -226,6 +227,7 @@ class Fleet:
             slot.finished.append(Rollout(call.trajectory, report))
             slot.failures, slot.version = 0, report.weights_version
             slot.alive_at, slot.is_stale = time.monotonic(), False
+            self._oldest = min(self._oldest, report.weights_version)
             self._seconds.append(report.seconds)
 
     def _fail(self, slot: _Slot, what: str, trace: str = "") -> None:
@@ -327,7 +329,9 @@ class Fleet:
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._live:
             still = time.monotonic() - slot.alive_at > _STALE_SECONDS
-            if still and newest - slot.version > bound and not slot.is_stale:
+            # A resumed run's versions go on; one that is yet to act is not behind them.
+            behind = newest - max(slot.version, self._oldest)
+            if still and behind > bound and not slot.is_stale:
                 slot.is_stale = True
                 self.news.append(
                     f"Env actor {slot.number} stands still at weights version "

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import forked
 import psutil
 import pytest
 
@@ -53,17 +54,12 @@ def share_of_the_machine(
 
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Return a function that trains in a fresh process and returns the Result."""
+    """Return a function that trains in a process of its own and returns the Result."""
     runs = str(tmp_path_factory.mktemp("runs"))
 
     def run(agent: str, **settings: Any) -> dict[str, Any]:
         settings = {"run_dir": runs, **settings}
-        done = subprocess.run(
-            [sys.executable, "-c", _TRAIN, json.dumps([agent, settings])],
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
+        done = forked.run(["-c", _TRAIN, json.dumps([agent, settings])], 900)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         result: dict[str, Any] = json.loads(done.stdout)

@@ -87,9 +87,12 @@ def _lost(text: str, what: str) -> int:
     return int(found[1]) if found else 0
 
 
-_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 5e-4 --buffer-max-size 20000
-    --buffer-initial-size 1000 --buffer-batch-size 128 --rollout-length 64
-    --target-sync-steps 10 --epsilon-decay-steps 10000 --replay-shards 2"""
+# Nobody waits for an actor that is being replaced, and the replay keeps the whole run:
+# of its last steps alone, in which the games go well, Q-learning unlearns the others.
+_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 1e-3 --lr-decay
+    --buffer-max-size 300000 --buffer-initial-size 1000 --buffer-batch-size 64
+    --rollout-length 32 --train-frequency 2 --target-sync-steps 256 --epsilon-end 0.01
+    --epsilon-decay-steps 8000 --replay-shards 2 --policy-lag 1 --asynchronous"""
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
 """Numbers that are none end a run, and the last good checkpoint stays."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 
@@ -30,12 +29,7 @@ class Bad(gymnasium.Env):
 
 def end_of(*words: str) -> str:
     """Return what a run that diverges says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "train", *words, "--name", "bad"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = forked.run(["-m", "xagents_ray", "train", *words, "--name", "bad"], 120)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     return done.stderr

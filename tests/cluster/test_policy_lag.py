@@ -1,13 +1,17 @@
 """Acting ahead of learning: the bound on policy lag holds, and is reported."""
 
+import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[..., list[dict[str, Any]]]
+StartCluster = Callable[[str], AbstractContextManager[str]]
 ENV = {"env": "CartPole-v1", "n_envs": 4, "seed": 3}
 AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"max_steps": 6_000},
@@ -64,16 +68,34 @@ def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
         assert gone_on["losses"] == {}
 
 
+_SOON_STALE = """
+import json, os, sys
+os.environ["RAY_AUTH_MODE"] = "disabled"
+import xagents_ray
+from xagents_ray.cluster import fleet
+fleet._STALE_SECONDS = 1.0
+run = xagents_ray.train("dqn", quiet=True, **json.loads(sys.argv[1]))
+print(run.steps_per_second)
+"""
+
+
 def test_slow_actors_hold_nobody_up(
-    train: Train, monkeypatch: pytest.MonkeyPatch
+    train: Train, start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One environment of four is a thousand times as slow as the others."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     settings = {**ENV, "env": "failing_envs:uneven", "n_actors": 4}
     free = {"policy_lag": 3, "asynchronous": True, "rollout_length": 16}
     common = {**AGENTS["dqn"], "max_steps": 4_000}
-    together = train("dqn", **{**settings, **common, "max_steps": 320})
-    apart = train("dqn", **{**settings, **common, **free})
-    late = train("ppo", **settings, max_steps=4_000, n_steps=16, round_deadline=0.05)
-    assert apart["steps_per_second"] > 3 * together["steps_per_second"]
+    cut = {"max_steps": 4_000, "n_steps": 16, "round_deadline": 0.05}
+    with start_cluster("") as address:
+        settings["address"] = address
+        together = train("dqn", **{**settings, **common, "max_steps": 320})
+        words = json.dumps({**settings, **common, **free})
+        done = forked.run(["-c", _SOON_STALE, words], 120)
+        assert done.returncode == 0, done.stderr
+        *warnings, apart = done.stdout.splitlines()
+        late = train("ppo", **{**settings, **cut})
+    assert "Env actor 1 stands still at weights version" in "".join(warnings)
+    assert float(apart) > 3 * together["steps_per_second"]
     assert late["steps_per_second"] > 3 * together["steps_per_second"]

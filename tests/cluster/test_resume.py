@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import forked
 import pyarrow.parquet as parquet
 import pytest
 
@@ -184,12 +185,7 @@ def test_a_run_on_ray_goes_on(agent: str, train: Train, cluster: str) -> None:
 
 
 def refused(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "train", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = forked.run(["-m", "xagents_ray", "train", *words], 120)
     assert done.returncode == 2, done.stdout
     assert done.stderr.count("\n") == 1
     return done.stderr

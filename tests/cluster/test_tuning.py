@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import forked
 import optuna
 import psutil
 import pytest
@@ -139,9 +140,7 @@ def test_a_trial_is_a_run_like_any_other(swept: tuple[Path, str]) -> None:
     assert words[words.index("--lr") + 1] == str(best.params["lr"])
     assert words[words.index("--name") + 1] == f"trial-{best.number}"
     command = ["evaluate", "ppo", "--run", str(run), "--episodes", "2", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *command], capture_output=True, text=True
-    )
+    done = forked.run(["-m", "xagents_ray", *command], 120)
     assert done.returncode == 0 and json.loads(done.stdout)["mean"] > 20, done.stderr
 
 
@@ -173,7 +172,7 @@ def test_the_best_is_better_than_the_defaults(swept: tuple[Path, str]) -> None:
         total = 0.0
         for seed in ("21", "22"):
             run = [*command, "--seed", seed, "--name", f"{name}-{seed}"]
-            subprocess.run([sys.executable, "-m", "xagents_ray", *run], check=True)
+            assert forked.run(["-m", "xagents_ray", *run], 300).returncode == 0
             found = Path(f"runs/ppo/CartPole-v1/{name}-{seed}/summary.json")
             total += json.loads(found.read_text("utf-8"))["last_reward"]
         return total / 2
@@ -186,9 +185,7 @@ def test_the_best_is_better_than_the_defaults(swept: tuple[Path, str]) -> None:
 def test_the_preset_trains(swept: tuple[Path, str]) -> None:
     best = swept[0] / "runs/tune/s/best.yaml"
     words = ["train", "ppo", "--preset", str(best), "--max-steps", "2000", "--local"]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *words], capture_output=True, text=True
-    )
+    done = forked.run(["-m", "xagents_ray", *words], 120)
     assert done.returncode == 0 and "Maximum steps exceeded" in done.stdout
 
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import forked
 import psutil
 import pyarrow.parquet as parquet
 import pytest
@@ -51,12 +52,7 @@ def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None
     assert 1 <= len(column.drop_null()) <= 3
     assert all(1 <= mean <= 500 for mean in column.drop_null().to_pylist())
     words = "evaluate ppo --env CartPole-v1 --weights w/a.weights.h5 --seed 1"
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *words.split(), "--episodes", "2"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = forked.run(["-m", "xagents_ray", *words.split(), "--episodes", "2"], 120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("mean ")
 
@@ -65,12 +61,7 @@ def test_what_xagents_trained_plays() -> None:
     """Its network has PPO's layout; a random one gets about 22."""
     file = Path(__file__).parents[1] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
     words = "evaluate ppo --env CartPole-v1 --n-envs 4 --seed 1 --json --weights"
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *words.split(), str(file)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = forked.run(["-m", "xagents_ray", *words.split(), str(file)], 120)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["mean"] > 150
 

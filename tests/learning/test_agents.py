@@ -1,11 +1,10 @@
 """What presets promise: greedy games of final weights, on seeds apart from training."""
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import pytest
 
 from xagents_ray.checkpoints import newest_valid
@@ -24,12 +23,7 @@ CASES = [
 
 
 def run(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *words],
-        capture_output=True,
-        text=True,
-        timeout=2400,
-    )
+    done = forked.run(["-m", "xagents_ray", *words], 2400)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

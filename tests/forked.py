@@ -1,0 +1,70 @@
+"""Commands in processes that begin with TensorFlow imported.
+
+Importing it takes four seconds of a core, and the tests train some hundred times. So
+their processes are forked from one that has imported it and run nothing; each has what
+a new one has: arguments, directory, environment and standard streams of its own.
+"""
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
+from tempfile import NamedTemporaryFile
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        f"xagents_ray.{name}"
+        for name in ("local", "session", "learners.make", "actors.env_actor")
+    ]
+)
+# Starting one looks at all that run, and only one may look at a time.
+_LOCK = threading.Lock()
+
+
+def run(arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run Python as `subprocess.run` does, with its output captured.
+
+    Args:
+        arguments: of the interpreter, `-c` or `-m` first.
+        seconds: limit; a process that takes longer is killed.
+    """
+    with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+        names = out.name, err.name
+        state = os.getcwd(), dict(os.environ)
+        process = _SERVER.Process(target=_main, args=(arguments, *state, *names))
+        with _LOCK:
+            process.start()
+        wait([process.sentinel], seconds)
+        with _LOCK:
+            code = process.exitcode
+        if code is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(list(arguments), seconds, err.read())
+        return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def _main(
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    out: str,
+    err: str,
+) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY), number)
+    paths = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [folder, *filter(None, paths)]
+    how, what, *rest = arguments
+    sys.argv = [how, *rest]
+    if how == "-c":
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
