@@ -87,26 +87,33 @@ def _lost(text: str, what: str) -> int:
     return int(found[1]) if found else 0
 
 
-# Nobody waits for an actor that is being replaced, and the replay keeps the whole run:
-# of its last steps alone, in which the games go well, Q-learning unlearns the others.
-_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 1e-3 --lr-decay
-    --buffer-max-size 300000 --buffer-initial-size 1000 --buffer-batch-size 64
+# Nobody waits for an actor that is being replaced. Long games are killed more often
+# than short ones, which holds the mean of those that ended down: greedy games beside
+# training, which nobody kills, tell how good the policy is.
+_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 1e-3 --lr-decay --max-steps 160000
+    --buffer-max-size 160000 --buffer-initial-size 1000 --buffer-batch-size 64
     --rollout-length 32 --train-frequency 2 --target-sync-steps 256 --epsilon-end 0.01
-    --epsilon-decay-steps 8000 --replay-shards 2 --policy-lag 1 --asynchronous"""
+    --epsilon-decay-steps 8000 --replay-shards 2 --policy-lag 1 --asynchronous
+    --eval-every 10000 --eval-episodes 20"""
+_PPO = "--preset --max-steps 300000"
 
 
 @pytest.mark.parametrize(
     ("agent", "flags", "victims"),
     [
         ("dqn", _DQN.split(), [_ACTOR, _ACTOR, _LEARNER, _ACTOR, _SHARD]),
-        ("ppo", ["--preset"], [_ACTOR, _ACTOR, _LEARNER]),
+        ("ppo", _PPO.split(), [_ACTOR, _ACTOR, _LEARNER]),
     ],
 )
 def test_a_run_survives(agent: str, flags: list[str], victims: list[str]) -> None:
     command = ["train", agent, "--env", "CartPole-v1", *flags, "--n-envs", "8"]
     command += ["--n-actors", "4", "--seed", "1", "--target-reward", "450"]
-    text, summary, killed = _survive([*command, "--max-steps", "300000"], victims, 600)
-    assert "Reward achieved in" in text
+    text, summary, killed = _survive(command, victims, 600)
+    greedy = re.findall(
+        r"^Evaluation at \d+ steps: mean reward (.+)$", text, re.MULTILINE
+    )
+    has_reached = max(map(float, greedy), default=0) >= 450
+    assert has_reached or "Reward achieved in" in text
     assert killed.keys() == set(victims)
     # A victim that dies while it is being replaced may be counted with its next life.
     assert _lost(text, "env actors") >= killed[_ACTOR] - 1 > 0
