@@ -103,9 +103,8 @@ def connect(
     begun = _Begun(dict(os.environ), psutil.Process().children(recursive=True))
     if address is not None:
         ray = _join(address, logs)
-        _begun.append(
-            begun
-        )  # not before: `disconnect` must leave alone what isn't ours
+        # Not before: `disconnect` must leave alone a Ray that was not joined.
+        _begun.append(begun)
         return ray
     _begun.append(begun)
     # Ray's ports are open to the network: only this run knows the token.
