@@ -74,9 +74,16 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 import xagents_ray
 from xagents_ray.cluster import fleet
 fleet._STALE_SECONDS = 1.0
-run = xagents_ray.train("dqn", quiet=True, **json.loads(sys.argv[1]))
+run = xagents_ray.train(sys.argv[1], quiet=True, **json.loads(sys.argv[2]))
 print(run.steps_per_second)
 """
+
+
+def _soon_stale(agent: str, **settings: Any) -> list[str]:
+    """Train with an alarm after a second; return the warnings, and the speed."""
+    done = forked.run(["-c", _SOON_STALE, agent, json.dumps(settings)], 120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_slow_actors_hold_nobody_up(
@@ -91,11 +98,14 @@ def test_slow_actors_hold_nobody_up(
     with start_cluster("") as address:
         settings["address"] = address
         together = train("dqn", **{**settings, **common, "max_steps": 320})
-        words = json.dumps({**settings, **common, **free})
-        done = forked.run(["-c", _SOON_STALE, words], 120)
-        assert done.returncode == 0, done.stderr
-        *warnings, apart = done.stdout.splitlines()
+        *warnings, apart = _soon_stale("dqn", **{**settings, **common, **free})
         late = train("ppo", **{**settings, **cut})
+        end = late["env_steps"] + 1
+        more = _soon_stale(
+            "ppo", resume=late["directory"], max_steps=end, address=address
+        )
     assert "Env actor 1 stands still at weights version" in "".join(warnings)
+    # One that is yet to act in a resumed run, which is at version 80, is behind nobody.
+    assert len(more) == 1
     assert float(apart) > 3 * together["steps_per_second"]
     assert late["steps_per_second"] > 3 * together["steps_per_second"]
