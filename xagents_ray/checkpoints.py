@@ -9,6 +9,7 @@ that was cut short.
 
 import errno
 import json
+import math
 import os
 import re
 import secrets
@@ -70,6 +71,7 @@ class Checkpoints:
             raise ValueError(f"keep must be 1 or more, got {keep}.")
         self._directory = directory
         self._keep = keep
+        self._own: set[Path] = set()
         with suppress(OSError):  # `write` will tell
             self._tidy()
 
@@ -80,21 +82,23 @@ class Checkpoints:
         facts: Mapping[str, Any],
         *,
         is_best: bool = False,
+        evaluation: float | None = None,
         replay: Mapping[str, Array] | None = None,
         write_replay: Callable[[Path], None] | None = None,
         replay_nbytes: int = 0,
     ) -> Path:
         """Write a checkpoint and return its directory.
 
-        One of the same step is replaced, and stays the best if it was. Later ones are
-        removed: they are damaged, or the run went back to before them. When this one
-        holds the replay, no other does.
+        One of the same step is replaced, and stays the best if it was. Later ones of
+        earlier writers are removed: they are damaged, or the run went back to before
+        them. When this one holds the replay, no other does.
 
         Args:
             step: 0 or more.
             arrays: booleans, integers and finite floats, by name.
             facts: JSON with string keys; infinities are allowed, NaN is not.
-            is_best: has the best mean reward so far.
+            is_best: is the best so far.
+            evaluation: mean return of the greedy evaluation that made it the best.
             replay: arrays of the replay, written as one file; or
             write_replay: writes the replay's files into the folder that it is given,
                 each with `xagents_ray.files.write_arrays`; and
@@ -110,9 +114,13 @@ class Checkpoints:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._check_room(nbytes)
         path = self._directory / f"step-{step:012d}"
+        old = next(filter(_is_best, (path, _replaced(path))), None)
+        if evaluation is None and old is not None:
+            evaluation = best_evaluation(old)
         marks = {
             "step": step,
-            "is_best": is_best or any(map(_is_best, (path, _replaced(path)))),
+            "is_best": is_best or old is not None,
+            "evaluation": evaluation,
             "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
         aside = self._aside()
@@ -123,11 +131,15 @@ class Checkpoints:
             write_arrays(aside / _ARRAYS, arrays)
             (aside / _FACTS).write_bytes(text)
             seal(aside, [_ARRAYS, _FACTS], marks)
+            kept = path / _REPLAY
+            if path in self._own and kept.is_dir() and not (aside / _REPLAY).exists():
+                os.rename(kept, aside / _REPLAY)
             self._put(aside, path)
         except BaseException:
             with suppress(OSError):
                 self._tidy()
             raise
+        self._own.add(path)
         self._rotate(path, step)
         return path
 
@@ -149,7 +161,7 @@ class Checkpoints:
     def _rotate(self, path: Path, step: int) -> None:
         """Remove what need not stay, now that `path` is in place."""
         found = all_checkpoints(self._directory)
-        marks = {p: _is_best(p) for p in found if _step(p) <= step}
+        marks = {p: _is_best(p) for p in found if step_of(p) <= step or p in self._own}
         usable = [p for p, mark in marks.items() if mark is not None]
         stay = {*usable[: self._keep], *[p for p in usable if marks[p]][:1]}
         for other in found:
@@ -189,7 +201,7 @@ def all_checkpoints(directory: Path) -> list[Path]:
         ]
     except OSError:
         return []
-    return sorted(found, key=lambda p: (_step(p), p.name[-1] != "~"), reverse=True)
+    return sorted(found, key=lambda p: (step_of(p), p.name[-1] != "~"), reverse=True)
 
 
 def newest_valid(directory: Path) -> Path | None:
@@ -200,9 +212,18 @@ def newest_valid(directory: Path) -> Path | None:
     return None
 
 
-def best(directory: Path) -> Path | None:
-    """Return the newest checkpoint that was the best when written, or None."""
-    return next((p for p in all_checkpoints(directory) if _is_best(p)), None)
+def best(directory: Path, until: float = math.inf) -> Path | None:
+    """Return the newest checkpoint, up to a step, that was the best when written."""
+    found = (p for p in all_checkpoints(directory) if step_of(p) <= until)
+    return next(filter(_is_best, found), None)
+
+
+def best_evaluation(path: Path) -> float | None:
+    """Return the greedy evaluation that made a checkpoint the best; None without."""
+    with suppress(UserError):
+        value = read_manifest(path).get("evaluation")
+        return value if isinstance(value, float) else None
+    return None
 
 
 def load(path: Path, advice: str = "use") -> Checkpoint:
@@ -267,7 +288,7 @@ def _read(path: Path) -> Checkpoint:
             raise ValueError("it names other files")
         if type(manifest["step"]) is not int or type(manifest["is_best"]) is not bool:
             raise ValueError("its step or is_best is damaged")
-        if _CHECKPOINT.fullmatch(path.name) and manifest["step"] != _step(path):
+        if _CHECKPOINT.fullmatch(path.name) and manifest["step"] != step_of(path):
             raise ValueError("its step is not the directory's")
     file = path / _ARRAYS
     with reading(file), verified(file, manifest["files"][_ARRAYS]) as opened:
@@ -297,7 +318,8 @@ def _replaced(path: Path) -> Path:
     return path.with_name(f"{path.name}~")
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """Return the env step of a checkpoint, from its name."""
     return int(path.name.removeprefix("step-").removesuffix("~"))
 
 

@@ -123,7 +123,8 @@ class RunConfig(Checked):
     checkpoints: tuple[str, ...] | None = option(
         None,
         help="Path(s) to new model(s) to which weights will be saved at each new best "
-        "mean reward: .tf, .weights.h5 or .npz",
+        "mean reward over a full reward buffer, or evaluation with --eval-every: .tf, "
+        ".weights.h5 or .npz",
     )
     checkpoint_every: int = option(
         100_000,
@@ -145,7 +146,10 @@ class RunConfig(Checked):
     )
     monitor_session: str | None = option(None, help="Wandb session name")
     eval_every: int | None = option(
-        None, low=1, unit="env steps", help="Evaluate greedily every n steps"
+        None,
+        low=1,
+        unit="env steps",
+        help="Evaluate greedily every n steps, and let that say which weights are best",
     )
     eval_episodes: int = option(
         10, low=1, unit="games", help="Games of one evaluation during training"

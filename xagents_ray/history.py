@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
     Attributes:
         mean_reward: mean return of the newest games.
-        best_reward: largest mean reward so far.
+        best_reward: largest mean reward of a full window so far; NaN before one.
         episode_reward: return of this game.
         step: env steps of all environments since the start.
         time: seconds since the start.
@@ -113,13 +113,23 @@ class History:
         newest: list[float] = self._rows["episode_reward"][first:].tolist()
         return newest
 
+    def best_mean(self, window: int) -> float | None:
+        """Return the largest mean_reward of `window` games; None before there is one.
+
+        Not the last best_reward: earlier versions counted means of fewer games.
+        """
+        self._settle()
+        means = self._rows["mean_reward"][window - 1 :]
+        means = means[~np.isnan(means)]
+        return float(means.max()) if len(means) else None
+
     def add(
         self,
         step: int,
         time: float,
         episode_reward: float,
         mean_reward: float,
-        best_reward: float,
+        best_reward: float | None,
     ) -> None:
         """Append an ended game.
 
@@ -128,10 +138,11 @@ class History:
             time: seconds, likewise; not before the newest row's.
             episode_reward: return of the game.
             mean_reward: mean return of the newest games.
-            best_reward: largest mean reward so far.
+            best_reward: largest mean reward of a full window; None before one.
         """
+        best = np.nan if best_reward is None else best_reward
         self._new.extend(
-            (mean_reward, best_reward, episode_reward, step, time, self._evaluation)
+            (mean_reward, best, episode_reward, step, time, self._evaluation)
         )
         self._evaluation = np.nan
 

@@ -234,7 +234,8 @@ def evaluate_with(
         for note in agent.notes:
             say(note)
     if games.episodes:
-        say(summary_line(summary(games.episodes, games.seed), config.json))
+        found = summary(games.episodes, games.seed)
+        say(summary_line({**found, "notes": agent.notes}, config.json))
     return games.signal
 
 

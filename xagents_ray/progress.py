@@ -16,12 +16,12 @@ from xagents_ray.trajectory import Episode, RolloutReport
 
 
 class Game(NamedTuple):
-    """A game that ended, and the means right after it."""
+    """A game that ended, and the means right after it; see `Progress`."""
 
     step: int
     episode_return: float
     mean_reward: float
-    best_reward: float
+    best_reward: float | None
 
 
 @dataclass
@@ -34,7 +34,8 @@ class Progress:
         games: that ended.
         updates: gradient steps.
         replay_size: transitions in the replay; None without one.
-        best_reward: largest mean reward.
+        best_reward: largest mean reward of a full window; None before there is one.
+        best_evaluation: largest mean return of an evaluation; None before one.
         steady: env steps and seconds when the first learning phase ended.
         learnt_until: env steps and seconds when the newest one ended.
         episode_steps: env step of the end of every game, in order.
@@ -52,6 +53,7 @@ class Progress:
     updates: int = 0
     replay_size: int | None = None
     best_reward: float | None = None
+    best_evaluation: float | None = None
     steady: tuple[int, float] | None = None
     learnt_until: tuple[int, float] = (0, 0.0)
     episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
@@ -131,6 +133,7 @@ class Progress:
         """Return what a resumed run goes on with; JSON-able."""
         kept = ("env_steps", "games", "updates", "best_reward", "dropped", "seconds")
         return {name: getattr(self, name) for name in kept} | {
+            "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
             "statistics": to_json(self.statistics),
         }
@@ -139,7 +142,8 @@ class Progress:
         """Go on from a state."""
         for name in ("env_steps", "games", "updates", "dropped"):
             setattr(self, name, int(state[name]))
-        best = state["best_reward"]
+        # Earlier versions let a mean of fewer games be the best.
+        best = state["best_reward"] if "best_window" in state else None
         self.best_reward = None if best is None else float(best)
         self.before = float(state["seconds"])
         self.rewards.extend(map(float, state["rewards"]))
@@ -152,13 +156,17 @@ class Progress:
         self.episode_returns.append(episode_return)
         mean = self.mean_reward
         assert mean is not None
-        if self.best_reward is None or mean > self.best_reward:
+        if self._is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
         return Game(step, episode_return, mean, self.best_reward)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
-        target, full = config.target_reward, len(self.rewards) == self.rewards.maxlen
-        return full and target is not None and mean >= target
+        target = config.target_reward
+        return self._is_full and target is not None and mean >= target
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.rewards) == self.rewards.maxlen
 
 
 def _in_order(reports: Iterable[RolloutReport]) -> list[Episode]:

@@ -17,7 +17,9 @@ class Result:
         steps_per_second: env steps a second, learning phases included, from the
             first one's end to the last one's.
         mean_reward: of the newest games; None when none ended.
-        best_reward: largest mean reward so far.
+        best_reward: largest mean reward of a full reward buffer so far; None before
+            there is one.
+        best_evaluation: largest mean return of a greedy evaluation; None without one.
         episodes: (env step, return) of every game of this session, in order.
         dropped: unfinished episodes that resuming has cost.
         losses: what failed parts have cost this session, by name.
@@ -42,6 +44,7 @@ class Result:
     n_actors: int
     seed: int
     directory: str
+    best_evaluation: float | None = None
     signal: int | None = None
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)

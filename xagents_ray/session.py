@@ -91,7 +91,7 @@ class Session:
         elif histories and histories[0].last is not None:
             last, size = histories[0].last, self._training.reward_buffer_size
             progress.env_steps, progress.before = last.step, last.time
-            progress.best_reward = last.best_reward
+            progress.best_reward = histories[0].best_mean(size)
             progress.games = histories[0].rows
             progress.rewards.extend(histories[0].newest_rewards(size))
 
@@ -166,6 +166,8 @@ class Session:
         try:
             self._saver.at_the_end(with_replay=not stopped)
             self._take_evaluations(backend, is_last=not stopped)
+            if note := self._saver.finish():
+                self._display.note(note)
         except Stopped:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
         video = None
@@ -211,6 +213,7 @@ class Session:
             self._tell(backend)
             every = config.run.eval_every
             if every is not None and progress.env_steps // every > before // every:
+                self._saver.begin_evaluation()
                 backend.evaluate(progress.env_steps)
             self._take_evaluations(backend, is_last=False)
             self._show()
@@ -286,6 +289,7 @@ class Session:
     def _take_evaluations(self, backend: Backend, is_last: bool) -> None:
         for step, mean in backend.evaluations(is_last):
             self._recorder.evaluated(step, mean)
+            self._saver.end_evaluation(step, mean)
             self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")
 
     def _track(self, metrics: dict[str, float]) -> None:
@@ -347,6 +351,7 @@ class Session:
             steps_per_second=progress.steps_per_second,
             mean_reward=progress.mean_reward,
             best_reward=progress.best_reward,
+            best_evaluation=progress.best_evaluation,
             episodes=progress.episodes,
             dropped=progress.dropped,
             n_actors=n_actors,

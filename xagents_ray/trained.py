@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,28 @@ class SourceConfig(Checked):
     )
     run: str | None = option(
         None,
-        help="Directory of a run, or last, in place of --weights and the "
-        "environment's flags: its best checkpoint, or one that is named",
+        help="Directory of a run or of one of its checkpoints, or last, in place of "
+        "--weights and the environment's flags",
+    )
+    which: str | None = option(
+        None,
+        help="Checkpoint of --run: best, last, or the env step of one; default: best "
+        "where --eval-every was on, else last",
     )
     run_dir: str = option(RunConfig().run_dir, help="Directory of runs, for --run last")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.which is None:
+            return
+        if self.which not in ("best", "last") and not self.which.isdecimal():
+            raise UserError(
+                f"--which takes best, last or an env step, got {self.which!r}."
+            )
+        if self.run is None:
+            raise UserError(
+                "--which chooses a checkpoint of --run: leave it out, or give --run."
+            )
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,8 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         run_dir = source.run_dir
         directory, path = locate("--run", source.run, run_dir, algorithm.name)
         values = _stored(directory, algorithm, given)
-        checkpoint = checkpoints.load(path or _best(directory), "give --run")
+        path, reason = _chosen(directory, path, source.which)
+        checkpoint = checkpoints.load(path, "give --run")
     env, config = make(EnvConfig, values), make(algorithm.config, values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
@@ -88,7 +107,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         found = model.own(checkpoint.arrays)
         expected, extras = shapes(layout), algorithm.extras(model, config, spec)
         arrays, notes = check(found, expected, extras, str(checkpoint.path))
-        notes = [f"Weights of {checkpoint.path}", *notes]
+        notes = [f"Weights of {checkpoint.path}: {reason}", *notes]
     else:
         algorithm.check_files("--weights", source.weights)
         assert source.weights is not None
@@ -121,12 +140,46 @@ def _stored(
     return {**stored, **given}
 
 
-def _best(directory: RunDirectory) -> Path:
-    path = checkpoints.best(directory.checkpoints)
+def _chosen(
+    directory: RunDirectory, named: Path | None, which: str | None
+) -> tuple[Path, str]:
+    """Return the checkpoint of a run to take, and why it is that one."""
+    if named is not None:
+        if which is not None:
+            raise UserError(
+                "--which chooses a checkpoint of a run and --run names one already: "
+                "drop one of the two."
+            )
+        return named, "named by --run"
     found = checkpoints.all_checkpoints(directory.checkpoints)
-    if path is None and not found:
+    if not found:
         raise UserError(f"{directory.path} has no checkpoint yet: train it longer.")
-    return path or found[0]
+    best = checkpoints.best(directory.checkpoints)
+    evaluation = None if best is None else checkpoints.best_evaluation(best)
+    if which is not None and which.isdecimal():
+        return _of_step(int(which), found), "chosen by --which"
+    if which == "last" or (which is None and evaluation is None):
+        without = "" if which else "; no evaluation ranked them, see --eval-every"
+        return found[0], f"the newest checkpoint{without}"
+    if best is None:
+        raise UserError(
+            f"{directory.path} has no best checkpoint yet: use --which last, or train "
+            "it until its reward buffer is full."
+        )
+    if evaluation is None:
+        return best, "the best mean reward in training"
+    return best, f"the best evaluation, mean reward {evaluation:.2f}"
+
+
+def _of_step(step: int, found: Sequence[Path]) -> Path:
+    """Return the checkpoint of an env step; UserError with those that there are."""
+    steps = {checkpoints.step_of(path): path for path in reversed(found)}
+    if step not in steps:
+        raise UserError(
+            f"--which {step}: the run has checkpoints of env steps "
+            f"{', '.join(map(str, steps))}; name one of them, best or last."
+        )
+    return steps[step]
 
 
 def _read(
