@@ -36,11 +36,12 @@ class Request:
 def _ours(request: Request) -> float:
     settings = WORKS[request.work].settings
     with tempfile.TemporaryDirectory() as runs:
-        result = xagents_ray.train(
-            "ppo", **settings, max_steps=request.steps, run_dir=runs
-        )
-    if result.signal is not None:
-        sys.exit(128 + result.signal)
+        try:
+            result = xagents_ray.train(
+                "ppo", **settings, max_steps=request.steps, run_dir=runs
+            )
+        except KeyboardInterrupt:
+            sys.exit(130)
     return result.steps_per_second
 
 

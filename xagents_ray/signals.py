@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -12,6 +13,8 @@ GRACE_SECONDS = 0.7
 """What is in progress may end whole within this time after the first signal."""
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_ECHO_SECONDS = 0.1
+"""`timeout` signals its command, and right afterwards the command's process group."""
 
 
 class Signals:
@@ -61,9 +64,21 @@ class Signals:
             self.on_first()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.press(number)
+        elif time.monotonic() - self._clock > _ECHO_SECONDS:
             os._exit(128 + number)
-        self.press(number)
 
     def _exit(self) -> None:
         raise SystemExit(128 + (self.received or 0))
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """Turn the exit code of Ctrl-C into KeyboardInterrupt, as Python does."""
+    try:
+        yield
+    except SystemExit as error:
+        if error.code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise

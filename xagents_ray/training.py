@@ -15,7 +15,7 @@ from xagents_ray.errors import UserError
 from xagents_ray.progress import Progress
 from xagents_ray.result import Result
 from xagents_ray.session import Session
-from xagents_ray.signals import Signals
+from xagents_ray.signals import Signals, interrupting
 from xagents_ray.spec import EnvSpec
 from xagents_ray.weights import read_file
 
@@ -31,9 +31,15 @@ def train(agent: str, **settings: Any) -> Result:
     Raises:
         UserError: a setting is wrong; the message says what to do.
         Diverged: a loss, gradient or reward is no number.
+        KeyboardInterrupt: Ctrl-C ended the run, which is saved.
+        SystemExit: SIGTERM ended the run, which is saved.
     """
     lists = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-    return train_with(find(agent), lists)
+    with interrupting():
+        result = train_with(find(agent), lists)
+        if result.signal is not None:
+            raise SystemExit(128 + result.signal)
+    return result
 
 
 def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:

@@ -13,7 +13,7 @@ from xagents_ray.backend import Run
 from xagents_ray.config import DisplayConfig, PlacementConfig, RunConfig
 from xagents_ray.errors import Broken, UserError
 from xagents_ray.options import options
-from xagents_ray.signals import Signals
+from xagents_ray.signals import Signals, interrupting
 from xagents_ray.training import prepare
 from xagents_ray.tuning.config import LEFT_OUT, TuneConfig, tune_options
 from xagents_ray.tuning.display import SweepDisplay
@@ -65,8 +65,14 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     Raises:
         UserError: a setting is wrong; the message says what to do.
         Broken: no trial completed, or the study's database failed.
+        KeyboardInterrupt: Ctrl-C ended the sweep, which can go on.
+        SystemExit: SIGTERM ended the sweep, which can go on.
     """
-    return tune_with(find(agent), settings)
+    with interrupting():
+        result = tune_with(find(agent), settings)
+        if result.signal is not None:
+            raise SystemExit(128 + result.signal)
+    return result
 
 
 def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:

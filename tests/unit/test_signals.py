@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM, from a batch system and from Python."""
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import xagents_ray
+from xagents_ray import training
+from xagents_ray.signals import Signals
+from xagents_ray.tuning import sweep
+
+_SAVES = """
+import time
+from xagents_ray.signals import Signals
+with Signals() as signals:
+    signals.on_first = None
+    while signals.received is None:
+        time.sleep(0.01)
+    time.sleep(0.2)
+print("saved", signals.received)
+"""
+
+
+def test_timeout_signals_twice_and_means_once() -> None:
+    done = subprocess.run(
+        ["timeout", "2", sys.executable, "-c", _SAVES], capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("saved 15\n", 124)
+
+
+def test_an_echo_is_no_second_signal() -> None:
+    with Signals() as signals:
+        signals.on_first = None
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.received == signal.SIGTERM
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
+)
+def test_python_hears_of_a_signal(
+    command: str,
+    is_early: bool,
+    number: signal.Signals,
+    expected: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before a run has begun, and after it has saved itself: no loop goes on."""
+    runs = 0
+
+    def run(*arguments: Any) -> SimpleNamespace:
+        nonlocal runs
+        runs += 1
+        with Signals() as signals:
+            if not is_early:
+                signals.on_first = None
+            os.kill(os.getpid(), number)
+        return SimpleNamespace(signal=signals.received)
+
+    monkeypatch.setattr(training, "train_with", run)
+    monkeypatch.setattr(sweep, "tune_with", run)
+    with pytest.raises(expected) as caught:
+        for seed in (1, 2, 3):
+            getattr(xagents_ray, command)("ppo", seed=seed)
+    assert runs == 1
+    if expected is SystemExit:
+        assert caught.value.code == 143
