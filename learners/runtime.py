@@ -1,6 +1,9 @@
 """TensorFlow's process-wide settings. Import this before any other learner module."""
 
 import os
+import sys
+from pathlib import Path
+from typing import Any
 
 from xagents_ray.quiet import hidden, stderr_parked
 
@@ -9,7 +12,23 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # imports pandas and Matplotlib where they are: a quarter of the time, for nothing here.
 with stderr_parked(), hidden("pandas", "matplotlib"):
     import tensorflow as tf
+    from tensorflow.python.autograph.pyct import loader
 
+_load_source = loader.load_source
+
+
+def _load_and_delete(source: str, delete_on_exit: bool) -> tuple[Any, str]:
+    """Load AutoGraph's code and delete its file: a process that is killed can't."""
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        module, path = _load_source(source, delete_on_exit=False)
+    finally:
+        sys.dont_write_bytecode = writes
+    Path(path).unlink(missing_ok=True)
+    return module, path
+
+
+loader.load_source = _load_and_delete
 
 def configure(threads: int, deterministic: bool) -> None:
     """Set TensorFlow up; call it before the first operation.
