@@ -138,6 +138,7 @@ class EnvActor:
             weights.version,
             stepping,
             acting,
+            resets=rows.valid.size - int(steps.sum()),
         )
         return trajectory, report
 

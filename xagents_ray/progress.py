@@ -30,7 +30,9 @@ class Progress:
 
     Attributes:
         rewards: returns of the newest games, at most `reward_buffer_size`.
+        round_rows: rows of one round, of all environments together.
         env_steps: of all environments together.
+        resets: rows that only reset an environment.
         games: that ended.
         updates: gradient steps.
         replay_size: transitions in the replay; None without one.
@@ -48,7 +50,9 @@ class Progress:
     """
 
     rewards: deque[float]
+    round_rows: int = 0
     env_steps: int = 0
+    resets: int = 0
     games: int = 0
     updates: int = 0
     replay_size: int | None = None
@@ -113,14 +117,32 @@ class Progress:
             if reason is None and self._achieved(config, games[-1].mean_reward):
                 reason = f"Reward achieved in {step} steps"
         self.env_steps = before + int(steps[-1])
+        self.resets += sum(report.resets for report in reports)
         measured = (report.statistics for report in reports)
         self.statistics = merge_all(self.statistics, *measured)
         return games, reason
 
     def out_of_steps(self, config: TrainingConfig) -> str | None:
         """Return why the run ends when it has made its steps."""
-        over = config.max_steps is not None and self.env_steps >= config.max_steps
-        return "Maximum steps exceeded" if over else None
+        if config.max_steps is None:
+            return None
+        if self.env_steps >= config.max_steps:
+            return "Maximum steps exceeded"
+        if self._lacks_only_resets(config.max_steps):
+            return f"Maximum steps reached, {self.resets} resets included"
+        return None
+
+    def _lacks_only_resets(self, max_steps: int) -> bool:
+        """Return whether another round would be made only because of resets.
+
+        Rows that only reset are no env steps, so a run may end its last round a few
+        steps short of `max_steps`. Where a round is a quarter of the run or more,
+        another one would overshoot by far; one more of many makes no difference.
+        """
+        missing = max_steps - self.env_steps
+        is_nearer = 2 * missing < self.round_rows
+        is_large = 4 * self.round_rows >= max_steps
+        return missing <= self.resets and is_nearer and is_large
 
     def over(self, config: TrainingConfig) -> str | None:
         """Return why a run that goes on has nothing to do."""
@@ -131,7 +153,8 @@ class Progress:
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run goes on with; JSON-able."""
-        kept = ("env_steps", "games", "updates", "best_reward", "dropped", "seconds")
+        counts = ("env_steps", "resets", "games", "updates", "dropped")
+        kept = (*counts, "best_reward", "seconds")
         return {name: getattr(self, name) for name in kept} | {
             "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
@@ -142,6 +165,7 @@ class Progress:
         """Go on from a state."""
         for name in ("env_steps", "games", "updates", "dropped"):
             setattr(self, name, int(state[name]))
+        self.resets = int(state.get("resets", 0))  # older checkpoints have none
         # Earlier versions let a mean of fewer games be the best.
         best = state["best_reward"] if "best_window" in state else None
         self.best_reward = None if best is None else float(best)

@@ -44,7 +44,9 @@ class Session:
         self._display, self._signals, self._watch = display, signals, watch
         self._number = resumed.session if resumed else 0
         self._training = run.config.training
-        self._progress = Progress(deque(maxlen=self._training.reward_buffer_size))
+        rows = run.config.algorithm.batch_steps * run.config.env.n_envs
+        window: deque[float] = deque(maxlen=self._training.reward_buffer_size)
+        self._progress = Progress(window, rows)
         self._plateau, self._owed = Plateau(), Owed(run)
         self._attempt = Attempts(display.warn)
         self._numbers: dict[str, float] = {}

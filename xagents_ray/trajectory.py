@@ -138,6 +138,7 @@ class RolloutReport:
         weights_version: which weights acted.
         stepping: seconds of the environments' steps.
         acting: seconds of the policy.
+        resets: rows of single environments that only reset, which are no env steps.
     """
 
     steps: IntArray
@@ -147,6 +148,7 @@ class RolloutReport:
     weights_version: int = 0
     stepping: float = 0.0
     acting: float = 0.0
+    resets: int = 0
 
 
 def seen(starts: BoolArray) -> BoolArray:
