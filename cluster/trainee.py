@@ -23,8 +23,8 @@ from xagents_ray.tuning.plan import command
 News = dict[str, Any]
 """How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
 were made (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
-`point` where the mean reward is one to be compared; in the end `value`, or `failure`
-and `traceback`."""
+`point` where the mean reward is one to be compared, and whether the window that it is
+the mean of `is_full`; in the end `value`, or `failure` and `traceback`."""
 _NEWS_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 
@@ -86,7 +86,8 @@ class Training:
             self._wait()
         if is_point or now - self._told > _NEWS_SECONDS:
             self._told = now
-            told = {"point": point} if is_point else {}
+            full = len(progress.rewards) == progress.rewards.maxlen
+            told = {"point": point, "is_full": full} if is_point else {}
             self._tell({**facts, "memory": _memory(), **told})
 
     def _wait(self) -> None:

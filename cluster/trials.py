@@ -131,7 +131,7 @@ class Trials:
         self._display.news(number, news["env_steps"], news["mean_reward"])
         is_last = "value" in news
         is_worse = point is not None and self._study.report(
-            trial, point, news["mean_reward"]
+            trial, point, news["mean_reward"], news["is_full"]
         )
         if not (is_last or is_worse):
             return False

@@ -416,6 +416,7 @@ def test_what_trials_say_is_shown_when_asked_for() -> None:
     assert done.returncode == 0, done.stderr
     text = done.stdout + done.stderr
     assert re.search(r"trial-0: 1 env actor, seed \d+", text)
+    assert "Nothing varies and there is one trial" in text
     assert "Maximum steps exceeded" in text
 
 

@@ -126,7 +126,7 @@ def test_a_trial_that_is_begun_again_keeps_its_seed() -> None:
 
 
 def test_median_pruning_begins_after_the_warm_up() -> None:
-    study = opened(warmup_trials=2)
+    study = opened(warmup_trials=2, warmup_steps=0)
     point = planned().points[0]
     for value in (10.0, 20.0):
         trial = asked(study)
@@ -137,6 +137,40 @@ def test_median_pruning_begins_after_the_warm_up() -> None:
     assert study.prune(worse) == "pruned"
     assert not study.report(asked(study), point, 16.0)
     assert stored().trials[2].intermediate_values == {point: 9.0}
+
+
+def completed(values: tuple[float, ...], **more: Any) -> tuple[Study, tuple[int, ...]]:
+    """Return a study with complete trials of constant rewards, and its points."""
+    study, points = opened(**more), planned(**more).points
+    for value in values:
+        trial = asked(study)
+        for point in points:
+            assert not study.report(trial, point, value)
+        study.complete(trial, value)
+    return study, points
+
+
+def test_a_young_trial_is_not_pruned() -> None:
+    """Not in the first tenth, where the mean of a few episodes says little."""
+    study, points = completed((10.0, 20.0), warmup_trials=2)
+    assert points[:2] == (50, 100)
+    worse = asked(study)
+    assert not study.report(worse, points[0], 1.0)
+    assert study.report(worse, points[1], 1.0)
+    study = opened(warmup_trials=2, warmup_steps=300)
+    worse = asked(study)
+    ends = [point for point in points if study.report(worse, point, 1.0)]
+    assert ends == [point for point in points if point >= 300]
+
+
+def test_a_trial_is_not_pruned_before_its_reward_window_is_full() -> None:
+    study, points = completed((10.0, 20.0), warmup_trials=2)
+    worse = asked(study)
+    for point in points[:10]:
+        assert not study.report(worse, point, 1.0, is_full=False)
+    assert study.report(worse, points[10], 1.0, is_full=True)
+    study = opened(warmup_trials=2, warmup_steps=300)  # that is said, and all there is
+    assert study.report(asked(study), points[10], 1.0, is_full=False)
 
 
 @pytest.mark.parametrize(("scheduler", "pruned"), [("asha", 4), ("none", 0)])

@@ -251,6 +251,11 @@ def test_what_a_sweep_leaves() -> None:
         assert data.startswith(b"\x89PNG") and len(data) > 5_000
 
 
+def test_a_warm_up_as_long_as_a_trial_is_refused() -> None:
+    with pytest.raises(UserError, match="--warmup-steps 1000 .* --scheduler none"):
+        planned(warmup_steps=1000)
+
+
 def test_one_trial_leaves_no_pictures() -> None:
     plan = planned()
     plan.directory.mkdir(parents=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xagents_ray.config import GROUPS
+from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
 from xagents_ray.options import Checked, Option, check_directory, option, options
 
@@ -36,6 +37,13 @@ class TuneConfig(Checked):
     warmup_trials: int = option(
         5, low=0, help="Complete trials before --scheduler median begins to prune"
     )
+    warmup_steps: int | None = option(
+        None,
+        low=0,
+        unit="env steps",
+        help="Steps of a trial before --scheduler median may prune it; default: a "
+        "tenth of --trial-steps, and as many as fill --reward-buffer-size",
+    )
     scheduler: str = option(
         "median",
         choices=("median", "asha", "none"),
@@ -51,6 +59,13 @@ class TuneConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_directory("--study", self.study)
+        steps = self.warmup_steps
+        if steps is not None and steps >= self.trial_steps:
+            raise UserError(
+                f"--warmup-steps {steps} is not less than --trial-steps "
+                f"{self.trial_steps}, so nothing would be pruned: lower it, or say so "
+                "with --scheduler none."
+            )
 
 
 _IS_OWN = "every trial has its own in a directory of its own, below the sweep's"

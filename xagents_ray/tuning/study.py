@@ -104,11 +104,23 @@ class Study:
             for name, value in attributes.items():
                 trial.set_user_attr(name, value)
 
-    def report(self, trial: Trial, step: int, value: float) -> bool:
-        """Keep an intermediate mean reward; return whether the trial is to end."""
+    def report(
+        self, trial: Trial, step: int, value: float, is_full: bool = True
+    ) -> bool:
+        """Keep an intermediate mean reward; return whether the trial should end.
+
+        Args:
+            trial: that is running.
+            step: one of the points at which trials are compared.
+            value: its mean reward there.
+            is_full: whether that is the mean of a full reward window.
+        """
+        needs_full = isinstance(self._study.pruner, optuna.pruners.MedianPruner)
+        if self._config.warmup_steps is not None:
+            needs_full = False
         with self._storage():
             trial.report(value, step)
-            return trial.should_prune()
+            return (is_full or not needs_full) and trial.should_prune()
 
     def complete(self, trial: Trial, value: float) -> str:
         """End a trial that has made all its steps; return its state."""
@@ -269,7 +281,11 @@ def _open(name: str, url: str) -> optuna.Study:
 
 def _pruner(config: TuneConfig, points: tuple[int, ...]) -> optuna.pruners.BasePruner:
     if config.scheduler == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=config.warmup_trials)
+        steps = config.warmup_steps
+        return optuna.pruners.MedianPruner(
+            n_startup_trials=config.warmup_trials,
+            n_warmup_steps=config.trial_steps // 10 if steps is None else steps,
+        )
     if config.scheduler == "asha":
         return optuna.pruners.SuccessiveHalvingPruner(
             min_resource=points[0], reduction_factor=_REDUCTION

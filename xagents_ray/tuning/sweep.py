@@ -23,6 +23,10 @@ from xagents_ray.tuning.space import split
 if TYPE_CHECKING:
     import pandas as pd
 
+_NOTHING_TO_TUNE = (
+    "Nothing varies and there is one trial, as with `train`: give a setting several "
+    "values, as in --lr 1e-5 1e-2, and raise --n-trials."
+)
 _OF_RAY = ("address", "dashboard")
 """Settings of the sweep's Ray: a trial with --local may be on a cluster too."""
 
@@ -92,6 +96,8 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
         study = study_module.Study(plan)
         with SweepDisplay(plan.config, display, study.rows()) as shown:
             shown.note(f"{plan.directory}: study {plan.study}")
+            if not plan.spaces and plan.config.n_trials == 1:
+                shown.note(_NOTHING_TO_TUNE)
             try:
                 if study.ended() < plan.config.n_trials:
                     sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
