@@ -8,11 +8,13 @@ import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs import registration
 
 from xagents_ray.actors import atari, env_state
 from xagents_ray.config import EnvConfig
@@ -177,6 +179,38 @@ def probe(config: EnvConfig) -> EnvSpec:
     return envs.spec
 
 
+def notes(config: EnvConfig) -> tuple[str, ...]:
+    """Return what the user should know of an environment that can be made."""
+    env_id = str(config.env)
+    if ":" in env_id:
+        return ()
+    newest = _newest(env_id)
+    if newest in (None, env_id):
+        return ()
+    return (f"{env_id} is outdated; its newest version is {newest}",)
+
+
+def _newest(env_id: str) -> str | None:
+    """Return the id of an environment's newest version, whatever version is named."""
+    try:
+        namespace, name, _ = registration.parse_env_id(env_id)
+    except gym.error.Error:
+        return None
+    newest = registration.find_highest_version(namespace, name)
+    if newest is None:
+        return None
+    return registration.get_env_id(namespace, name, newest)
+
+
+@contextlib.contextmanager
+def _without_version_warning() -> Iterator[None]:
+    """Leave out Gymnasium's warning of an outdated version; `notes` says it."""
+    with warnings.catch_warnings():
+        message = ".*The environment .* is out of date"
+        warnings.filterwarnings("ignore", message, DeprecationWarning)
+        yield
+
+
 def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
     """Return vector environments.
 
@@ -235,6 +269,7 @@ def _sync_or_async(mode: str, makers: list[Callable[[], gym.Env[Any, Any]]]) -> 
     return gym.vector.SyncVectorEnv(makers)
 
 
+@_without_version_warning()
 def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return the environment's own vector form, None when it has none."""
     atari_settings = atari.settings(str(config.env))
@@ -249,6 +284,7 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     )
 
 
+@_without_version_warning()
 def _single(
     config: EnvConfig,
     factory: Callable[..., Any] | None,
@@ -321,11 +357,14 @@ def _no_pictures(env_id: str) -> UserError:
 
 
 def _unknown(env_id: str, error: Exception) -> UserError:
-    hint = near(env_id, gym.registry)
+    newest = _newest(env_id)
+    is_named = newest is not None and newest != env_id
+    hint = f"; did you mean {newest}?" if is_named else near(env_id, gym.registry)
     reason = str(error).split("`")
     if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
         return UserError(f"{env_id} is no longer there; use {reason[-2]}.")
-    if isinstance(error, gym.error.UnregisteredEnv):
+    is_unversioned = is_named and env_id not in gym.registry
+    if isinstance(error, gym.error.UnregisteredEnv) or is_unversioned:
         return UserError(
             f"There is no environment {env_id!r}"
             f"{hint or '; see gymnasium.pprint_registry().'}"

@@ -86,8 +86,7 @@ class Training:
             self._wait()
         if is_point or now - self._told > _NEWS_SECONDS:
             self._told = now
-            full = len(progress.rewards) == progress.rewards.maxlen
-            told = {"point": point, "is_full": full} if is_point else {}
+            told = {"point": point, "is_full": progress.is_full} if is_point else {}
             self._tell({**facts, "memory": _memory(), **told})
 
     def _wait(self) -> None:

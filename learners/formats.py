@@ -104,7 +104,8 @@ def decode(
         arrays = weights.decode_npz(file)
     else:
         arrays = (_decode_tf if kind == ".tf" else _decode_hdf5)(file, layout)
-    return weights.check(arrays, weights.shapes(layout), optional, file.path)
+    expected = weights.shapes(layout)
+    return weights.check(arrays, expected, optional, file.path, layout)
 
 
 @contextmanager

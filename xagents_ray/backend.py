@@ -30,6 +30,7 @@ class Run:
         seed: given, or drawn.
         weights: files that the models begin with; none for new ones.
         threads: cores that one part of it may use.
+        notes: what the user should know, one sentence each.
     """
 
     algorithm: Algorithm
@@ -39,6 +40,7 @@ class Run:
     seed: int
     weights: tuple[WeightsFile, ...] = ()
     threads: int = field(default_factory=cores)
+    notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import psutil
@@ -21,7 +20,7 @@ from xagents_ray.config import Config
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import cores, free_memory
 from xagents_ray.options import options
-from xagents_ray.presets import presets
+from xagents_ray.presets import fitting
 from xagents_ray.weights import shapes
 
 _SPARE_BYTES = 2**30
@@ -206,11 +205,11 @@ def preset(algorithm: Algorithm, config: Config) -> Row:
     env, used = str(config.env.env), config.run.preset
     if used is not None:
         return Row("preset", "used" if used == "auto" else f"{used} is used")
-    for each in presets():
-        if each.agent == algorithm.name and fnmatchcase(env, each.env):
-            found = f"{each.env} has one (reached {each.expected}): add --preset"
-            return Row("preset", found)
-    return Row("preset", f"none for {algorithm.name} on {env}")
+    known = fitting(algorithm.name, env)
+    if known is None:
+        return Row("preset", f"none for {algorithm.name} on {env}")
+    result = f"{known.expected}; {known.source}"
+    return Row("preset", f"{known.env} has one ({result}): add --preset")
 
 
 def ray_here() -> Row:

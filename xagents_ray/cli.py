@@ -12,8 +12,8 @@ from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm, find
 from xagents_ray.config import GROUPS, EnvConfig
 from xagents_ray.doctor import examine
-from xagents_ray.errors import Broken, Diverged, UserError
-from xagents_ray.options import Option, options
+from xagents_ray.errors import Broken, Diverged, UserError, near
+from xagents_ray.options import Option, options, suggestion
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.presets import presets as all_presets
 from xagents_ray.tables import print_list, print_options, print_table
@@ -56,7 +56,12 @@ class _Command(click.Command):
     """Takes unambiguous beginnings of flags, as xagents did: --n-env for --n-envs.
 
     Flags of several values take all words up to the next flag.
+
+    Attributes:
+        known: the options that its flags are made of.
     """
+
+    known: Sequence[Option] = ()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not isinstance(self, click.Group):
@@ -67,7 +72,13 @@ class _Command(click.Command):
         many = {flag for p in several for flag in p.opts}
         bare = {flag for p in several if p.type is click.BOOL for flag in p.opts}
         words = [_whole(arg, flags) for arg in args]
-        return super().parse_args(ctx, list(_repeated(words, many, bare)))
+        try:
+            return super().parse_args(ctx, list(_repeated(words, many, bare)))
+        except click.NoSuchOption as error:
+            name = error.option_name
+            hint = suggestion(name, self.known, as_flags=True) or near(name, flags)
+            hint = hint or f": see {ctx.command_path} --help."
+            raise UserError(f"There is no flag {name}{hint}") from None
 
 
 def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:
@@ -138,6 +149,25 @@ def _parameter(option: Option, varies: bool) -> click.Option:
     )
 
 
+class _Agents(click.Group):
+    """A command for each agent; another name is answered with the nearest."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise UserError(
+                f"{error.option_name} comes after the agent: {ctx.command_path} AGENT "
+                f"{error.option_name} …, with one of {', '.join(ALGORITHMS)}."
+            ) from None
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not cmd_name.startswith("-"):
+            find(cmd_name)  # raises
+        return found
+
+
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 Call = Callable[[Algorithm, dict[str, Any]], int]
 
@@ -164,13 +194,15 @@ def _agent_command(
     names = (name.replace("_", "-") for name in (*algorithm.config.replaced, *gone))
     refused = [click.Option([f"--{name}"], hidden=True) for name in names]
     about = f"{command.capitalize()} {algorithm.name.upper()}"
-    return _Command(
+    made = _Command(
         algorithm.name,
         callback=callback,
         params=[*(_parameter(option, varies) for option in shown), *refused],
         help=f"{about}: {algorithm.config.__doc__}",
         context_settings=_CONTEXT,
     )
+    made.known = shown
+    return made
 
 
 def _train(algorithm: Algorithm, values: dict[str, Any]) -> int:
@@ -234,7 +266,7 @@ def _add_group(
         gone: settings that it refuses with a reason.
     """
 
-    @root.group(invoke_without_command=True, name=name, help=about)
+    @root.group(cls=_Agents, invoke_without_command=True, name=name, help=about)
     @click.pass_context
     def group(ctx: click.Context) -> None:
         if ctx.invoked_subcommand is None:

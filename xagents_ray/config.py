@@ -5,9 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xagents_ray.errors import UserError, near
+from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.options import Checked, check_directory, option, options
+from xagents_ray.options import (
+    Checked,
+    Option,
+    check_directory,
+    option,
+    options,
+    suggestion,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +24,14 @@ class EnvConfig(Checked):
     env: str | None = option(
         None,
         help="Gymnasium environment id, or package.module:factory for an own one",
+        known_as=("env_id", "env_name", "environment"),
     )
     n_envs: int = option(
-        1, low=1, hp_type="categorical", help="Number of environments to create"
+        1,
+        low=1,
+        hp_type="categorical",
+        help="Number of environments to create",
+        known_as=("num_envs",),
     )
     preprocess: bool = option(
         False,
@@ -60,6 +72,7 @@ class TrainingConfig(Checked):
         low=1,
         unit="env steps",
         help="Maximum number of environment steps, when reached, training is stopped",
+        known_as=("total_timesteps", "max_timesteps", "total_steps", "timesteps"),
     )
     reward_buffer_size: int = option(
         100,
@@ -108,7 +121,11 @@ class RunConfig(Checked):
         "of settings. Other flags override it",
         bare="auto",
     )
-    run_dir: str = option("runs", help="Directory in which runs get a directory each")
+    run_dir: str = option(
+        "runs",
+        help="Directory in which runs get a directory each",
+        known_as=("log_dir", "logdir", "output_dir", "save_dir"),
+    )
     name: str | None = option(
         None, help="Name of the run's own directory; default: time and seed"
     )
@@ -131,6 +148,7 @@ class RunConfig(Checked):
         low=1,
         unit="env steps",
         help="Write a checkpoint of the whole run every n steps",
+        known_as=("checkpoint_freq", "save_freq", "save_every"),
     )
     keep_checkpoints: int = option(
         3, low=1, help="Newest checkpoints that are kept, beside the best"
@@ -150,9 +168,14 @@ class RunConfig(Checked):
         low=1,
         unit="env steps",
         help="Evaluate greedily every n steps, and let that say which weights are best",
+        known_as=("eval_freq", "eval_frequency"),
     )
     eval_episodes: int = option(
-        10, low=1, unit="games", help="Games of one evaluation during training"
+        10,
+        low=1,
+        unit="games",
+        help="Games of one evaluation during training",
+        known_as=("n_eval_episodes",),
     )
 
     def __post_init__(self) -> None:
@@ -242,6 +265,7 @@ class PlacementConfig(Checked):
         low=1,
         help="Env actors that share out the environments; "
         "default: one per core, at most one per environment",
+        known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
     )
     dashboard: bool = option(
         False, help="If specified, Ray's dashboard is served on 127.0.0.1:8265"
@@ -251,6 +275,7 @@ class PlacementConfig(Checked):
         low=0,
         help="GPUs of the learner; default: 1 where there is one. Nothing else sees "
         "them",
+        known_as=("num_gpus", "n_gpus", "gpus"),
     )
     actor_cpus: float | None = option(
         None,
@@ -345,9 +370,9 @@ class Config:
         parts = {name: make(config) for name, config in GROUPS.items()}
         made = make(algorithm)
         if rest:
-            known = [o.name for g in (*GROUPS.values(), algorithm) for o in options(g)]
             name = next(iter(rest))
-            raise UserError(f"There is no setting {name!r}{near(name, known) or '.'}")
+            hint = suggestion(name, train_options(algorithm)) or "."
+            raise UserError(f"There is no setting {name!r}{hint}")
         return cls(algorithm=made, **parts)
 
 
@@ -361,3 +386,8 @@ GROUPS: dict[str, type] = {
     "placement": PlacementConfig,
 }
 """The fields of `Config` that every algorithm shares."""
+
+
+def train_options(algorithm: type[AlgorithmConfig]) -> list[Option]:
+    """Return the options of `train` for an algorithm."""
+    return [o for group in (*GROUPS.values(), algorithm) for o in options(group)]

@@ -35,6 +35,7 @@ class Display:
         self.profile: Profile | None = None
         self._recent = (0, 0.0)
         self._speed = 0.0
+        self._has_ended = False
 
     def __enter__(self) -> "Display":
         if self._live:
@@ -80,6 +81,7 @@ class Display:
         """Show the final state and why the run ended."""
         if self._quiet:
             return
+        self._has_ended = True
         if self._live:
             self._live.update(self._table(progress), refresh=True)
             self._live.stop()
@@ -118,7 +120,10 @@ class Display:
         return fields
 
     def _measure(self, progress: Progress) -> float:
-        """Return the env steps a second since about a second ago."""
+        """Return the env steps a second since about a second ago; last, of the run."""
+        if self._has_ended:
+            whole = progress.env_steps / max(progress.seconds, 1e-9)
+            return progress.steps_per_second or whole
         steps, seconds = self._recent
         passed = progress.seconds - seconds
         if passed >= 1.0:

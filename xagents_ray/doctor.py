@@ -111,6 +111,9 @@ class _Examination:
                 *unchecked(*rest),
             ]
         made = Row("environment", "one made, in a process of its own")
+        environments = importlib.import_module("xagents_ray.actors.environments")
+        for note in environments.notes(self._config.env):
+            made = warning("environment", made.found, f"{note}.")
         spaces, network = self._fit(found)
         if self._run is None:
             return [made, spaces, network, *unchecked(*rest[2:])]

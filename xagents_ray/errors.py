@@ -15,7 +15,9 @@ class UserError(ValueError):
 
 def near(name: str, known: Iterable[str], count: int = 3) -> str:
     """Return `; did you mean A or B?` for the known names nearest to `name`, or ''."""
-    matches = difflib.get_close_matches(name, list(known), n=count, cutoff=0.6)
+    words = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), list(words), n=count, cutoff=0.6)
+    matches = [words[each] for each in close]
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 

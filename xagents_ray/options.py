@@ -3,13 +3,17 @@
 import contextlib
 import dataclasses
 import math
+import os
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from xagents_ray.errors import UserError
+import numpy as np
+
+from xagents_ray.errors import UserError, near
 
 HpType = Literal["categorical", "int", "log_uniform"]
 
@@ -32,6 +36,7 @@ class Option:
         bare: value when the flag stands alone; '' where it needs one.
         many: takes several values, as a tuple.
         hp_type: how `tune` varies it, None when it does not.
+        known_as: what other libraries call it; such a name is answered with ours.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Option:
     off: str = ""
     bare: str = ""
     many: bool = False
+    known_as: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -67,7 +73,31 @@ class Option:
         value: Any = text
         with contextlib.suppress(ValueError):
             value = self.type(text)
+        if self.type is int and value is text:
+            with contextlib.suppress(ValueError):
+                whole = self.plain(float(text))  # 1e5
+                value = whole if isinstance(whole, int) else text
         self.check(value)
+        return value
+
+    def plain(self, value: Any) -> Any:
+        """Return a value of NumPy, a whole float, or a path as this option's own type.
+
+        Whatever is nothing of that kind is returned as it is, for `check` to refuse.
+        """
+        if self.many:
+            if isinstance(value, str | Path):
+                value = (value,)
+            if not isinstance(value, tuple):
+                return value
+            one = dataclasses.replace(self, many=False)
+            return tuple(one.plain(each) for each in value)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if self.type is int and isinstance(value, float) and value.is_integer():
+            return int(value)
+        if self.type is str and isinstance(value, Path):
+            return os.fspath(value)
         return value
 
     def check(self, value: Any) -> None:
@@ -109,6 +139,7 @@ def option(
     hp_type: HpType | None = None,
     off: str = "",
     bare: str = "",
+    known_as: tuple[str, ...] = (),
 ) -> Any:
     """Declare a config field that is a flag too; see `Option` for the arguments."""
     metadata = {
@@ -121,6 +152,7 @@ def option(
         "hp_type": hp_type,
         "off": off,
         "bare": bare,
+        "known_as": known_as,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -148,6 +180,32 @@ def options(config: type) -> Iterator[Option]:
         yield Option(field.name, kind, field.default, **field.metadata, many=many)
 
 
+def plain(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by flat name as Python's own values; see `Option.plain`.
+
+    Lists become tuples; names that are not known stay, for others to refuse.
+    """
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    own = {each.name: each for each in known}
+    return {k: own[k].plain(v) if k in own else v for k, v in values.items()}
+
+
+def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
+    """Return `; did you mean A?` for the options that a wrong name may stand for.
+
+    Args:
+        name: as it was given, `learning_rate` or `--learning-rate`.
+        known: the options that there are.
+        as_flags: whether to answer with flags.
+    """
+    word = name.removeprefix("--").replace("-", "_").lower()
+    shown = {each: each.flag if as_flags else each.name for each in known}
+    for each, own in shown.items():
+        if word in each.known_as:
+            return f"; did you mean {own}?"
+    return near(name, shown.values())
+
+
 def check_directory(flag: str, name: str | None) -> None:
     """Raise UserError when a name that was given can't be a directory's."""
     if name is not None and (name in ("", ".", "..") or set("/\\\0") & set(name)):
@@ -159,4 +217,6 @@ class Checked:
 
     def __post_init__(self) -> None:
         for each in options(type(self)):
-            each.check(getattr(self, each.name))
+            value = each.plain(getattr(self, each.name))
+            each.check(value)
+            object.__setattr__(self, each.name, value)

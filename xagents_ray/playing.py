@@ -22,6 +22,8 @@ from xagents_ray.signals import Signals
 from xagents_ray.trained import load, make
 from xagents_ray.trajectory import Episode, Weights
 
+_OF_SAMPLING = ("epsilon_end", "step_noise_coef", "noise")
+
 
 @dataclass(frozen=True, kw_only=True)
 class _GamesConfig(Checked):
@@ -215,6 +217,7 @@ def play_with(
 ) -> int | None:
     """Play with settings by their flat names; return the signal that ended it."""
     config: PlayConfig = make(PlayConfig, given)
+    _check_sampling(config, given)
     agent = load(algorithm, given)
     for note in agent.notes:
         say(note)
@@ -227,6 +230,7 @@ def evaluate_with(
 ) -> int | None:
     """Evaluate with settings by their flat names; see `play_with`."""
     config: EvaluateConfig = make(EvaluateConfig, given)
+    _check_sampling(config, given)
     agent = load(algorithm, given)
     parts = algorithm, agent.env, agent.algorithm, agent.layout, agent.weights
     games = evaluate(*parts, config)
@@ -237,6 +241,16 @@ def evaluate_with(
         found = summary(games.episodes, games.seed)
         say(summary_line({**found, "notes": agent.notes}, config.json))
     return games.signal
+
+
+def _check_sampling(config: _GamesConfig, given: Mapping[str, Any]) -> None:
+    """Raise UserError when a setting of drawn actions is given for greedy ones."""
+    for name in _OF_SAMPLING:
+        if name in given and not config.sample:
+            raise UserError(
+                f"--{name.replace('_', '-')} is for actions that are drawn: add "
+                "--sample, or leave it out."
+            )
 
 
 def _setup(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BENCHMARKS = ("step", "time")
+TIME_UNITS = {"second": 1, "minute": 60, "hour": 3_600}
 SUFFIXES = (".png", ".svg")
 # More points than a wide picture has columns.
 _POINTS = 3_000
@@ -36,6 +37,8 @@ def plot_history(
     env: str | None = None,
     plot: str = "mean_reward",
     benchmark: str = "step",
+    history_interval: int = 1,
+    time_unit: str | None = None,
     smoothing: int = 1,
     output: str | Path | None = None,
 ) -> Figure:
@@ -47,6 +50,8 @@ def plot_history(
         env: title.
         plot: column to draw; rows without a value are left out.
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
+        history_interval: episodes; one in so many is drawn, the last one always.
+        time_unit: "second", "minute" or "hour"; None for what suits the curves.
         smoothing: games; each point is the mean of the newest that many (trailing).
         output: .png or .svg file to write; missing parents are created.
     Returns:
@@ -56,10 +61,13 @@ def plot_history(
             labels differs, or `output` cannot be written.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    _check(paths, agents, plot, benchmark, smoothing, output)
-    curves = [_curve(path, plot, benchmark, smoothing) for path in paths]
+    _check(paths, agents, plot, benchmark, output)
+    _check_numbers(history_interval, time_unit, smoothing)
+    curves = [
+        _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
+    ]
     labels = _labels(paths) if agents is None else agents
-    figure = _figure(curves, labels, env, plot, benchmark)
+    figure = _figure(curves, labels, env, plot, benchmark, time_unit)
     if output is not None:
         _save(figure, Path(output))
     return figure
@@ -70,7 +78,6 @@ def _check(
     agents: Sequence[str] | None,
     plot: str,
     benchmark: str,
-    smoothing: int,
     output: str | Path | None,
 ) -> None:
     if not paths:
@@ -87,8 +94,6 @@ def _check(
         if name not in known:
             remedy = near(name, known) or f"; choose from {', '.join(known)}."
             raise UserError(f"A history has no {what} {name!r}{remedy}")
-    if smoothing < 1:
-        raise UserError(f"smoothing is {smoothing} games; it must be 1 or more.")
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise UserError(
             f"{output} is no picture that can be written; "
@@ -96,7 +101,24 @@ def _check(
         )
 
 
-def _curve(path: str | Path, plot: str, benchmark: str, smoothing: int) -> Curve:
+def _check_numbers(
+    history_interval: int, time_unit: str | None, smoothing: int
+) -> None:
+    if smoothing < 1:
+        raise UserError(f"smoothing is {smoothing} games; it must be 1 or more.")
+    if history_interval < 1:
+        raise UserError(
+            f"history_interval is {history_interval} episodes; it must be 1 or more."
+        )
+    if time_unit is not None and time_unit not in TIME_UNITS:
+        raise UserError(
+            f"There is no time unit {time_unit!r}; choose from {', '.join(TIME_UNITS)}."
+        )
+
+
+def _curve(
+    path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
+) -> Curve:
     """Return where (env steps or seconds) and what to draw, float64 [points]."""
     rows = read_history(path)
     x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)
@@ -107,7 +129,11 @@ def _curve(path: str | Path, plot: str, benchmark: str, smoothing: int) -> Curve
         )
     x, y = x[there], y[there]
     order = np.argsort(x, kind="stable")
-    return _thin(x[order], _smooth(y[order], smoothing))
+    x, y = x[order], _smooth(y[order], smoothing)
+    if interval > 1:
+        kept = np.union1d(np.arange(0, len(x), interval), len(x) - 1)
+        x, y = x[kept], y[kept]
+    return _thin(x, y)
 
 
 def _smooth(y: npt.NDArray[np.float64], games: int) -> npt.NDArray[np.float64]:
@@ -153,6 +179,7 @@ def _figure(
     title: str | None,
     plot: str,
     benchmark: str,
+    time_unit: str | None,
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -160,10 +187,10 @@ def _figure(
     figure = Figure(figsize=(9, 5.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    scale, unit = _unit(max(x[-1] for x, _ in curves))
+    unit = time_unit or _unit(max(x[-1] for x, _ in curves))
     for n, ((x, y), label) in enumerate(zip(curves, labels, strict=True)):
         axes.plot(
-            x / scale if benchmark == "time" else x,
+            x / TIME_UNITS[unit] if benchmark == "time" else x,
             y,
             # A label that begins with _ would be left out.
             label=f" {label}" if label.startswith("_") else label,
@@ -174,7 +201,7 @@ def _figure(
             markersize=4,
         )
     _decorate(axes)
-    axes.set_xlabel(f"Time ({unit})" if benchmark == "time" else "Env steps")
+    axes.set_xlabel(f"Time ({unit}s)" if benchmark == "time" else "Env steps")
     axes.set_ylabel(plot.replace("_", " ").capitalize())
     if title:
         axes.set_title(title, parse_math=False)
@@ -203,10 +230,10 @@ def _count_in_thousands(axis: Any) -> None:
     axis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _unit(seconds: float) -> tuple[float, str]:
+def _unit(seconds: float) -> str:
     if seconds < 120:
-        return 1, "seconds"
-    return (60, "minutes") if seconds < 7_200 else (3_600, "hours")
+        return "second"
+    return "minute" if seconds < 7_200 else "hour"
 
 
 def _save(figure: Figure, output: Path) -> None:

@@ -180,16 +180,17 @@ class Progress:
         self.episode_returns.append(episode_return)
         mean = self.mean_reward
         assert mean is not None
-        if self._is_full and (self.best_reward is None or mean > self.best_reward):
+        if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
         return Game(step, episode_return, mean, self.best_reward)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward
-        return self._is_full and target is not None and mean >= target
+        return self.is_full and target is not None and mean >= target
 
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether the mean reward is that of a full reward buffer."""
         return len(self.rewards) == self.rewards.maxlen
 
 

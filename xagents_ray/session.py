@@ -132,7 +132,7 @@ class Session:
     def _say(self, backend: Backend, directory: RunDirectory) -> None:
         actors = f"{backend.n_actors} env actor{'s' * (backend.n_actors > 1)}"
         self._display.note(f"{directory.path}: {actors}, seed {self._run.seed}")
-        for note in backend.notes:
+        for note in (*self._run.notes, *backend.notes):
             self._display.note(note)
         if self._resumed is not None:
             step, dropped = self._progress.env_steps, self._progress.dropped
@@ -164,7 +164,7 @@ class Session:
         finally:
             if self._profile is not None:
                 self._profile.stop()
-        stopped = self._signals.received is not None
+        run, stopped = self._run.config.run, self._signals.received is not None
         try:
             self._saver.at_the_end(with_replay=not stopped)
             self._take_evaluations(backend, is_last=not stopped)
@@ -173,7 +173,7 @@ class Session:
         except Stopped:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
         video = None
-        if self._run.config.run.monitor_session is not None and not stopped:
+        if run.monitor_session is not None and not stopped:
             folder = directory.path / "video"
             if self._attempt("The video", lambda: self._film(backend, folder)):
                 video = next(folder.glob("*.mp4"), None)
@@ -187,7 +187,7 @@ class Session:
         arrays = run.algorithm.models[0].own(state)
         config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
         parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
-        play(*parts, Weights(1, arrays), config, self._display.note)
+        play(*parts, Weights(1, arrays), config, lambda _: None)
 
     def _loop(self, backend: Backend) -> str:
         """Collect and learn in turn until the run ends; return why it did."""

@@ -106,13 +106,15 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     if checkpoint is not None:
         found = model.own(checkpoint.arrays)
         expected, extras = shapes(layout), algorithm.extras(model, config, spec)
-        arrays, notes = check(found, expected, extras, str(checkpoint.path))
+        source_path = str(checkpoint.path)
+        arrays, notes = check(found, expected, extras, source_path, layout)
         notes = [f"Weights of {checkpoint.path}: {reason}", *notes]
     else:
         algorithm.check_files("--weights", source.weights)
         assert source.weights is not None
         extras = algorithm.extras(model, config, spec)
         arrays, notes = _read(source.weights[0], layout, extras)
+    notes = [*environments.notes(env), *notes]
     return Trained(env, config, layout, Weights(1, arrays), notes)
 
 
@@ -188,7 +190,7 @@ def _read(
     """Return the arrays of a weights file; NumPy's own needs no TensorFlow."""
     file = read_file(path)
     if kind(path) == ".npz":
-        return check(decode_npz(file), shapes(layout), extras, path)
+        return check(decode_npz(file), shapes(layout), extras, path, layout)
     formats = importlib.import_module("xagents_ray.learners.formats")
     arrays, notes = formats.decode(file, layout, extras)
     return arrays, notes

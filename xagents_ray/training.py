@@ -2,16 +2,17 @@
 
 import importlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from xagents_ray import presets, resume
 from xagents_ray.algorithms import Algorithm, find
 from xagents_ray.backend import Run
-from xagents_ray.config import Config
+from xagents_ray.config import Config, train_options
 from xagents_ray.display import Display
 from xagents_ray.errors import UserError
+from xagents_ray.options import plain
 from xagents_ray.progress import Progress
 from xagents_ray.result import Result
 from xagents_ray.session import Session
@@ -34,9 +35,10 @@ def train(agent: str, **settings: Any) -> Result:
         KeyboardInterrupt: Ctrl-C ended the run, which is saved.
         SystemExit: SIGTERM ended the run, which is saved.
     """
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    algorithm = find(agent)
+    values = plain(train_options(algorithm.config), settings)
     with interrupting():
-        result = train_with(find(agent), lists)
+        result = train_with(algorithm, values)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)
     return result
@@ -44,16 +46,17 @@ def train(agent: str, **settings: Any) -> Result:
 
 def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     """Train with settings by their flat names; see `train`."""
-    resumed = None
+    resumed, hints = None, []
     if given.get("resume") is not None:
         resumed, given = resume.find(algorithm.name, given)
     else:
+        hints = presets.hints(algorithm, given)
         given = presets.apply(algorithm, given)
     config = Config.of(algorithm.config, given)
     algorithm.check_files("--weights", config.run.weights)
     algorithm.check_files("--checkpoints", config.run.checkpoints)
     with Signals() as signals:
-        return fit(algorithm, config, signals, resumed)
+        return fit(algorithm, config, signals, resumed, notes=hints)
 
 
 def fit(
@@ -63,6 +66,7 @@ def fit(
     resumed: resume.Resumed | None = None,
     watch: Callable[[Progress], None] | None = None,
     threads: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Result:
     """Train until the run ends.
 
@@ -73,9 +77,11 @@ def fit(
         resumed: what it goes on with.
         watch: called before the first rollout and after each learning phase.
         threads: cores that it may use here; None for all.
+        notes: what else the user should know, one sentence each.
     """
     with Display(config) as display:
         run = prepare(algorithm, config, resumed)
+        run = replace(run, notes=(*run.notes, *notes))
         if threads is not None:
             run = replace(run, threads=threads)
         return Session(run, resumed, display, signals, watch).train()
@@ -86,7 +92,8 @@ def prepare(
 ) -> Run:
     """Look at the environment and lay the network out; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.environments")
-    return lay_out(algorithm, config, environments.probe(config.env), resumed)
+    run = lay_out(algorithm, config, environments.probe(config.env), resumed)
+    return replace(run, notes=environments.notes(config.env))
 
 
 def lay_out(

@@ -223,11 +223,23 @@ def shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _frames(name: str, shape: tuple[int, ...], layout: Layout | None) -> int | None:
+    """Return how many frames a kernel reads that reads images; None for any other."""
+    if layout is None or len(layout.input_shape) != 3 or len(shape) != 4:
+        return None
+    first = [x.name for x in layout.layers if x.source < 0]
+    channels = layout.input_shape[-1] // layout.stack
+    frames, rest = divmod(shape[2], channels)
+    is_stack = name.removesuffix("/kernel") in first and frames != layout.stack
+    return frames if is_stack and rest == 0 and frames > 0 else None
+
+
 def check(
     arrays: Mapping[str, Array],
     expected: Mapping[str, tuple[int, ...]],
     optional: Mapping[str, tuple[int, ...]],
     path: str,
+    layout: Layout | None = None,
 ) -> tuple[dict[str, FloatArray], list[str]]:
     """Return a file's arrays as a model needs them, and notes for the user.
 
@@ -237,6 +249,7 @@ def check(
         optional: shapes by name of extras. A missing log_std becomes zeros;
             statistics of observations stay missing.
         path: of the file, for messages.
+        layout: of the model, for messages.
     Returns:
         float32 arrays by name, and one sentence for each extra that is missing.
     Raises:
@@ -258,6 +271,13 @@ def check(
                 f"{path}: has {name}, which this agent's network has not; {_REMEDY}."
             )
         if array.shape != known[name]:
+            frames = _frames(name, array.shape, layout)
+            if frames is not None:
+                raise UserError(
+                    f"{path}: was trained on {frames} frame{'s' * (frames > 1)} at a "
+                    f"time, not on {layout.stack if layout else 1}: give --frame-stack "
+                    f"{frames}."
+                )
             raise UserError(
                 f"{path}: {name} is {list(array.shape)}, this agent's network needs "
                 f"{list(known[name])}; the environment must be the one, and {_REMEDY}."

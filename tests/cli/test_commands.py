@@ -114,6 +114,7 @@ MISTAKES = {
     "no end": ([*CARTPOLE], "--target-reward, --max-steps"),
     "no env": ([*END], "--env is missing"),
     "unknown env": (["--env", "CartPol-v1", *END], "did you mean CartPole-v1"),
+    "no version": (["--env", "CartPole", *END], "did you mean CartPole-v1?"),
     "old env": (["--env", "LunarLander-v2", *END], "use LunarLander-v3"),
     "odd env": (["--env", "xyzzy", *END], "There is no environment 'xyzzy'"),
     "own env, no module": (["--env", "nowhere:make", *END], "can't be imported"),
@@ -140,6 +141,11 @@ MISTAKES = {
         "--n-actors 3 is more than --n-envs 2",
     ),
     "unknown flag": ([*CARTPOLE, "--max-stpes", "10"], "--max-steps"),
+    "flag of another library": (
+        [*CARTPOLE, *END, "--learning-rate", "1e-3"],
+        "There is no flag --learning-rate; did you mean --lr?",
+    ),
+    "flag of nobody": ([*CARTPOLE, *END, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
     "unknown word": ([*CARTPOLE, *END, "--vectorization", "fast"], "one of auto"),
     "no vector form": (
@@ -175,6 +181,19 @@ def test_unknown_agent(agent, capsys) -> None:
     assert agent in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["train", "presets"])
+def test_an_agent_in_capitals(command, capsys) -> None:
+    assert cli.run([command, "PPO"]) == 2
+    assert "There is no agent 'PPO'; did you mean ppo?" in capsys.readouterr().err
+
+
+def test_flags_without_an_agent(capsys) -> None:
+    assert cli.run(["train", *CARTPOLE]) == 2
+    err = capsys.readouterr().err
+    assert "--env comes after the agent: xagents-ray train AGENT --env" in err
+    assert err.count("\n") == 1
+
+
 def test_replay_larger_than_memory(capsys) -> None:
     arguments = ["--env", "PongNoFrameskip-v4", "--preprocess", "--local", *END]
     size = ["--buffer-max-size", "100000000"]
@@ -205,6 +224,25 @@ def test_weights_files_are_named_right_before_anything_starts(capsys) -> None:
         end = ["--env", "Pendulum-v1", *END, "--checkpoints", *files]
         assert cli.run(["train", agent, *end]) == 2
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["play", "evaluate"])
+@pytest.mark.parametrize(
+    ("agent", "env", "flag"),
+    [
+        ("dqn", "CartPole-v1", ["--epsilon-end", "0.1"]),
+        ("ddpg", "Pendulum-v1", ["--noise", "ou"]),
+        ("td3", "Pendulum-v1", ["--step-noise-coef", "0.2"]),
+    ],
+)
+def test_settings_of_drawn_actions_need_sample(
+    command, agent, env, flag, capsys
+) -> None:
+    given = [command, agent, "--env", env, "--weights", "a.npz", *flag]
+    assert cli.run(given) == 2
+    assert f"{flag[0]} is for actions that are drawn: add" in capsys.readouterr().err
+    assert cli.run([*given, "--sample"]) == 2  # there is no such file
+    assert "actions that are drawn" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["play", "evaluate"])

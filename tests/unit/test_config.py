@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import GROUPS, Config, EnvConfig, TrainingConfig
+from xagents_ray.config import (
+    GROUPS,
+    Config,
+    EnvConfig,
+    RunConfig,
+    TrainingConfig,
+    train_options,
+)
 from xagents_ray.errors import UserError
 from xagents_ray.hyperparameters import DQNConfig, PPOConfig
 from xagents_ray.options import Option, options
@@ -137,7 +145,7 @@ def test_types(config: type, option: Option) -> None:
     if option.type in (int, float):
         wrong += [True, math.nan, math.inf, -math.inf]
     if option.type is int:
-        wrong += [1.5, 2.0]
+        wrong += [1.5]
     if option.type in (bool, str):
         wrong += [1, 0, 0.5]
     if option.default is not None:
@@ -162,6 +170,48 @@ def test_choices(config: type, option: Option) -> None:
 def test_defaults_are_allowed(config: type, option: Option) -> None:
     option.check(option.default)
     assert getattr(config(), option.name) == option.default
+
+
+def test_whole_floats_values_of_numpy_and_paths() -> None:
+    given = {
+        "env": np.str_("CartPole-v1"),
+        "n_envs": np.int64(4),
+        "max_steps": 1e5,
+        "lr": np.float32(0.5),
+        "local": np.bool_(True),
+        "model": Path("net.cfg"),
+        "weights": Path("a.tf"),
+    }
+    config = Config.of(PPOConfig, given)
+    values = (
+        config.env.env,
+        config.env.n_envs,
+        config.training.max_steps,
+        config.algorithm.lr,
+        config.placement.local,
+        PPOConfig(model=given["model"]).model,
+        config.run.weights,
+    )
+    assert values == ("CartPole-v1", 4, 100_000, 0.5, True, "net.cfg", ("a.tf",))
+    kinds = [str, int, int, float, bool, str, tuple]
+    assert [type(value) for value in values] == kinds
+    weights = [RunConfig(weights=x).weights for x in ("a.tf", ("a.tf", Path("b.tf")))]
+    assert weights == [("a.tf",), ("a.tf", "b.tf")]
+
+
+@pytest.mark.parametrize("value", [np.float64(1.5), np.nan, np.array(3), np.str_("3")])
+def test_other_numbers_of_numpy_are_refused(value: Any) -> None:
+    with pytest.raises(UserError, match="--n-envs takes a whole number"):
+        EnvConfig(n_envs=value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1e5", 100_000), ("2.0", 2), ("7", 7)])
+def test_whole_numbers_as_they_are_typed(text: str, value: int) -> None:
+    (option,) = (o for o in options(TrainingConfig) if o.name == "max_steps")
+    assert option.parse(text) == value and type(option.parse(text)) is int
+    for wrong in ("1.5", "1e-5", "inf", "1e999", "many"):
+        with pytest.raises(UserError, match=f"got '{wrong}'"):
+            option.parse(wrong)
 
 
 def test_huge_numbers_are_numbers() -> None:
@@ -263,7 +313,9 @@ def test_values_reach_their_groups() -> None:
     [
         ("n_env", "n_envs"),
         ("nsteps", "n_steps"),
-        ("learning_rate", None),
+        ("learning_rate", "lr"),
+        ("total_timesteps", "max_steps"),
+        ("ent_coef", "entropy_coef"),
         ("max_step", "max_steps"),
         ("target_rewards", "target_reward"),
     ],
@@ -275,6 +327,13 @@ def test_unknown_names(name: str, near: str | None) -> None:
     if near is not None:
         assert f"did you mean {near}" in message
     assert message[-1] in ".?"
+
+
+def test_a_name_of_another_library_stands_for_one_option() -> None:
+    for row in ALGORITHMS.values():
+        names = [o.name for o in train_options(row.config)]
+        also = [word for o in train_options(row.config) for word in o.known_as]
+        assert len({*names, *also}) == len(names) + len(also)
 
 
 def test_settings_of_another_algorithm() -> None:

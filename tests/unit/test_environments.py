@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.actors import atari
-from xagents_ray.actors.environments import Envs, make_envs, probe
+from xagents_ray.actors.environments import Envs, make_envs, make_one, notes, probe
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError
 
@@ -50,6 +50,22 @@ def odd() -> Odd:
 
 def envs_of(count: int = 2, **settings: Any) -> Envs:
     return make_envs(EnvConfig(**settings), count, 1)
+
+
+@pytest.mark.parametrize("vectorization", ["auto", "vector", "sync", "async"])
+def test_an_outdated_version_is_a_note(vectorization: str) -> None:
+    """Gymnasium warns of it in color, for each environment; warnings are errors."""
+    old = EnvConfig(env="CartPole-v0", vectorization=vectorization)
+    make_envs(old, 2, 1).close()
+    make_one(old, "rgb_array").close()
+    assert notes(old) == ("CartPole-v0 is outdated; its newest version is CartPole-v1",)
+
+
+@pytest.mark.parametrize(
+    "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:odd"]
+)
+def test_nothing_is_said_of_others(env: str) -> None:
+    assert notes(EnvConfig(env=env)) == ()
 
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's SWIG

@@ -326,3 +326,10 @@ def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:
         np.testing.assert_array_equal(kernel, made[0, "policy"][name])
         for one, other in itertools.combinations(made.values(), 2):
             assert abs(np.corrcoef(one[name].ravel(), other[name].ravel())[0, 1]) < 0.25
+
+
+def test_swish_is_silu(tmp_path: Path) -> None:
+    path = tmp_path / "net.cfg"
+    path.write_text("[dense-0]\noutput=1\nactivation=swish\n", encoding="utf-8")
+    (layer,) = read_layout(path, (3,), [2], 1.0).layers
+    assert layer.activation == "silu"

@@ -83,6 +83,33 @@ def test_thousands_of_steps(tmp_path: Path) -> None:
     assert {"50k", "250k"} <= set(ticks(plot_history([path])))
 
 
+@pytest.mark.parametrize(
+    ("unit", "shown"), [("second", 9_000.0), ("minute", 150.0), ("hour", 2.5)]
+)
+def test_time_in_the_unit_that_is_asked_for(
+    tmp_path: Path, unit: str, shown: float
+) -> None:
+    path = make(tmp_path / "h.parquet", [1.0, 2.0, 3.0], 4_500.0)
+    figure = plot_history([path], benchmark="time", time_unit=unit)
+    assert curves(figure)[0][0] == [0.0, shown / 2, shown]
+    assert axes(figure).get_xlabel() == f"Time ({unit}s)"
+
+
+def test_one_episode_in_so_many_and_the_last(tmp_path: Path) -> None:
+    path = make(tmp_path / "h.parquet", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    figure = plot_history([path], plot="episode_reward", history_interval=2)
+    assert curves(figure)[0][1] == [1.0, 3.0, 5.0, 6.0]
+    figure = plot_history([path], plot="episode_reward", history_interval=99)
+    assert curves(figure)[0][1] == [1.0, 6.0]
+
+
+def test_arguments_in_the_references_order(tmp_path: Path) -> None:
+    """Of its own plot_history, xagents 1.0.1."""
+    path = make(tmp_path / "h.parquet", [1.0, 2.0], 3_600.0)
+    figure = plot_history([path], ["a"], "env", "mean_reward", "time", 1, "hour")
+    assert axes(figure).get_xlabel() == "Time (hours)"
+
+
 def test_smoothing_is_a_trailing_mean(tmp_path: Path) -> None:
     path = make(tmp_path / "h.parquet", [2.0, 4.0, 9.0, 2.0, 1.0])
     figure = plot_history([path], plot="episode_reward", smoothing=3)
@@ -182,6 +209,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"benchmark": "steps"}, "no benchmark 'steps'; did you mean step?"),
     ({"agents": ["a", "b"]}, "2 labels do not fit 1 histories; give one label"),
     ({"smoothing": 0}, "smoothing is 0 games; it must be 1 or more"),
+    ({"history_interval": 0}, "history_interval is 0 episodes; it must be 1 or more"),
+    ({"time_unit": "days"}, "no time unit 'days'; choose from second, minute, hour"),
     ({"output": "out.jpg"}, "out.jpg is no picture.*end its name in .png or .svg"),
     ({"output": "h.parquet/o.png"}, "h.parquet/o.png cannot be written"),
     ({"output": "folder.png"}, "folder.png cannot be written .*name another output"),

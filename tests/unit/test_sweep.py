@@ -1,10 +1,12 @@
 """A sweep's plan, what it shows and what it leaves; no trial is run here."""
 
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
@@ -54,6 +56,14 @@ def test_a_trials_directory_is_its_own() -> None:
     """A study of this name in another database has left its runs here."""
     Path("runs/tune/s/ppo/CartPole-v1/trial-3").mkdir(parents=True)
     assert planned().run({}, 3)["name"] == "trial-3-2"
+
+
+def test_values_of_numpy_and_paths_can_be_kept_in_a_study() -> None:
+    given = {"lr": log_uniform(np.float64(1e-5), 1e-2), "n_steps": [np.int64(8), 16]}
+    plan = planned(**given, gamma=np.float64(0.9), trial_steps=1e3, model=Path("m.cfg"))
+    assert plan.config.trial_steps == 1000
+    settings = [*plan.fixed.items(), *((n, s.values) for n, s in plan.spaces.items())]
+    assert json.loads(json.dumps(dict(settings)))["n_steps"] == [8, 16]
 
 
 def test_a_preset_lies_below_what_is_given() -> None:
@@ -252,7 +262,7 @@ def test_what_a_sweep_leaves() -> None:
 
 
 def test_a_warm_up_as_long_as_a_trial_is_refused() -> None:
-    with pytest.raises(UserError, match="--warmup-steps 1000 .* --scheduler none"):
+    with pytest.raises(UserError, match=r"--warmup-steps 1000 .* --scheduler none"):
         planned(warmup_steps=1000)
 
 

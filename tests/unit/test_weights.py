@@ -347,3 +347,22 @@ def test_check_refuses(change: dict[str, Any], said: str) -> None:
         check(arrays, SHAPES, MEAN, "w.npz")
     assert str(caught.value).startswith("w.npz: ")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("channels", "stack"), [((), 4), ((), 1), ((3,), 4)])
+def test_weights_of_another_number_of_frames_name_the_flag(
+    channels: tuple[int, ...], stack: int
+) -> None:
+    """The reference's image networks see one frame."""
+    other = 5 - stack
+    of = [EnvSpec((84, 84, *channels), "uint8", n, 6) for n in (stack, other)]
+    mine, theirs = (layout_for(None, "q-{kind}.cfg", spec, [6]) for spec in of)
+    arrays = {name: np.zeros(s, np.float32) for name, s in shapes(theirs).items()}
+    with pytest.raises(UserError, match=f"give --frame-stack {other}") as caught:
+        check(arrays, shapes(mine), {}, "old.tf", mine)
+    assert "--model" not in str(caught.value)
+    kernel = "convolutional-1/kernel"  # another network is no other number of frames
+    arrays = {name: np.zeros(s, np.float32) for name, s in shapes(mine).items()}
+    arrays[kernel] = np.zeros((4, 4, 64, 64), np.float32)
+    with pytest.raises(UserError, match="--model must be"):
+        check(arrays, shapes(mine), {}, "old.tf", mine)

@@ -19,7 +19,12 @@ class AlgorithmConfig(Checked):
 
     replaced: ClassVar[Mapping[str, str]] = {}
     gamma: float = option(
-        0.99, low=0, high=1, hp_type="log_uniform", help="Discount factor"
+        0.99,
+        low=0,
+        high=1,
+        hp_type="log_uniform",
+        help="Discount factor",
+        known_as=("discount", "discount_factor"),
     )
     optimizer: str = option(
         "adam",
@@ -33,6 +38,7 @@ class AlgorithmConfig(Checked):
         exclusive=True,
         hp_type="log_uniform",
         help="Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
+        known_as=("learning_rate", "step_size"),
     )
     beta1: float = option(
         0.9,
@@ -54,6 +60,7 @@ class AlgorithmConfig(Checked):
         exclusive=True,
         hp_type="log_uniform",
         help="Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
+        known_as=("adam_eps", "adam_epsilon"),
     )
     lr_decay: bool = option(
         False, help="If specified, learning rates fall linearly to 0 over --max-steps"
@@ -62,11 +69,13 @@ class AlgorithmConfig(Checked):
         False,
         help="If specified, observation vectors are shifted and scaled by the running "
         "mean and deviation of each number, and clipped to 10",
+        known_as=("normalize_obs", "norm_obs"),
     )
     normalize_rewards: bool = option(
         False,
         help="If specified, rewards for learning are divided by the running deviation "
         "of discounted returns, and clipped to 10",
+        known_as=("normalize_reward", "norm_reward"),
     )
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ class ReplayConfig(AlgorithmConfig):
         unit="transitions",
         hp_type="int",
         help="Maximum replay buffer size, of all environments together",
+        known_as=("buffer_size", "replay_size", "replay_buffer_size"),
     )
     buffer_initial_size: int | None = option(
         None,
@@ -31,9 +32,14 @@ class ReplayConfig(AlgorithmConfig):
         hp_type="int",
         help="Replay buffer size at which learning starts; "
         "default: a tenth of the maximum",
+        known_as=("learning_starts",),
     )
     buffer_batch_size: int = option(
-        32, low=1, hp_type="categorical", help="Replay buffer batch size"
+        32,
+        low=1,
+        hp_type="categorical",
+        help="Replay buffer batch size",
+        known_as=("batch_size",),
     )
     replay_shards: int = option(
         1,
@@ -99,6 +105,7 @@ class OffPolicyConfig(ReplayConfig):
         unit="env steps",
         hp_type="categorical",
         help="Env steps of all environments together per --gradient-steps",
+        known_as=("train_freq",),
     )
     gradient_steps: int = option(
         1,
@@ -135,6 +142,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         high=1,
         hp_type="log_uniform",
         help="Starting epsilon value which is used to control random exploration",
+        known_as=("exploration_initial_eps",),
     )
     epsilon_end: float = option(
         0.02,
@@ -142,6 +150,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         high=1,
         hp_type="log_uniform",
         help="Epsilon end value (minimum exploration rate)",
+        known_as=("exploration_final_eps",),
     )
     epsilon_decay_steps: int = option(
         150_000,
@@ -156,6 +165,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         unit="env steps",
         hp_type="int",
         help="Sync target models every n steps; tested once per learning phase",
+        known_as=("target_update_interval", "target_network_frequency"),
     )
 
 
@@ -184,6 +194,7 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         exclusive=True,
         hp_type="log_uniform",
         help="Value used for syncing target model weights",
+        known_as=("polyak",),
     )
 
 

@@ -23,18 +23,21 @@ class PolicyGradientConfig(AlgorithmConfig):
         unit="vector steps",
         hp_type="categorical",
         help="Transition steps of each environment per update",
+        known_as=("num_steps", "rollout_steps"),
     )
     entropy_coef: float = option(
         0.01,
         low=0,
         hp_type="log_uniform",
         help="Entropy coefficient for loss calculation",
+        known_as=("ent_coef", "entropy_coeff"),
     )
     value_loss_coef: float = option(
         0.5,
         low=0,
         hp_type="log_uniform",
         help="Value loss coefficient for value loss calculation",
+        known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
     )
     grad_norm: float = option(
         0.5,
@@ -42,6 +45,7 @@ class PolicyGradientConfig(AlgorithmConfig):
         exclusive=True,
         hp_type="log_uniform",
         help="Largest global norm of the gradient; larger ones are scaled to it",
+        known_as=("max_grad_norm", "grad_clip"),
     )
 
     @property
@@ -60,12 +64,14 @@ class AdvantageConfig(PolicyGradientConfig):
         high=1,
         hp_type="log_uniform",
         help="GAE-Lambda for advantage estimation",
+        known_as=("gae_lambda", "lambda_"),
     )
     mini_batches: int = option(
         4,
         low=1,
         hp_type="categorical",
         help="Number of mini-batches to use per pass",
+        known_as=("num_minibatches", "n_minibatches"),
     )
     advantage_epsilon: float = option(
         1e-8,
@@ -99,6 +105,7 @@ class PPOConfig(OneModel, AdvantageConfig):
         low=1,
         hp_type="categorical",
         help="Passes over the batch per training step",
+        known_as=("n_epochs", "num_epochs", "epochs", "update_epochs"),
     )
     clip_norm: float = option(
         0.1,
@@ -106,6 +113,7 @@ class PPOConfig(OneModel, AdvantageConfig):
         exclusive=True,
         hp_type="log_uniform",
         help="Clipping of the importance ratio and of the value's change",
+        known_as=("clip_range", "clip_coef", "clip_param", "clip_ratio"),
     )
     clip_decay: bool = option(
         False, help="If specified, --clip-norm falls linearly to 0 over --max-steps"
@@ -141,6 +149,7 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         exclusive=True,
         hp_type="log_uniform",
         help="Maximum KL divergence used for calculating Lagrange multiplier",
+        known_as=("target_kl",),
     )
     cg_iterations: int = option(
         10, low=1, help="Gradient conjugation iterations per train step"

@@ -14,7 +14,21 @@ from pathlib import Path
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec
 
-ACTIVATIONS = ("linear", "relu", "tanh", "sigmoid", "softmax", "elu", "softplus")
+ACTIVATIONS = (
+    "linear",
+    "relu",
+    "tanh",
+    "sigmoid",
+    "softmax",
+    "elu",
+    "softplus",
+    "gelu",
+    "silu",
+    "selu",
+    "leaky_relu",
+)
+_ALSO = {"swish": "silu"}
+"""Other names of activations."""
 INITIALIZERS = (
     "glorot_normal",
     "glorot_uniform",
@@ -73,6 +87,8 @@ class Layout:
     input_shape: tuple[int, ...]
     scale: float
     """What inputs are multiplied by: 1/255 for uint8."""
+    stack: int = 1
+    """Frames that an input image shows."""
 
     def without_softmax(self) -> "Layout":
         """Return it with logits for each output that ends in a softmax."""
@@ -138,6 +154,10 @@ class _Section:
             )
         return text
 
+    def activation(self) -> str:
+        word = self.word("activation", "linear", (*ACTIVATIONS, *_ALSO))
+        return _ALSO.get(word, word)
+
     def switch(self, key: str) -> bool:
         text = self.values.get(key, "0")
         if text not in ("0", "1"):
@@ -176,7 +196,7 @@ class _Section:
             units=count,
             size=size,
             stride=stride,
-            activation=self.word("activation", "linear", ACTIVATIONS),
+            activation=self.activation(),
             initializer=self.word("initializer", "glorot_uniform", INITIALIZERS),
             gain=self.gain(),
             input_shape=shape,
@@ -280,4 +300,4 @@ def layout_for(
     if action_units:
         scale = 1.0  # the learner scales what it puts side by side
         shape = (shape[0] + action_units,)
-    return read_layout(path, shape, outputs, scale)
+    return replace(read_layout(path, shape, outputs, scale), stack=spec.stack)

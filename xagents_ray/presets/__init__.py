@@ -76,14 +76,35 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **given}
 
 
+def fitting(agent: str, env: str) -> Preset | None:
+    """Return the preset of the package for an agent and an environment, if any."""
+    for preset in presets():
+        if preset.agent == agent and fnmatchcase(env, preset.env):
+            return preset
+    return None
+
+
+def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
+    """Return what to say to a user who leaves out a preset that there is."""
+    env = given.get("env")
+    if env is None or given.get("preset") is not None:
+        return []
+    preset = fitting(algorithm.name, str(env))
+    if preset is None:
+        return []
+    return [
+        f"There is a preset of {algorithm.name} for {env} ({preset.expected}; "
+        f"{preset.source}): add --preset"
+    ]
+
+
 def _find(agent: str, env: str | None) -> Preset:
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
-    own = [preset for preset in presets() if preset.agent == agent]
-    for preset in own:
-        if fnmatchcase(env, preset.env):
-            return preset
-    known = [preset.env for preset in own]
+    found = fitting(agent, env)
+    if found is not None:
+        return found
+    known = [preset.env for preset in presets() if preset.agent == agent]
     hint = near(env, known) or (
         f", only for {', '.join(known)}: give the settings one by one, or a file with "
         "--preset FILE."

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xagents_ray.errors import UserError, near
-from xagents_ray.options import HpType, Option
+from xagents_ray.errors import UserError
+from xagents_ray.options import HpType, Option, plain, suggestion
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,17 @@ def split(
     spaces: dict[str, Space] = {}
     for name, value in given.items():
         if name not in known:
-            hint = near(name, known) or "."
+            hint = suggestion(name, known.values()) or "."
             raise UserError(f"There is no setting {name!r} of tune{hint}")
         option = known[name]
         if isinstance(value, list | tuple) and not option.many:
             value = _several(option, tuple(value))
         if isinstance(value, Space):
-            _check(option, value)
-            spaces[name] = value
+            values = tuple(map(option.plain, value.values))
+            spaces[name] = Space(value.kind, values)
+            _check(option, spaces[name])
         else:
-            fixed[name] = tuple(value) if isinstance(value, list) else value
+            fixed |= plain([option], {name: value})
     return fixed, spaces
 
 

@@ -96,6 +96,8 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
         study = study_module.Study(plan)
         with SweepDisplay(plan.config, display, study.rows()) as shown:
             shown.note(f"{plan.directory}: study {plan.study}")
+            for note in runs[0].notes:
+                shown.note(note)
             if not plan.spaces and plan.config.n_trials == 1:
                 shown.note(_NOTHING_TO_TUNE)
             try:

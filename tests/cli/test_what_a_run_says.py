@@ -1,0 +1,80 @@
+"""Lines beside the numbers: what a user of `train` should know."""
+
+import io
+import subprocess
+from collections import deque
+
+import forked
+import pytest
+from rich.console import Console
+
+from xagents_ray.algorithms import find
+from xagents_ray.checks import preset
+from xagents_ray.config import Config
+from xagents_ray.display import Display
+from xagents_ray.presets import hints
+from xagents_ray.progress import Progress
+
+PPO = find("ppo")
+
+
+def trained(*words: str) -> subprocess.CompletedProcess[str]:
+    done = forked.run(["-m", "xagents_ray", "train", "ppo", "--local", *words], 120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done
+
+
+def test_a_preset_and_what_checkpoints_has_without_an_episode() -> None:
+    """No episode of Acrobot ends within 20 steps."""
+    words = ["--env", "Acrobot-v1", "--n-steps", "10", "--max-steps", "2e1"]
+    out = trained(*words, "--name", "a", "--checkpoints", "a.npz").stdout
+    assert "There is a preset of ppo for Acrobot-v1 (" in out
+    assert "): add --preset\n" in out
+    assert "--checkpoints has the final weights, as there is no best: fewer" in out
+
+
+def test_an_outdated_environment_in_a_run() -> None:
+    words = ["--env", "CartPole-v0", "--n-steps", "64", "--max-steps", "128"]
+    out = trained(*words, "--checkpoints", "a.npz").stdout
+    assert out.count("CartPole-v0 is outdated; its newest version is CartPole-v1") == 1
+    assert "Warning" not in out and "a preset" not in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({"env": "CartPole-v1"}, 1),
+        ({"env": "CartPole-v1", "preset": "auto"}, 0),
+        ({"env": "CartPole-v1", "preset": "own.yaml"}, 0),
+        ({"env": "MountainCar-v0"}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_preset_is_named_where_one_is_known(given: dict, count: int) -> None:
+    assert len(hints(PPO, given)) == count
+
+
+def test_doctor_says_who_reached_what_a_preset_promises() -> None:
+    given = {"env": "PongNoFrameskip-v4", "max_steps": 1}
+    row = preset(PPO, Config.of(PPO.config, given))
+    assert "RL Zoo, not run here" in row.found
+    assert "reached" not in row.found
+
+
+@pytest.mark.parametrize(
+    ("learnt", "speed"), [([(1000, 10.0), (5000, 20.0)], 400), ([], 125)]
+)
+def test_the_last_speed_is_that_of_the_run(
+    learnt: list[tuple[int, float]], speed: int
+) -> None:
+    """Not that of its last second, nor with the start of TensorFlow."""
+    text = io.StringIO()
+    config = Config.of(PPO.config, {"env": "CartPole-v1", "max_steps": 5000})
+    progress = Progress(deque(maxlen=100), before=40.0, env_steps=5000)
+    if learnt:
+        progress.steady, progress.learnt_until = learnt
+    with Display(config, Console(file=text, width=200)) as display:
+        display.end(progress, "Over")
+    assert f"speed: {speed} steps/s" in text.getvalue()
