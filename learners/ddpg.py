@@ -128,7 +128,9 @@ class DDPGLearner:
         with tf.GradientTape() as tape:
             values = judge(self._critic, now, actions)
             loss = losses.squared(targets - values)
-        norm = descend(self._critic_optimizer, tape, loss, variables)
+        norm = descend(
+            self._critic_optimizer, tape, loss, variables, self._config.grad_norm
+        )
         return tf.stack([loss, tf.reduce_mean(values), norm])
 
     def _improve_actor(self, now: tf.Tensor) -> tf.Tensor:
@@ -138,7 +140,9 @@ class DDPGLearner:
             # Not the critic's too, whose own gradient nobody needs.
             tape.watch([variable.value for variable in variables])
             loss = -tf.reduce_mean(judge(self._critic, now, self._actor(now)))
-        norm = descend(self._actor_optimizer, tape, loss, variables)
+        norm = descend(
+            self._actor_optimizer, tape, loss, variables, self._config.grad_norm
+        )
         return tf.stack([loss, norm])
 
     def _follow(self) -> None:

@@ -38,7 +38,10 @@ def polyak(targets: Sequence[Any], variables: Sequence[Any], tau: float) -> None
     Source: arXiv:1509.02971, section 3.
     """
     for target, variable in zip(targets, variables, strict=True):
-        target.assign_add(tau * (variable - target))
+        if tau == 1:  # exactly, whatever rounding says of the difference
+            target.assign(variable)
+        else:
+            target.assign_add(tau * (variable - target))
 
 
 def smoothed(

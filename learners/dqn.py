@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from xagents_ray.hyperparameters import DQNConfig
 from xagents_ray.learners import losses
+from xagents_ray.learners.deterministic import polyak, with_target
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
 from xagents_ray.trajectory import Array, Transitions, Weights
@@ -29,9 +30,7 @@ class DQNLearner:
         self, config: DQNConfig, spec: EnvSpec, layout: Layout, seed: int
     ) -> None:
         self._config, self._spec, self._layout = config, spec, layout
-        self._model = networks.build(layout, seed, "q")
-        self._target = networks.build(layout, seed, "target")
-        self._target.set_weights(self._model.get_weights())
+        self._model, self._target = with_target(layout, seed, "q")
         self._optimizer = make_optimizer(config, self._model.trainable_variables)
         self._stopping = tf.Variable(False, trainable=False)
         models = {"q": self._model, "target": self._target}
@@ -41,12 +40,12 @@ class DQNLearner:
         self._phase = tf.function(self._learn, input_signature=self._signature())
 
     def update(self, batch: Transitions, env_steps: int) -> Metrics:
-        """Learn from K batches; sync the target when a sync step was crossed."""
-        syncs = env_steps // self._config.target_sync_steps
-        if syncs > self.state.counts["syncs"]:
-            self._target.set_weights(self._model.get_weights())
-            self.state.counts["syncs"] = syncs
-        means, updates = self._phase(*batch)
+        """Learn from K batches; sync the target whenever a sync step was crossed."""
+        counts = self.state.counts
+        means, updates, syncs = self._phase(
+            *batch, np.int64(env_steps), np.int64(counts["syncs"])
+        )
+        counts["syncs"] = int(syncs)
         return named(_METRICS, means, updates)
 
     def policy_weights(self) -> Weights:
@@ -71,6 +70,7 @@ class DQNLearner:
             tf.TensorSpec([None, None], tf.int32),
             tf.TensorSpec([None, None], tf.float32),
             tf.TensorSpec([None, None], tf.bool),
+            *[tf.TensorSpec([], tf.int64)] * 2,
         ]
 
     def _learn(
@@ -80,18 +80,38 @@ class DQNLearner:
         actions: tf.Tensor,
         rewards: tf.Tensor,
         terminated: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """K updates on [K, N, ...]; returns metrics [3]."""
+        env_steps: tf.Tensor,
+        syncs: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """K updates on [K, N, ...]; returns metrics [3], updates, syncs so far."""
         total = tf.zeros(len(_METRICS))
         updates = tf.constant(0)
-        for k in tf.range(tf.shape(rewards)[0]):
+        count = tf.shape(rewards)[0]
+        for k in tf.range(count):
             if self._stopping:
                 break
+            due = self._syncs_before(count - 1 - k, env_steps)
+            if due > syncs:
+                polyak(self._target.weights, self._model.weights, self._config.tau)
+                syncs = due
             total += self._minibatch(
                 observations[k], starts[k], actions[k], rewards[k], terminated[k]
             )
             updates += 1
-        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
+        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates, syncs
+
+    def _syncs_before(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
+        """Return how many sync steps lie before an update.
+
+        Args:
+            later: int32 [], updates of this phase that follow it; the last one
+                answers the newest env step, the others one `train_frequency` earlier
+                per `gradient_steps`.
+            env_steps: int64 [], of the whole run.
+        """
+        c = self._config
+        periods = tf.cast(later // c.gradient_steps, tf.int64)
+        return (env_steps - periods * c.train_frequency) // c.target_sync_steps
 
     def _minibatch(
         self,
@@ -121,5 +141,5 @@ class DQNLearner:
             taken = tf.gather(values, actions, axis=-1, batch_dims=1)
             loss = losses.huber(targets - taken)
         variables = self._model.trainable_variables
-        norm = descend(self._optimizer, tape, loss, variables)
+        norm = descend(self._optimizer, tape, loss, variables, self._config.grad_norm)
         return tf.stack([loss, tf.reduce_mean(taken), norm])

@@ -159,7 +159,9 @@ class TD3Learner:
         with tf.GradientTape() as tape:
             one, other = (judge(critic, now, actions) for critic in self._critics)
             loss = losses.squared(targets - one) + losses.squared(targets - other)
-        norm = descend(self._critic_optimizer, tape, loss, self._judging)
+        norm = descend(
+            self._critic_optimizer, tape, loss, self._judging, self._config.grad_norm
+        )
         return tf.stack([loss, tf.reduce_mean(one), norm])
 
     def _improve_actor(self, now: tf.Tensor) -> tf.Tensor:
@@ -169,7 +171,9 @@ class TD3Learner:
             # Not the critic's too, whose own gradient nobody needs.
             tape.watch([variable.value for variable in variables])
             loss = -tf.reduce_mean(judge(self._critics[0], now, self._actor(now)))
-        norm = descend(self._actor_optimizer, tape, loss, variables)
+        norm = descend(
+            self._actor_optimizer, tape, loss, variables, self._config.grad_norm
+        )
         return tf.stack([loss, norm])
 
     def _follow(self) -> None:

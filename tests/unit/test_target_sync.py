@@ -14,15 +14,20 @@ from xagents_ray.trajectory import Transitions
 SPEC = EnvSpec((3,), "float32", 1, 2)
 
 
-def batch(gamma_matters: bool = True) -> Transitions:
+def batch(gamma_matters: bool = True, updates: int = 1) -> Transitions:
     rng = np.random.default_rng(0)
     return Transitions(
-        rng.normal(size=(1, 16, 2, 3)).astype(np.float32),
-        np.zeros((1, 16, 2), bool),
-        rng.integers(0, 2, (1, 16), np.int32),
-        rng.normal(size=(1, 16)).astype(np.float32),
-        np.full((1, 16), not gamma_matters),
+        rng.normal(size=(updates, 16, 2, 3)).astype(np.float32),
+        np.zeros((updates, 16, 2), bool),
+        rng.integers(0, 2, (updates, 16), np.int32),
+        rng.normal(size=(updates, 16)).astype(np.float32),
+        np.full((updates, 16), not gamma_matters),
     )
+
+
+def row(case: Transitions, k: int) -> Transitions:
+    """Return batch k alone, as the only one of a phase."""
+    return Transitions(*(x[k : k + 1] for x in case))
 
 
 def arrays(model: Any) -> list[Any]:
@@ -34,7 +39,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 
 def make(**settings: Any) -> DQNLearner:
-    config = DQNConfig(target_sync_steps=100, lr=0.01, **settings)
+    config = DQNConfig(**{"target_sync_steps": 100, "lr": 0.01, **settings})
     return DQNLearner(config, SPEC, find("dqn").layout(None, SPEC), 0)
 
 
@@ -58,6 +63,58 @@ def test_the_target_follows_on_crossing() -> None:
         assert not same(arrays(learner._model), online)
         expected = online if crossed else target
         assert same(arrays(learner._target), expected), env_steps
+
+
+@pytest.mark.parametrize(
+    ("every", "frequency", "gradient_steps", "steps"),
+    [
+        # The env step that each of six updates answers, the last one the newest.
+        (10, 4, 1, [492, 496, 500, 504, 508, 512]),
+        (10, 10, 1, [462, 472, 482, 492, 502, 512]),
+        (8, 8, 3, [504, 504, 504, 512, 512, 512]),
+        (10_000, 4, 1, [492, 496, 500, 504, 508, 512]),
+    ],
+)
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_the_target_follows_within_a_phase(
+    every: int, frequency: int, gradient_steps: int, steps: list[int], tau: float
+) -> None:
+    """A phase of six updates ends where six phases of one update would."""
+    settings = {
+        "target_sync_steps": every,
+        "train_frequency": frequency,
+        "gradient_steps": gradient_steps,
+        "tau": tau,
+    }
+    whole, single = make(**settings), make(**settings)
+    case = batch(updates=6)
+    for learner in (whole, single):
+        learner.state.counts["syncs"] = (steps[0] - 1) // every
+        learner._target.set_weights([0.5 * w for w in arrays(learner._target)])
+    whole.update(case, steps[-1])
+    for k, step in enumerate(steps):
+        before = arrays(single._target)
+        single.update(row(case, k), step)
+        follows = step // every > (steps[k - 1] if k else steps[0] - 1) // every
+        assert same(arrays(single._target), before) != follows, step
+    assert whole.state.counts["syncs"] == single.state.counts["syncs"]
+    for one, other in (
+        (whole._model, single._model),
+        (whole._target, single._target),
+    ):
+        for a, b in zip(arrays(one), arrays(other), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_tau_is_the_part_of_the_way() -> None:
+    learner = make(tau=0.25)
+    learner.update(batch(), 16)
+    online, target = arrays(learner._model), arrays(learner._target)
+    learner.update(batch(), 100)
+    moved = arrays(learner._target)
+    assert not same(target, moved)
+    for a, t, o in zip(moved, target, online, strict=True):
+        np.testing.assert_allclose(a, t + 0.25 * (o - t), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("double", [False, True])

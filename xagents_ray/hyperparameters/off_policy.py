@@ -114,6 +114,14 @@ class OffPolicyConfig(ReplayConfig):
         hp_type="categorical",
         help="Updates owed per --train-frequency",
     )
+    grad_norm: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Largest global norm of each network's gradient; larger ones are scaled "
+        "to it; default: no limit",
+    )
 
     @property
     def batch_steps(self) -> int:
@@ -164,8 +172,17 @@ class DQNConfig(OneModel, OffPolicyConfig):
         low=1,
         unit="env steps",
         hp_type="int",
-        help="Sync target models every n steps; tested once per learning phase",
+        help="Sync target models every n steps",
         known_as=("target_update_interval", "target_network_frequency"),
+    )
+    tau: float = option(
+        1.0,
+        low=0,
+        high=1,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Part of its way to the online model that the target model moves at each "
+        "sync; 1 copies it",
     )
 
 
