@@ -30,6 +30,7 @@ def _load_and_delete(source: str, delete_on_exit: bool) -> tuple[Any, str]:
 
 loader.load_source = _load_and_delete
 
+
 def configure(threads: int, deterministic: bool) -> None:
     """Set TensorFlow up; call it before the first operation.
 
