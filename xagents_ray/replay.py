@@ -15,7 +15,14 @@ from xagents_ray.files import write_arrays
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.machine import free_memory
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, IntArray, Replayed, Trajectory, Transitions
+from xagents_ray.trajectory import (
+    Array,
+    IntArray,
+    Replayed,
+    Trajectory,
+    Transitions,
+    seen,
+)
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
@@ -155,44 +162,64 @@ class TransitionReplay(Replay):
 
     def insert(self, trajectory: Trajectory) -> None:
         """Copy a trajectory in; the oldest transitions make room."""
-        length, envs = trajectory.rewards.shape
-        for column in range(envs):
-            env = trajectory.first_env + column
-            head = int(self._head[env])
-            rows = np.arange(head, head + length + 1) % self._length
-            skip = trajectory.stack - 1
-            starts = trajectory.starts[skip:, column]
+        shown = seen(trajectory.starts[: self._stack])
+        for column in range(trajectory.rewards.shape[1]):
+            self._insert(trajectory, column, np.flatnonzero(shown[:, column]))
+
+    def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
+        """Copy one environment's steps in.
+
+        Where they don't follow the steps held (a rollout between was lost, or this
+        replay replaces another), the older frames of their first stack come with them.
+
+        Args:
+            trajectory: of this environment and others.
+            column: of this environment.
+            shown: rows of the trajectory that its first stack shows.
+        """
+        env, first = trajectory.first_env + column, self._stack - 1
+        head, length = int(self._head[env]), len(trajectory.rewards)
+        if not self._follows(trajectory, column, shown):
             last = (head - 1) % self._length
-            held = self._tail[env] < head and self._valid[env, last]
-            first = trajectory.observations[skip, column]
-            valid = trajectory.valid[:, column]
-            followed = np.array_equal(self._observations[env, rows[0]], first)
-            if self._tail[env] < head and not followed and not starts[0]:
-                # A rollout between was dropped: no stack may reach across the gap.
-                starts, valid = starts.copy(), valid.copy()
-                starts[0], valid[:skip] = True, False
-            if starts[0] and held:
-                # What followed the last step is lost, with a dropped rollout or actor.
+            if self._tail[env] < head and self._valid[env, last]:
+                # What followed the last step is lost.
                 self._valid[env, last] = False
                 self._count[env] -= 1
-            self._observations[env, rows] = trajectory.observations[skip:, column]
-            self._starts[env, rows] = starts
-            steps = rows[:-1]
-            self._actions[env, steps] = trajectory.actions[:, column]
-            self._rewards[env, steps] = trajectory.rewards[:, column]
-            self._terminated[env, steps] = trajectory.terminated[:, column]
-            self._make_room(env, head + length)
-            self._valid[env, steps] = valid
-            self._count[env] += np.count_nonzero(valid)
-            self._head[env] = head + length
-            self._evict(env)
+            first = int(shown[0])
+        older = self._stack - 1 - first
+        end = head + older + length
+        rows = np.arange(head, end + 1) % self._length
+        steps, valid = rows[older:-1], trajectory.valid[:, column]
+        self._observations[env, rows] = trajectory.observations[first:, column]
+        self._starts[env, rows] = trajectory.starts[first:, column]
+        self._actions[env, steps] = trajectory.actions[:, column]
+        self._rewards[env, steps] = trajectory.rewards[:, column]
+        self._terminated[env, steps] = trajectory.terminated[:, column]
+        self._make_room(env, end)
+        self._valid[env, rows[:older]] = False
+        self._valid[env, steps] = valid
+        self._count[env] += np.count_nonzero(valid)
+        self._head[env] = end
+        self._evict(env)
+
+    def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
+        """Return whether the newest frames held are those of the first stack."""
+        env = trajectory.first_env + column
+        rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
+        pairs = (
+            (self._starts, trajectory.starts),
+            (self._observations, trajectory.observations),
+        )
+        return all(
+            np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
+        )
 
     def _make_room(self, env: int, head: int) -> None:
         """Let go of rows that a head there overwrites, or whose stack it cuts."""
         oldest = head + self._stack - self._length
         tail = int(self._tail[env])
         if oldest > tail:
-            gone = np.arange(tail, oldest) % self._length
+            gone = np.arange(tail, min(oldest, self._head[env])) % self._length
             self._count[env] -= np.count_nonzero(self._valid[env, gone])
             self._tail[env] = oldest
             self._full[env] = True

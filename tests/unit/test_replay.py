@@ -104,7 +104,15 @@ class Actor:
         self.ids = np.zeros((stack, envs), np.int64)
         self.starts = np.zeros((stack, envs), bool)
         self.ids[-1], self.starts[-1] = [s[0] for s in self.shown], True
-        self.is_new = True
+        self.is_new, self.is_cut_off = True, False
+
+    def lose(self, length: int) -> None:
+        """Roll out, for nobody: neither the world nor the replay sees it."""
+        envs = range(self.first_env, self.first_env + self.envs)
+        kept = [self.world.rows[env].copy() for env in envs]
+        self.rollout(length)
+        self.world.rows[self.first_env : self.first_env + self.envs] = kept
+        self.is_cut_off = True
 
     def stack(self, column: int) -> tuple[int, ...]:
         stack = self.world.spec.stack
@@ -124,6 +132,11 @@ class Actor:
             rows = self.world.rows[self.first_env + column]
             if self.is_new and rows:
                 rows[-1] = None  # what followed is lost
+            if self.is_cut_off:
+                if rows:
+                    rows[-1] = None
+                # Older frames of the first stack take rows, but are no transitions.
+                rows.extend([None] * min(len(self.shown[column]) - 1, spec.stack - 1))
             for t in range(length):
                 new, before = self.world.new_id(), self.stack(column)
                 ids[t + spec.stack, column] = new
@@ -150,7 +163,7 @@ class Actor:
                         bool(terminated[t, column]),
                     )
                 )
-        self.is_new = False
+        self.is_new = self.is_cut_off = False
         self.ids, self.starts = ids[length:], starts[length:]
         return Trajectory(
             encode(ids, spec),
@@ -214,12 +227,12 @@ class Plan(NamedTuple):
     groups: list[tuple[int, int]]
     capacity: int
     p_end: float
-    inserts: list[tuple[int, int, bool]]
+    inserts: list[tuple[int, int, Any]]
     seed: int
 
 
 @st.composite
-def plans(draw: Any) -> Plan:
+def plans(draw: Any, events: Any = ([False], [False] * 3 + [True])) -> Plan:
     shape = draw(st.sampled_from([GREY, RGB, VECTOR]))
     stack = 1 if shape == VECTOR else draw(st.integers(1, 5))
     sizes = draw(st.lists(st.integers(1, 2), min_size=1, max_size=3))
@@ -228,7 +241,7 @@ def plans(draw: Any) -> Plan:
     insert = st.tuples(
         st.integers(0, len(groups) - 1),
         st.integers(1, draw(st.sampled_from([1, 2, 7]))),
-        st.sampled_from(draw(st.sampled_from([[False], [False] * 3 + [True]]))),
+        st.sampled_from(draw(st.sampled_from(events))),
     )
     return Plan(
         spec_of(shape, stack, draw(st.booleans())),
@@ -257,6 +270,53 @@ def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
             world.keep(env, fit)
         assert replay.fill.size == len(world.held) <= plan.capacity
     assert_draws_what_is_held(replay, world)
+
+
+EVENTS = ["insert"] * 3 + ["lose", "replace actor", "replace replay"]
+
+
+@settings(deadline=None, max_examples=150)
+@given(plans([EVENTS]))
+def test_every_stack_is_whole_whatever_is_lost(plan: Plan) -> None:
+    """Rollouts, actors and the replay itself; only a last step has no successor."""
+    n_envs = sum(size for _, size in plan.groups)
+
+    def new() -> TransitionReplay:
+        return TransitionReplay(plan.spec, plan.capacity, n_envs, 7, plan.seed)
+
+    replay, world = new(), World(plan.spec, n_envs, plan.capacity, plan.seed)
+    fit = ring_rows(replay, plan.spec, n_envs)
+    actors = [Actor(world, *group, plan.p_end) for group in plan.groups]
+    for index, length, event in plan.inserts:
+        if event == "replace actor":
+            actors[index] = Actor(world, *plan.groups[index], plan.p_end)
+        if event == "replace replay":
+            replay, world.rows = new(), [deque() for _ in range(n_envs)]
+            for actor in actors:
+                actor.is_cut_off = True
+        if event == "lose":
+            actors[index].lose(length)
+            continue
+        replay.insert(actors[index].rollout(length))
+        for env in range(n_envs):
+            world.keep(env, fit)
+        assert replay.fill.size == len(world.held) <= plan.capacity
+    assert_draws_what_is_held(replay, world)
+
+
+@pytest.mark.parametrize("length", [1, 2, 8])
+def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
+    """The first stacks show what came before, which no replay has seen."""
+    spec = spec_of(GREY, 4, True)
+    world = World(spec, 1, 100, 0)
+    actor = Actor(world, 0, 1, 0.0)
+    actor.lose(9)
+    replay = TransitionReplay(spec, 100, 1, 8, 0)
+    for inserted in (1, 2):
+        replay.insert(actor.rollout(length))
+        assert replay.fill.size == inserted * length
+    assert_draws_what_is_held(replay, world)
+    assert all(0 not in step.before for step in world.held.values())
 
 
 def test_an_actor_that_dies_early_again_and_again() -> None:
@@ -415,8 +475,8 @@ def test_nothing_reaches_across_a_dropped_rollout() -> None:
     insert(3)
     insert(23)
     insert(33)
-    # The last step before the gap, and three whose stacks would reach across it.
-    assert replay.fill.size == 30 - 1 - 3
+    # The last step before the gap; the others' older frames came with them.
+    assert replay.fill.size == 30 - 1
     drawn = replay.sample(1, 500)
     seen = drawn.observations[0, :, :, 0, 0].astype(int)
     assert (seen[:, -1] == seen[:, -2] + 1).all()
@@ -424,4 +484,4 @@ def test_nothing_reaches_across_a_dropped_rollout() -> None:
     for row, starts in zip(seen, drawn.starts[0], strict=True):
         shown = row[np.flatnonzero(starts)[-1] :] if starts[:-1].any() else row
         assert (np.diff(shown) == 1).all()
-    assert set(drawn.actions[0].tolist()) == {*range(3, 12), *range(26, 43)}
+    assert set(drawn.actions[0].tolist()) == {*range(3, 12), *range(23, 43)}
