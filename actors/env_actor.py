@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from xagents_ray.actors.env_state import decode, encode
 from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.measuring import Measuring
-from xagents_ray.actors.policies import Actions, Policy
+from xagents_ray.actors.policies import Actions, Policy, forget
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.config import Config
 from xagents_ray.errors import Diverged, Stopped, UserError
@@ -120,6 +120,7 @@ class EnvActor:
             acting += chose - clock
             stepping += stepped - chose
             rows.write(t, chosen, step, resets=self._ended)
+            forget(self._policy.memory, self._ended)
             self._count(t, step, episodes)
         last = rows.observations[length:], rows.starts[length:]
         self._history = last[0].copy(), last[1].copy()

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup, count_games, first_window
 from xagents_ray.actors.environments import Envs, EnvStep, make_envs
-from xagents_ray.actors.policies import Policy
+from xagents_ray.actors.policies import Policy, forget
 from xagents_ray.algorithms import find, resolve
 from xagents_ray.errors import Stopped
 from xagents_ray.trajectory import Array, BoolArray, Episode, Weights, stack_frames
@@ -108,6 +108,7 @@ def play_on(
     """
     frames, starts = first_window(first, envs.spec.stack)
     ended = np.zeros(len(first), np.bool_)
+    forget(policy.memory, ~ended)
     while True:
         seen = stack_frames(frames, starts) if envs.spec.is_image else frames[-1]
         if greedy:
@@ -116,6 +117,7 @@ def play_on(
             noise = policy.noise(generators, 1)[0]
             actions = policy.act(seen, noise, _TRAINED).stepped
         step = envs.step(actions)
+        forget(policy.memory, ended)
         yield step, ended
         frames = np.concatenate([frames[1:], step.observations[None]])
         starts = np.concatenate([starts[1:], ended[None]])

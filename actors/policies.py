@@ -18,7 +18,7 @@ from xagents_ray.hyperparameters import (
 from xagents_ray.networks.forward import bind, softmax
 from xagents_ray.networks.layout import Layout
 from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, FloatArray, Weights
+from xagents_ray.trajectory import Array, BoolArray, FloatArray, Weights
 
 _NO_MEMORY = np.zeros(0, np.float32)
 _THETA, _DT = 0.15, 0.01
@@ -46,7 +46,7 @@ class Policy(Protocol):
     """What an env actor needs of a policy.
 
     Attributes:
-        memory: float32 [B, A], what noise carries from one rollout to the next; empty
+        memory: float32 [B, A], what noise carries from one step to the next; empty
             where each draw stands by itself.
     """
 
@@ -147,21 +147,19 @@ class DeterministicPolicy:
             np.stack([g.standard_normal(shape), g.uniform(-1, 1, shape)], axis=1)
             for g in generators
         ]
-        noise = np.stack(draws, axis=1).astype(np.float32)
-        if self._wanders:
-            if not self.memory.size:
-                self.memory = np.zeros_like(noise[0, :, 0])
-            noise[:, :, 0] = wander(noise[:, :, 0], self.memory)
-            self.memory = noise[-1, :, 0].copy()
-        return noise
+        return np.stack(draws, axis=1).astype(np.float32)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation."""
+        normal, uniform = noise[:, 0], noise[:, 1]
+        if self._wanders:
+            before = self.memory if self.memory.size else np.zeros_like(normal)
+            normal = self.memory = wander(normal, before)
         if env_steps < self._random_steps:
-            actions = noise[:, 1]
+            actions = uniform
         else:
             means = self._forward(observations)[0]
-            actions = np.clip(means + self._scale * noise[:, 0], -1, 1)
+            actions = np.clip(means + self._scale * normal, -1, 1)
         return Actions(actions, self._stepped(actions))
 
     def greedy(self, observations: Array) -> Array:
@@ -247,21 +245,31 @@ def _largest(outputs: FloatArray) -> Array:
     return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
 
 
-def wander(normal: FloatArray, start: FloatArray) -> FloatArray:
-    """Return an Ornstein-Uhlenbeck process, whose sigma is 1.
+def wander(normal: FloatArray, before: FloatArray) -> FloatArray:
+    """Return the next step of an Ornstein-Uhlenbeck process, whose sigma is 1.
 
     Args:
-        normal: float32 [T, ...], standard normal.
-        start: float32 [...], where it stood before.
+        normal: float32 [...], standard normal.
+        before: float32 [...], where it stood before.
     Returns:
-        float32 [T, ...].
+        float32 [...].
     Source: doi:10.1103/PhysRev.36.823; theta and dt are those of Stable-Baselines3.
     """
-    path, x = np.empty_like(normal), start
-    for t, draw in enumerate(normal):
-        x = x * np.float32(1 - _THETA * _DT) + np.float32(np.sqrt(_DT)) * draw
-        path[t] = x
-    return path
+    step = np.float32(np.sqrt(_DT)) * normal
+    moved: FloatArray = before * np.float32(1 - _THETA * _DT) + step
+    return moved
+
+
+def forget(memory: Array, resets: BoolArray) -> None:
+    """Let the noise of environments start over, whose episodes begin.
+
+    Args:
+        memory: of a policy, changed.
+        resets: bool [B], which environments.
+    Source: arXiv:1509.02971, algorithm 1.
+    """
+    if memory.size:
+        memory[resets] = 0
 
 
 def sample_categorical(logits: FloatArray, uniform: Array) -> tuple[Array, FloatArray]:

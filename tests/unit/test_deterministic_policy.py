@@ -236,7 +236,12 @@ def wandering(name: str, steps: list[int], envs: int = 3) -> Any:
     """Return the Ornstein-Uhlenbeck noise of rollouts of these lengths, joined."""
     policy, _ = loaded(name, noise="ou")
     generators = [np.random.default_rng([0, i]) for i in range(envs)]
-    return np.concatenate([policy.noise(generators, n)[:, :, 0] for n in steps])
+    path = []
+    for n in steps:
+        for noise in policy.noise(generators, n):
+            policy.act(observations(envs), noise, TRAINED)
+            path.append(policy.memory.copy())
+    return np.stack(path)
 
 
 def test_ou_noise_follows_its_equation() -> None:
@@ -257,6 +262,35 @@ def test_ou_noise_goes_on_from_rollout_to_rollout(name: str) -> None:
     assert long[5000:].std() == pytest.approx(1 / np.sqrt(0.3), rel=0.15)
     jumps = np.abs(np.diff(long, axis=0)).max(axis=(1, 2))
     assert jumps.max() < 0.6  # nowhere does it begin anew
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
+    """Episodes have 10 steps; rollouts of 7 rows cut them anywhere."""
+    row, seed, n_envs, sigma = find(name), 5, 2, 0.2
+    given = {"env": "test_deterministic_policy:Uneven", "n_envs": n_envs}
+    given |= {"max_steps": 1, "noise": "ou", "step_noise_coef": sigma}
+    run = prepare(row, Config.of(row.config, given))
+    actor = EnvActor(ActorSetup(name, run.config, run.layout, seed, 0, n_envs, 1))
+    arrays = random_arrays(run.layout, 1)
+    rollouts = [actor.rollout(Weights(1, arrays), 7, TRAINED)[0] for _ in range(5)]
+    actor.close()
+    forward = bind(run.layout, arrays)
+    ended = np.zeros(n_envs, int)
+    for env in range(n_envs):
+        generator, x = np.random.default_rng([seed, env]), np.zeros(3)
+        for t in rollouts:
+            normal = generator.standard_normal((7, 3))
+            generator.uniform(-1, 1, (7, 3))
+            for i, draw in enumerate(normal):
+                if not t.valid[i, env]:  # the step that only resets
+                    x, ended[env] = np.zeros(3), ended[env] + 1
+                    continue
+                x = x - 0.15 * x * 0.01 + 0.1 * draw
+                mean = forward(t.observations[i, env][None])[0][0]
+                wanted = np.clip(mean + sigma * x, -1, 1)
+                np.testing.assert_allclose(t.actions[i, env], wanted, atol=1e-5)
+    assert ended.tolist() == [3, 3]
 
 
 def test_ou_noise_is_resumed_exactly() -> None:

@@ -102,6 +102,12 @@ def actors_games(setup: ActorSetup, games: int) -> list[Episode]:
 
 
 FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
+WANDERING = {
+    "env": "Pendulum-v1",
+    "noise": "ou",
+    "step_noise_coef": 5.0,
+    "buffer_initial_size": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -134,12 +140,16 @@ def test_dqn_samples_with_the_last_epsilon() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "greedy"),
-    [({"env": "CartPole-v1"}, True), (SHORT_ATARI, False)],
+    ("agent", "settings", "greedy"),
+    [
+        ("ppo", {"env": "CartPole-v1"}, True),
+        ("ppo", SHORT_ATARI, False),
+        ("ddpg", WANDERING, False),
+    ],
 )
-def test_it_is_repeatable(settings: dict[str, Any], greedy: bool) -> None:
+def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) -> None:
     """On one evaluator, left in the middle of a game before, and on a new one."""
-    setup = setup_of("ppo", 2, **settings)
+    setup = setup_of(agent, 2, **settings)
     first, second = Evaluator(setup), Evaluator(setup)
     games = [
         evaluator.evaluate(weights_of(setup), 3, SEED, greedy)
