@@ -279,9 +279,18 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
         return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
     if config.preprocess or gym.spec(str(config.env)).vector_entry_point is None:
         return None
-    return gym.make_vec(
+    envs = gym.make_vec(
         str(config.env), num_envs=n_envs, vectorization_mode="vector_entry_point"
     )
+    mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
+    if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
+        envs.close()
+        raise UserError(
+            f"The vector environment of {config.env} has autoreset_mode {mode}, but "
+            "training needs NEXT_STEP: use --vectorization sync, or make it reset on "
+            "the step after an episode's end."
+        )
+    return envs
 
 
 @_without_version_warning()

@@ -1,6 +1,8 @@
 """Environments of every kind behind `Envs`, the real ones."""
 
+import functools
 import importlib.util
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -46,6 +48,30 @@ class Odd(gymnasium.Env[Any, Any]):
 
 def odd() -> Odd:
     return Odd()
+
+
+def own_vectors(num_envs: int, mode: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Return CartPoles in a vector form that says how it resets; None says nothing."""
+    modes = gymnasium.vector.AutoresetMode
+    envs = gymnasium.vector.SyncVectorEnv(
+        [lambda: gymnasium.make("CartPole-v1").unwrapped] * num_envs,
+        autoreset_mode=mode or modes.NEXT_STEP,
+    )
+    if mode is None:
+        del envs.metadata["autoreset_mode"]
+    return envs
+
+
+@pytest.fixture
+def own_id(request: Any) -> Iterator[str]:
+    """Register CartPole with an own vector form of the mode asked for."""
+    gymnasium.register(
+        "OwnVectors-v0",
+        entry_point="gymnasium.envs.classic_control:CartPoleEnv",
+        vector_entry_point=functools.partial(own_vectors, mode=request.param),
+    )
+    yield "OwnVectors-v0"
+    del gymnasium.registry["OwnVectors-v0"]
 
 
 def envs_of(count: int = 2, **settings: Any) -> Envs:
@@ -175,3 +201,27 @@ def test_extras(module: str, settings: dict[str, Any]) -> None:
             probe(EnvConfig(**settings))
     else:
         assert envs_of(**settings).reset(0).shape == (2, 4)
+
+
+@pytest.mark.parametrize("own_id", ["SameStep", "Disabled"], indirect=True)
+@pytest.mark.parametrize("vectorization", ["auto", "vector"])
+def test_vector_forms_that_reset_at_other_times_are_refused(
+    own_id: str, vectorization: str
+) -> None:
+    with pytest.raises(UserError, match=r"autoreset_mode AutoresetMode\.[SD]") as error:
+        envs_of(env=own_id, vectorization=vectorization)
+    assert str(error.value).count(". ") == 0
+    envs = envs_of(env=own_id, vectorization="sync")  # the remedy that it names
+    assert envs.reset(1).shape == (2, 4)
+    envs.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*is missing AutoresetMode:UserWarning")
+@pytest.mark.parametrize("own_id", ["NextStep", None], indirect=True)
+def test_own_vector_forms_that_reset_on_the_next_step(own_id: str) -> None:
+    envs = envs_of(env=own_id, vectorization="vector")
+    envs.reset(1)
+    pushed = [envs.step(np.ones(2, np.int64)) for _ in range(30)]
+    ends = next(t for t, step in enumerate(pushed) if step.ended[0])
+    assert pushed[ends + 1].rewards[0] == 0  # it only reset
+    envs.close()
