@@ -7,7 +7,7 @@ from xagents_ray.algorithms import resolve
 from xagents_ray.backend import Run
 from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.learner import Learner, Metrics
-from xagents_ray.moments import Statistics
+from xagents_ray.moments import OBSERVATION, Statistics
 from xagents_ray.trajectory import Array, Weights
 from xagents_ray.weights import WeightsFile
 
@@ -44,17 +44,22 @@ def learn(
         learner: of that run.
         batch: what its `update` takes.
         env_steps: of the whole run, after the batch was collected.
-        statistics: of the steps since the last phase; this one doesn't see them yet,
-            because they didn't act.
+        statistics: of the steps since the last phase. This phase normalizes with them,
+            but for those of observations where it learns from a fresh round: they are
+            part of the policy, so the phase keeps those that acted, if any did.
     """
     state, max_steps = learner.state, run.config.training.max_steps
+    normalizer = learner.normalizer
+    kept = run.algorithm.on_policy and normalizer.has_seen(OBSERVATION)
+    later = {k: m for k, m in statistics.items() if kept and k == OBSERVATION}
+    normalizer.take({k: m for k, m in statistics.items() if k not in later})
     if max_steps is not None:
         state.remaining.assign(max(0.0, 1 - state.counts["env_steps"] / max_steps))
     if run.config.algorithm.lr_decay:
         state.decay_lr()
     metrics = learner.update(batch, env_steps)
     state.counts["env_steps"] = env_steps
-    learner.normalizer.take(statistics)
+    normalizer.take(later)
     return metrics, learner.policy_weights()
 
 

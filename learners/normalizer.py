@@ -20,11 +20,12 @@ from xagents_ray.spec import EnvSpec
 
 
 class Normalizer:
-    """Running statistics; a learning phase sees those that the newest weights act with.
+    """Running statistics of observations and of discounted returns.
 
-    With a policy lag its rollouts acted with older ones. Importance ratios account for
-    that: statistics of observations are a part of the policy. The values that PPO's
-    rollouts bring are of an older scale of rewards.
+    `make.learn` decides which of them a learning phase sees. With a policy lag its
+    rollouts acted with older ones. Importance ratios account for that: statistics of
+    observations are a part of the policy. The values that PPO's rollouts bring are of
+    an older scale of rewards.
 
     Attributes:
         variables: float32 by name: `observation/mean`, `return/variance`, …; empty
@@ -60,6 +61,11 @@ class Normalizer:
         if "return/variance" not in self.variables:
             return rewards
         return tf.clip_by_value(rewards * self._scale("return"), -LARGEST, LARGEST)
+
+    def has_seen(self, name: str) -> bool:
+        """Return whether there are statistics under this name."""
+        size = self.variables.get(f"{name}/size")
+        return size is not None and float(size) > 0
 
     def take(self, statistics: Statistics) -> None:
         """Count in what env actors have measured."""
