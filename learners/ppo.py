@@ -148,6 +148,7 @@ class PPOLearner:
         """One gradient step on the first N of the inputs; returns metrics [5]."""
         c = self._config
         clip = c.clip_norm * (self.state.remaining if c.clip_decay else 1.0)
+        clip_value = clip if c.clip_value is None else c.clip_value
         count = tf.size(advantages)
         advantages = losses.normalize(advantages, c.advantage_epsilon)
         with tf.GradientTape() as tape:
@@ -164,9 +165,12 @@ class PPOLearner:
             policy_loss = losses.clipped_policy_loss(
                 log_probs, old_log_probs, advantages, clip
             )
-            value_loss = losses.clipped_value_loss(
-                values[:, 0], old_values, targets, clip
-            )
+            if c.clip_value == 0:
+                value_loss = 0.5 * losses.squared(targets - values[:, 0])
+            else:
+                value_loss = losses.clipped_value_loss(
+                    values[:, 0], old_values, targets, clip_value
+                )
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
         norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)

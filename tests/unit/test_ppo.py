@@ -152,19 +152,25 @@ def test_coefficients_scale_the_gradient() -> None:
     assert norms[2] == pytest.approx(2 * norms[1], rel=1e-4)
 
 
+def move(learner: PPOLearner) -> None:
+    """Move all weights but log_std, so far that ratios and values are clipped."""
+    rng = np.random.default_rng(4)
+    arrays = learner.policy_weights().arrays
+    learner.load(
+        {
+            f"policy/{name}": (array + rng.normal(0, 0.1, array.shape)).astype("f4")
+            for name, array in arrays.items()
+            if name != "log_std"
+        }
+    )
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_a_lagging_round_is_judged_by_what_acted(spec: EnvSpec) -> None:
     """Ratios are to its log-probs; advantages and clipping are of its values."""
     learner = make(spec, mini_batches=1)
     t, _ = rollout(learner, spec, 0.0)
-    rng = np.random.default_rng(4)
-    arrays = learner.policy_weights().arrays
-    newer = {
-        f"policy/{name}": (array + rng.normal(0, 0.1, array.shape)).astype(np.float32)
-        for name, array in arrays.items()
-        if name != "log_std"
-    }
-    learner.load(newer)
+    move(learner)
     weights = learner.policy_weights()
     assert weights.version > t.weights_version
     forward = bind(find("ppo").layout(None, spec), weights.arrays)
@@ -186,3 +192,52 @@ def test_a_lagging_round_is_judged_by_what_acted(spec: EnvSpec) -> None:
     clipped = old + np.clip(moved, -0.1, 0.1)
     errors = np.maximum((values[:, 0] - targets) ** 2, (clipped - targets) ** 2)
     assert metrics["value_loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("clip_value", [0.0, 0.03, 1e3])
+def test_values_are_clipped_by_their_own_setting(clip_value: float) -> None:
+    """By none where it is 0; the policy's clipping is not touched."""
+    spec = SPECS["discrete"]
+    losses, value_losses = [], []
+    for settings in ({}, {"clip_value": clip_value}):
+        learner = make(spec, mini_batches=1, **settings)
+        t, _ = rollout(learner, spec, 0.0)
+        move(learner)
+        forward = bind(find("ppo").layout(None, spec), learner.policy_weights().arrays)
+        metrics = learner.update([t], 0)
+        losses.append(metrics["policy_loss"])
+        value_losses.append(metrics["value_loss"])
+    assert t.values is not None
+    values = np.stack([forward(row)[1][:, 0] for row in t.observations[:-1]])[t.valid]
+    old = t.values[:-1][t.valid]
+    targets, limit = advantages_of(t) + old, clip_value or np.inf
+    clipped = old + np.clip(values - old, -limit, limit)
+    errors = np.maximum((values - targets) ** 2, (clipped - targets) ** 2)
+    assert value_losses[1] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+    assert value_losses[1] != pytest.approx(value_losses[0], rel=1e-3)
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("decays", [False, True])
+def test_without_a_setting_values_are_clipped_as_ratios_are(decays: bool) -> None:
+    """To the bit, with the decay of --clip-norm."""
+    spec, ends = SPECS["continuous"], []
+    for clip_value in (None, 0.125 if decays else 0.25, 0.0):
+        learner = make(
+            spec,
+            lr=1e-3,
+            ppo_epochs=3,
+            clip_norm=0.25,
+            clip_decay=decays,
+            clip_value=clip_value,
+        )
+        learner.state.remaining.assign(0.5)
+        t, _ = rollout(learner, spec, 0.3)
+        move(learner)
+        learner.update([t], 0)
+        ends.append(learner.state.arrays())
+    same = [
+        [np.array_equal(ends[0][name], other[name]) for name in other]
+        for other in ends[1:]
+    ]
+    assert all(same[0]) and not all(same[1])

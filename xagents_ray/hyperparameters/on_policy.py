@@ -112,11 +112,20 @@ class PPOConfig(OneModel, AdvantageConfig):
         low=0,
         exclusive=True,
         hp_type="log_uniform",
-        help="Clipping of the importance ratio and of the value's change",
+        help="Clipping of the importance ratio",
         known_as=("clip_range", "clip_coef", "clip_param", "clip_ratio"),
     )
     clip_decay: bool = option(
         False, help="If specified, --clip-norm falls linearly to 0 over --max-steps"
+    )
+    clip_value: float | None = option(
+        None,
+        low=0,
+        unit="reward",
+        hp_type="log_uniform",
+        help="Clipping of the value's change, in units of the rewards learnt from; 0 "
+        "for none; default: that of --clip-norm, with its decay",
+        known_as=("clip_range_vf", "vf_clip_param"),
     )
 
 
