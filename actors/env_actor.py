@@ -99,6 +99,9 @@ class EnvActor:
             The trajectory, and what a driver reads of it.
         Raises:
             Stopped: `stop` was called.
+            Diverged: a reward is not finite.
+            EnvironmentFault: an observation is not, or what an environment of the
+                user's returns is not what Gymnasium expects.
         """
         began = time.perf_counter()
         self._midway = True
@@ -126,6 +129,7 @@ class EnvActor:
         self._history = last[0].copy(), last[1].copy()
         self._midway = False
         rows.check_rewards()
+        self._envs.check_finite(rows.observations)
         values = self._policy.values(rows.input(length))
         trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
         statistics = self._measuring.measure(trajectory)

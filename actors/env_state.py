@@ -12,6 +12,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 from xagents_ray.actors import atari
+from xagents_ray.actors.interface import InterfaceCheck
 from xagents_ray.trajectory import Array
 
 # By exact type, since a subclass may hold more. Left out is what only rendering
@@ -110,7 +111,8 @@ def _layers(envs: Any) -> list[Any]:
     layers = [envs]
     for env in envs.envs if type(envs) is SyncVectorEnv else ():
         while isinstance(env, gym.Wrapper):
-            layers.append(env)
+            if type(env) is not InterfaceCheck:  # it has no state
+                layers.append(env)
             env = env.env
         layers.append(env)
     return layers

@@ -5,6 +5,7 @@ frame per step; stacking is the trajectory's business.
 """
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -16,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs import registration
 
-from xagents_ray.actors import atari, env_state
+from xagents_ray.actors import atari, env_state, interface
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec
@@ -50,8 +51,12 @@ class Envs:
         self._envs = envs
         self._id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
-        self._start = int(getattr(actions, "start", 0))
-        self.spec = describe(space, actions, config)
+        self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
+        made_at = ""
+        if self._one is not None:
+            made_at = interface.place_of(self._one, "__init__")
+        self.spec = describe(space, actions, config, made_at)
+        self._start = int(actions.start) if self.spec.is_discrete else 0
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
 
@@ -85,6 +90,11 @@ class Envs:
         )
 
     @property
+    def is_checked(self) -> bool:
+        """Whether they are the user's own, made one by one."""
+        return isinstance(self._one, interface.InterfaceCheck)
+
+    @property
     def fps(self) -> float:
         """Pictures a second that a person should see."""
         return float(self._envs.metadata.get("render_fps") or 30)
@@ -103,6 +113,10 @@ class Envs:
         if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
             raise _no_pictures(self._id)
         return picture
+
+    def check_finite(self, observations: Array) -> None:
+        """Raise EnvironmentFault when one of a rollout's numbers is not finite."""
+        interface.check_finite(self._id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
         """Return what JSON can hold of them; None where it can't be had."""
@@ -132,16 +146,27 @@ class Envs:
         return np.asarray(infos.get("lives", self._lives))
 
 
-def describe(space: gym.Space[Any], actions: gym.Space[Any], c: EnvConfig) -> EnvSpec:
+def describe(
+    space: gym.Space[Any], actions: gym.Space[Any], c: EnvConfig, made_at: str = ""
+) -> EnvSpec:
     """Return the spec of an environment with these spaces.
 
     uint8 observations of two or three dimensions are frames; all others are
     vectors, flattened when they have more than one dimension.
+
+    Args:
+        space: of observations.
+        actions: likewise.
+        c: settings of the environment.
+        made_at: file and line of the user's that make it; "" where it is not theirs.
+    Raises:
+        UserError: nothing can learn in it.
     """
+    place = f" ({made_at})" if made_at else ""
     if not isinstance(space, gym.spaces.Box):
         raise UserError(
-            f"{c.env} observes {type(space).__name__}; only Box observations can be "
-            "learnt from: wrap it with gymnasium.wrappers.FlattenObservation."
+            f"{c.env}{place} observes {type(space).__name__}; only Box observations "
+            "can be learnt from: wrap it with gymnasium.wrappers.FlattenObservation."
         )
     image = space.dtype == np.uint8 and len(space.shape) in (2, 3)
     if c.preprocess and not image:
@@ -163,8 +188,8 @@ def describe(space: gym.Space[Any], actions: gym.Space[Any], c: EnvConfig) -> En
         low, high = (tuple(map(float, b)) for b in (actions.low, actions.high))
         return EnvSpec(**common, n_actions=0, action_low=low, action_high=high)
     raise UserError(
-        f"{c.env} acts in {actions}; only Discrete and one-dimensional Box actions "
-        "can be taken: wrap it with a gymnasium.ActionWrapper."
+        f"{c.env}{place} acts in {actions}; only Discrete and one-dimensional Box "
+        "actions can be taken: wrap it with a gymnasium.ActionWrapper."
     )
 
 
@@ -174,8 +199,26 @@ def probe(config: EnvConfig) -> EnvSpec:
     Raises:
         UserError: there is no such environment, or nothing can learn in it.
     """
-    envs = make_envs(config, 1, 1)
-    envs.close()
+    with interface.naming_their_line(str(config.env)):
+        envs = make_envs(config, 1, 1)
+        envs.close()
+    return envs.spec
+
+
+def check(config: EnvConfig) -> EnvSpec:
+    """Return the spec of an environment by making and resetting one.
+
+    Raises:
+        UserError: as in `probe`; or it breaks Gymnasium's interface where a run would
+            otherwise end at its first step.
+    """
+    if config.vectorization == "async":  # its processes would hide what goes wrong
+        config = dataclasses.replace(config, vectorization="sync")
+    with interface.naming_their_line(str(config.env)):
+        envs = make_envs(config, 1, 1)
+        if envs.is_checked:
+            envs.check_finite(envs.reset(0))
+        envs.close()
     return envs.spec
 
 
@@ -263,24 +306,44 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
         raise _no_pictures(env_id) from None
 
 
+class _AsyncEnvs(gym.vector.AsyncVectorEnv):
+    """Gymnasium's, which prints a fault of the user's once, and not in red."""
+
+    def _raise_if_errors(self, successes: Any) -> None:
+        if all(successes):
+            return
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            try:
+                super()._raise_if_errors(successes)
+            except UserError:
+                raise
+            except Exception as error:
+                raised = error
+        for each in noted:  # with the traceback, which the error has lost
+            warnings.warn(each.message, stacklevel=2)
+        raise raised
+
+
 def _sync_or_async(mode: str, makers: list[Callable[[], gym.Env[Any, Any]]]) -> Any:
     if mode == "async":
-        return gym.vector.AsyncVectorEnv(makers)
+        return _AsyncEnvs(makers)
     return gym.vector.SyncVectorEnv(makers)
 
 
 @_without_version_warning()
 def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return the environment's own vector form, None when it has none."""
-    atari_settings = atari.settings(str(config.env))
+    env_id = _registered(str(config.env))
+    atari_settings = atari.settings(env_id)
     if atari_settings is not None:
         if not config.preprocess:
             return None
         return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
-    if config.preprocess or gym.spec(str(config.env)).vector_entry_point is None:
+    if config.preprocess or gym.spec(env_id).vector_entry_point is None:
         return None
     envs = gym.make_vec(
-        str(config.env), num_envs=n_envs, vectorization_mode="vector_entry_point"
+        env_id, num_envs=n_envs, vectorization_mode="vector_entry_point"
     )
     mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
     if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
@@ -301,21 +364,25 @@ def _single(
 ) -> gym.Env[Any, Any]:
     """Return one environment, preprocessed where that is asked for."""
     env_id = str(config.env)
-    settings = None if factory else atari.settings(env_id)
+    settings = None if factory else atari.settings(_registered(env_id))
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
+    env: gym.Env[Any, Any]
     if factory is not None:
+        _check_arguments(env_id, factory)
         if options and "render_mode" not in inspect.signature(factory).parameters:
             options = {}
-        env: gym.Env[Any, Any] = factory(**options)
-        if not isinstance(env, gym.Env):
-            raise UserError(
-                f"--env {env_id} made a {type(env).__name__}; the factory must "
-                "return a gymnasium.Env."
-            )
+        made = factory(**options)
+        if not isinstance(made, gym.Env):
+            what = f"its factory returned {made!r:.80}"
+            place = interface.line_of(factory)
+            raise interface.fault(env_id, what, place, "return a gymnasium.Env")
+        env = made
     elif settings is not None and config.preprocess:
-        env = gym.make(env_id, frameskip=1, **options)
+        env = gym.make(_registered(env_id), frameskip=1, **options)
     else:
-        env = gym.make(env_id, **options)
+        env = gym.make(_registered(env_id), **options)
+    if _is_own(env_id, factory, env):
+        env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env):
         env = atari.Preprocessing(env, config.max_frame)
     return env
@@ -326,8 +393,27 @@ def _is_image(env: gym.Env[Any, Any]) -> bool:
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 3
 
 
+def _is_own(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
+    """Return whether an environment is no library's that we know to be well."""
+    if factory is not None:
+        return not env_id.startswith("gym:")
+    entry = None if env.spec is None else env.spec.entry_point
+    return not str(entry).startswith(("gymnasium.", "ale_py."))
+
+
+def _registered(env_id: str) -> str:
+    """Return Gymnasium's id of `module:EnvId`, which importing the module registers."""
+    module, colon, name = env_id.rpartition(":")
+    if colon:  # not imported yet in a process of AsyncVectorEnv
+        importlib.import_module(module)
+    return name
+
+
 def _factory(env_id: str) -> Callable[..., Any] | None:
-    """Return what `package.module:factory` names; None for a Gymnasium id."""
+    """Return what `package.module:factory` names; None for ids of Gymnasium.
+
+    `package.module:EnvId` is such an id too: importing the module registers it.
+    """
     module, colon, name = env_id.partition(":")
     if not colon:
         return None
@@ -335,16 +421,40 @@ def _factory(env_id: str) -> Callable[..., Any] | None:
         legacy = importlib.import_module("xagents_ray.actors.legacy_gym")
         return functools.partial(legacy.make, name)
     try:
-        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+        with interface.naming_their_line(env_id):
+            imported = importlib.import_module(module)
     except ImportError as error:
         raise UserError(
             f"--env {env_id}: module {module} can't be imported ({error}); install "
             "it or start where it lies."
         ) from None
-    except AttributeError:
-        raise UserError(
-            f"--env {env_id}: module {module} has no {name}"
-            f"{near(name, dir(importlib.import_module(module))) or '.'}"
+    found = getattr(imported, name, None)
+    if found is None and name in gym.registry:
+        return None
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    place = getattr(imported, "__file__", None) or ""
+    what = f"module {module} has no {name} and registers no such environment"
+    if found is not None:
+        what = f"its factory is {found!r}"[:80]
+    hint = near(name, [*vars(imported), *gym.registry])
+    remedy = hint.removeprefix("; ").rstrip("?") or "name a function without arguments"
+    raise interface.fault(env_id, what, place, remedy)
+
+
+def _check_arguments(env_id: str, factory: Callable[..., Any]) -> None:
+    """Raise EnvironmentFault when a factory can't be called without arguments."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        what = f"its factory is called without arguments and is {error}"
+        remedy = "give them defaults"
+        raise interface.fault(
+            env_id, what, interface.line_of(factory), remedy
         ) from None
 
 

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import click
@@ -12,8 +12,8 @@ from xagents_ray import __version__
 from xagents_ray.algorithms import ALGORITHMS, Algorithm, find
 from xagents_ray.config import GROUPS, EnvConfig
 from xagents_ray.doctor import examine
-from xagents_ray.errors import Broken, Diverged, UserError, near
-from xagents_ray.options import Option, options, suggestion
+from xagents_ray.errors import Broken, Diverged, EnvironmentFault, UserError, near
+from xagents_ray.options import Option, option, options, suggestion
 from xagents_ray.playing import EvaluateConfig, PlayConfig, evaluate_with, play_with
 from xagents_ray.presets import presets as all_presets
 from xagents_ray.tables import print_list, print_options, print_table
@@ -168,6 +168,16 @@ class _Agents(click.Group):
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Errors:
+    """What the command line shows of errors."""
+
+    traceback: bool = option(
+        False,
+        help="If specified, an error of an own environment comes with its traceback",
+    )
+
+
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 Call = Callable[[Algorithm, dict[str, Any]], int]
 
@@ -181,15 +191,22 @@ def _agent_command(
     gone: Collection[str],
 ) -> click.Command:
     """Return the command of one agent; alone it prints the table of its options."""
+    shown = [*shown, *options(_Errors)]
 
     @click.pass_context
     def callback(ctx: click.Context, /, **given: Any) -> int:
         if ctx.meta.get("bare"):
             print_options(f"xagents-ray {command} {algorithm.name}", shown)
             return 0
+        with_traceback = given.pop("traceback")
         values = {n: value for n, value in given.items() if value not in (None, ())}
         algorithm.config.check_names(values)
-        return call(algorithm, values)
+        try:
+            return call(algorithm, values)
+        except EnvironmentFault as error:
+            if with_traceback and error.trace:
+                click.echo(error.trace, err=True)
+            raise
 
     names = (name.replace("_", "-") for name in (*algorithm.config.replaced, *gone))
     refused = [click.Option([f"--{name}"], hidden=True) for name in names]

@@ -23,7 +23,8 @@ class EnvConfig(Checked):
 
     env: str | None = option(
         None,
-        help="Gymnasium environment id, or package.module:factory for an own one",
+        help="Gymnasium environment id, package.module:EnvId for one that importing "
+        "the module registers, or package.module:factory for an own one",
         known_as=("env_id", "env_name", "environment"),
     )
     n_envs: int = option(

@@ -13,6 +13,18 @@ class UserError(ValueError):
     """
 
 
+class EnvironmentFault(UserError):
+    """A user's environment breaks Gymnasium's interface, or raised at its start.
+
+    Attributes:
+        trace: the traceback of what it raised; "" where it raised nothing.
+    """
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
 def near(name: str, known: Iterable[str], count: int = 3) -> str:
     """Return `; did you mean A or B?` for the known names nearest to `name`, or ''."""
     words = {each.lower(): each for each in known}

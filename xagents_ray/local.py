@@ -41,6 +41,8 @@ class LocalBackend:
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         n_envs = run.config.env.n_envs
+        interface = importlib.import_module("xagents_ray.actors.interface")
+        self._naming = interface.naming_their_line
         self._actor = env_actor.EnvActor(self._setup(n_envs))
         self._replay: Replay | None = None
         self.replay_nbytes = 0
@@ -71,7 +73,8 @@ class LocalBackend:
         """Roll every environment out; take the oldest round, and fill the replay."""
         length = self._config.batch_steps
         while len(self._rounds) <= self._lag:
-            rollout = self._actor.rollout(self._weights, length, env_steps)
+            with self._naming(str(self._run.config.env.env)):
+                rollout = self._actor.rollout(self._weights, length, env_steps)
             self._rounds.append(rollout)
         trajectory, report = self._rounds.popleft()
         self._round = trajectory

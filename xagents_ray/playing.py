@@ -5,7 +5,7 @@ import importlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,12 +135,10 @@ def play(
     episodes: list[Episode] = []
     with Signals() as signals, closing(player(setup, config)) as made:
         signals.on_first = made.stop
-        try:
+        with suppress(Stopped), _naming_their_line(env_config):
             for episode in made.play(weights, seed):
                 episodes.append(episode)
                 say(game_line(len(episodes), episode))
-        except Stopped:
-            pass
     return Games(tuple(episodes), seed, signals.received)
 
 
@@ -171,10 +169,8 @@ def evaluate(
     episodes: list[Episode] = []
     with Signals() as signals, closing(evaluator(setup)) as made:
         signals.on_first = made.stop
-        try:
+        with suppress(Stopped), _naming_their_line(env_config):
             episodes = made.evaluate(weights, config.episodes, seed, not config.sample)
-        except Stopped:
-            pass
     return Games(tuple(episodes), seed, signals.received)
 
 
@@ -251,6 +247,12 @@ def _check_sampling(config: _GamesConfig, given: Mapping[str, Any]) -> None:
                 f"--{name.replace('_', '-')} is for actions that are drawn: add "
                 "--sample, or leave it out."
             )
+
+
+def _naming_their_line(config: EnvConfig) -> AbstractContextManager[None]:
+    interface = importlib.import_module("xagents_ray.actors.interface")
+    naming: AbstractContextManager[None] = interface.naming_their_line(str(config.env))
+    return naming
 
 
 def _setup(

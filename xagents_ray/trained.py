@@ -99,7 +99,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     environments = importlib.import_module("xagents_ray.actors.environments")
-    spec: EnvSpec = environments.probe(env)
+    spec: EnvSpec = environments.check(env)
     algorithm.check_spaces(spec)
     model = algorithm.models[0]
     layout = model.layout(getattr(config, model.file), spec)

@@ -92,7 +92,7 @@ def prepare(
 ) -> Run:
     """Look at the environment and lay the network out; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.environments")
-    run = lay_out(algorithm, config, environments.probe(config.env), resumed)
+    run = lay_out(algorithm, config, environments.check(config.env), resumed)
     return replace(run, notes=environments.notes(config.env))
 
 

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from xagents_ray import train
+from xagents_ray import UserError, train
 from xagents_ray.algorithms import ALGORITHMS
 
 LOW, HIGH = np.array([-3, 1], np.float32), np.array([1, 4], np.float32)
@@ -69,6 +69,22 @@ def uint8_discrete(**_: Any) -> Places:
     return Places("uint8", is_discrete=True)
 
 
+class Crashing(Places):
+    """Raises in its 100th step."""
+
+    count = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        if self.count == 100:
+            raise RuntimeError("the simulator crashed")
+        return super().step(action)
+
+
+def crashing() -> Crashing:
+    return Crashing("float32", is_discrete=True)
+
+
 # Each kind with each number, shared out over discrete and continuous actions.
 ODD = [(1, "float64", False), (3, "uint8", True), (16, "float32", False)]
 EVEN = [(1, "uint8", True), (3, "float32", False), (16, "float64", True)]
@@ -100,3 +116,10 @@ def test_it_learns_something(agent: str, n_envs: int, factory: str) -> None:
     assert result.env_steps >= 400
     assert result.games >= 400 // 5 - n_envs
     assert result.updates >= 3
+
+
+def test_a_crash_in_mid_run_names_their_line() -> None:
+    """Without Ray, where nothing could be replaced."""
+    env = {"env": f"{__name__}:crashing", "local": True, "quiet": True}
+    with pytest.raises(UserError, match=r"crashed \(.*environments\.py, line \d+\)"):
+        train("ppo", **env, tensorboard=False, max_steps=400)
