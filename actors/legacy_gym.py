@@ -9,9 +9,12 @@ from xagents_ray.errors import UserError
 from xagents_ray.quiet import stderr_parked
 
 
-def make(env_id: str) -> gymnasium.Env[Any, Any]:
+def make(env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Return gym's environment as a Gymnasium one.
 
+    Args:
+        env_id: of gym.
+        render_mode: `rgb_array` for pictures, None for none.
     Raises:
         UserError: gym is not installed, or has no such environment.
     """
@@ -27,14 +30,16 @@ def make(env_id: str) -> gymnasium.Env[Any, Any]:
             f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."
         ) from None
     try:
-        return _Adapter(gym.make(env_id, disable_env_checker=True))
+        made = gym.make(env_id, disable_env_checker=True, render_mode=render_mode)
+        return _Adapter(made, render_mode)
     except gym.error.Error as error:
         raise UserError(f"gym:{env_id} can't be made: {error}") from None
 
 
 class _Adapter(gymnasium.Env[Any, Any]):
-    def __init__(self, env: Any) -> None:
-        self._env = env
+    def __init__(self, env: Any, render_mode: str | None) -> None:
+        self._env, self.render_mode = env, render_mode
+        self.metadata = dict(env.metadata)
         self.observation_space = _space(env.observation_space)
         self.action_space = _space(env.action_space)
 
@@ -45,6 +50,9 @@ class _Adapter(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self._env.step(action)
         return observation, float(reward), bool(terminated), bool(truncated), info
+
+    def render(self) -> Any:
+        return self._env.render()
 
     def close(self) -> None:
         self._env.close()

@@ -1,10 +1,14 @@
 """Pictures of a game: in a video file, and in a window."""
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
 
@@ -14,21 +18,32 @@ from xagents_ray.trajectory import Array
 
 
 class Video:
-    """An mp4 being written beside its path; it gets its name when it is whole."""
+    """An mp4 being written beside its path; it gets its name when it is whole.
+
+    H.264 in yuv420p, which every browser plays.
+    """
 
     def __init__(self, path: Path, fps: float, picture: Array) -> None:
         self._path, self._shape, self._count = path, picture.shape, 0
         self._aside = path.with_name(f".{path.stem}.partial.mp4")
-        # The codec drops the last row and column of odd sizes.
+        # yuv420p has one color for 2x2 pixels, so both sides must be even.
         self._pad = [(0, side % 2) for side in picture.shape[:2]] + [(0, 0)]
         height, width = (side + side % 2 for side in picture.shape[:2])
-        codec = cv2.VideoWriter_fourcc(*"mp4v")
-        self._writer = cv2.VideoWriter(str(self._aside), codec, fps, (width, height))
-        if not self._writer.isOpened():
+        try:
+            # The index at the front: a browser plays before it has the whole file.
+            options = {"movflags": "faststart"}
+            self._file = av.open(str(self._aside), "w", options=options)
+            rate = Fraction(fps).limit_denominator(1000)
+            self._stream = self._file.add_stream("libx264", rate)
+            self._stream.width, self._stream.height = width, height
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.options = {"crf": "20"}
+            self._file.start_encoding()
+        except av.FFmpegError as error:
             raise UserError(
-                f"{path} can't be written as {width}x{height} at {fps:g} frames/s: "
-                "give --video-dir a folder that can be written to."
-            )
+                f"{path} can't be written as {width}x{height} at {fps:g} frames/s "
+                f"({error.strerror}): give --video-dir a folder that can be written to."
+            ) from None
 
     def write(self, picture: Array) -> None:
         """Add uint8 [H, W, 3], RGB, of the first one's size."""
@@ -37,8 +52,8 @@ class Video:
                 f"A video can't hold pictures of {self._shape} and {picture.shape}: "
                 "leave out --video-dir and use --frame-dir."
             )
-        picture = np.pad(picture, self._pad, mode="edge")
-        self._writer.write(cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+        padded = np.ascontiguousarray(np.pad(picture, self._pad, mode="edge"))
+        self._encode(av.VideoFrame.from_ndarray(padded, format="rgb24"))
         self._count += 1
 
     def finish(self) -> None:
@@ -47,20 +62,37 @@ class Video:
         Raises:
             UserError: the file does not hold every picture.
         """
-        self._writer.release()
-        reader = cv2.VideoCapture(str(self._aside))
-        found = int(reader.get(cv2.CAP_PROP_FRAME_COUNT))
-        reader.release()
+        self._encode(None)
+        with self._whole():
+            self._file.close()
+            with av.open(str(self._aside)) as file:
+                found = file.streams.video[0].frames
         if found != self._count:
-            raise UserError(
-                f"{self._path} could not be written whole: look for space on the disk."
-            )
+            raise self._cut_off()
         self._aside.replace(self._path)
 
     def close(self) -> None:
         """Remove what is not finished."""
-        self._writer.release()
+        with contextlib.suppress(av.FFmpegError):
+            self._file.close()
         self._aside.unlink(missing_ok=True)
+
+    def _encode(self, frame: av.VideoFrame | None) -> None:
+        """Write what the codec gives for a frame, or has left when there is none."""
+        with self._whole():
+            self._file.mux(self._stream.encode(frame))
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except av.FFmpegError:
+            raise self._cut_off() from None
+
+    def _cut_off(self) -> UserError:
+        return UserError(
+            f"{self._path} could not be written whole: look for space on the disk."
+        )
 
 
 def write_jpg(path: Path, picture: Array) -> None:

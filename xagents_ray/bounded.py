@@ -38,12 +38,16 @@ class Bounded:
     Args:
         path: `module:function`; what it returns is one item, what it yields are many.
         arguments: of the function.
+        seconds: after which it ends itself, should this process be killed.
     """
 
-    def __init__(self, path: str, *arguments: Any) -> None:
+    def __init__(
+        self, path: str, *arguments: Any, seconds: int = _ORPHAN_SECONDS
+    ) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._items, theirs = spawn.Pipe(duplex=False)
-        self._process = spawn.Process(target=_work, args=(theirs, path, *arguments))
+        job = theirs, seconds, path, *arguments
+        self._process = spawn.Process(target=_work, args=job)
         self._process.start()
         theirs.close()
 
@@ -89,10 +93,10 @@ def how_it_ended(process: BaseProcess) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def _work(items: Connection, path: str, *arguments: Any) -> None:
+def _work(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
     """Call, and send what comes; print nothing."""
     os.setsid()  # Ctrl-C is the parent's
-    signal.alarm(_ORPHAN_SECONDS)  # should the parent be killed
+    signal.alarm(seconds)  # should the parent be killed
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from xagents_ray import checkpoints
 from xagents_ray.algorithms import Algorithm
+from xagents_ray.bounded import Bounded, Failure
 from xagents_ray.config import EnvConfig, RunConfig
-from xagents_ray.errors import UserError
+from xagents_ray.errors import Broken, UserError
 from xagents_ray.hyperparameters import AlgorithmConfig
 from xagents_ray.networks.layout import Layout
 from xagents_ray.options import Checked, option
@@ -20,6 +22,8 @@ from xagents_ray.trajectory import Array, Weights
 from xagents_ray.weights import check, decode_npz, kind, read_file, shapes
 
 _ALONGSIDE_RUN = {"n_envs", "vectorization"}
+_DECODE = "xagents_ray.learners.formats:decode"
+_DECODE_SECONDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,10 +191,25 @@ def _of_step(step: int, found: Sequence[Path]) -> Path:
 def _read(
     path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Array], list[str]]:
-    """Return the arrays of a weights file; NumPy's own needs no TensorFlow."""
+    """Return the arrays of a weights file, those of TensorFlow by another process."""
     file = read_file(path)
     if kind(path) == ".npz":
         return check(decode_npz(file), shapes(layout), extras, path, layout)
-    formats = importlib.import_module("xagents_ray.learners.formats")
-    arrays, notes = formats.decode(file, layout, extras)
+    # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
+    # they end in a segmentation fault.
+    reading = Bounded(_DECODE, file, layout, extras, seconds=_DECODE_SECONDS)
+    try:
+        found = reading.one(time.monotonic() + _DECODE_SECONDS)
+    except TimeoutError:
+        raise UserError(
+            f"{path}: TensorFlow did not read it within {_DECODE_SECONDS} s; try again "
+            "when the machine is less busy."
+        ) from None
+    finally:
+        reading.end()
+    if isinstance(found, Failure):
+        if found.is_advice:
+            raise UserError(found.sentence)
+        raise Broken(f"{path} could not be read: {found.sentence}.")
+    arrays, notes = found
     return arrays, notes

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import av
 import cv2
 import gymnasium as gym
 import numpy as np
@@ -243,6 +244,26 @@ def test_videos_are_as_long_and_large_as_the_game(
         assert (right[:, 1] - right[:, 0] > 60).any()
 
 
+def test_browsers_can_play_the_videos(tmp_path: Path) -> None:
+    games_of({"env": "test_player:Painted"}, video_dir=str(tmp_path))
+    path = tmp_path / "game-1.mp4"
+    with av.open(str(path)) as file:
+        (stream,) = file.streams
+        context = stream.codec_context
+        assert (context.name, context.pix_fmt) == ("h264", "yuv420p")
+        assert (context.width, context.height, stream.average_rate) == (68, 46, 12.5)
+    data = path.read_bytes()
+    assert data.index(b"moov") < data.index(b"mdat")  # they play it while it comes
+
+
+def test_pictures_of_environments_that_only_gym_has(tmp_path: Path) -> None:
+    pytest.importorskip("gym", reason="needs the extra gym")
+    (game,) = games_of({"env": "gym:CartPole-v1"}, video_dir=str(tmp_path))
+    pictures, fps = read_video(tmp_path / "game-1.mp4")
+    assert (pictures.shape, fps) == ((game.length + 1, 400, 600, 3), 50)
+    assert (pictures[0] != pictures[-1]).any()
+
+
 def test_a_new_game_takes_the_place_of_an_old_video(tmp_path: Path) -> None:
     path = tmp_path / "game-1.mp4"
     path.write_text("old")
@@ -384,6 +405,44 @@ def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Games
     parts = (c.env, c.algorithm, setup.layout, weights_of(setup), config, *more)
     result: Games = function(find("ppo"), *parts)
     return result
+
+
+_LOADED = """
+import sys
+from xagents_ray.algorithms import find
+from xagents_ray.errors import UserError
+from xagents_ray.trained import load
+
+def main():
+    for path in sys.argv[1:]:
+        given = {"env": "CartPole-v1", "weights": (path,)}
+        try:
+            print(sorted(load(find("a2c"), given).weights.arrays))
+        except UserError as error:
+            print(error)
+    print("tensorflow" in sys.modules)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_weights_are_read_without_tensorflow_beside_the_window(tmp_path: Path) -> None:
+    """It and the window's renderer end in a segmentation fault in one process."""
+    data = Path(__file__).parents[1] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
+    broken, script = tmp_path / "a.weights.h5", tmp_path / "loaded.py"
+    broken.write_bytes(b"no HDF5")
+    script.write_text(_LOADED)
+    done = subprocess.run(
+        [sys.executable, str(script), str(data), str(broken)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    arrays, complaint, has_tensorflow = done.stdout.splitlines()
+    assert "dense-0/kernel" in arrays
+    assert complaint.startswith(f"{broken}: not a .weights.h5 weights file")
+    assert has_tensorflow == "False"
 
 
 def test_play_says_a_line_for_each_game() -> None:
