@@ -4,12 +4,14 @@ import math
 import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from xagents_ray.errors import Diverged, Stopped, UserError
 from xagents_ray.signals import Signals
 
 _POLL_SECONDS = 0.2
+_FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 
@@ -126,3 +128,13 @@ def traceback_of(error: BaseException) -> str:
     if not re.search(_CALL, text):
         return ""
     return re.sub(_CALL, "Traceback (most recent call last):", text).strip()
+
+
+def place_of(trace: str) -> str:
+    """Return which error a traceback ends with, and the line that raised it."""
+    frames = list(re.finditer(_FRAME, trace))
+    if not frames:
+        return trace.rpartition("\n")[2]
+    kind = re.search(r"^[\w.]+", trace[frames[-1].end() :], re.MULTILINE)
+    file, line = frames[-1].groups()
+    return f"{Path(file).name}, line {line} ({kind[0] if kind else 'error'})"

@@ -17,12 +17,13 @@ from xagents_ray.checkpoints import Checkpoint
 from xagents_ray.cluster import connection
 from xagents_ray.cluster.calls import Calls, LateError
 from xagents_ray.cluster.evaluations import Evaluations
-from xagents_ray.cluster.fleet import Fleet, Rollout
+from xagents_ray.cluster.fleet import Fleet
 from xagents_ray.cluster.learning import Phase, SupervisedLearner
 from xagents_ray.cluster.metrics import Metrics
 from xagents_ray.cluster.placement import Placement
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.cluster.shards import Shards
+from xagents_ray.cluster.slots import Rollout
 from xagents_ray.errors import Stopped
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.moments import Statistics
@@ -151,7 +152,8 @@ class RayBackend:
     def snapshot(self) -> Snapshot:
         """Refer to copies of the state of the learner and the env actors."""
         actors = []
-        if self._pipeline.policy_lag == 0:
+        # Without those of all env actors, all begin other episodes when it is resumed.
+        if self._pipeline.policy_lag == 0 and self._fleet.is_complete:
             actors = [actor.state.remote() for actor in self._fleet.live]
         return Snapshot(self._learner.actor.state.remote(), actors)
 

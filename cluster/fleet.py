@@ -1,17 +1,17 @@
 """The env actors of a run: launched, waited for, and replaced when they fail."""
 
 import math
+import re
 import statistics
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from xagents_ray.cluster.calls import Calls, LateError, traceback_of
+from xagents_ray.cluster.calls import Calls, LateError, place_of, traceback_of
+from xagents_ray.cluster.slots import Call, Rollout, Slot
 from xagents_ray.config import Config
 from xagents_ray.errors import Broken, Stopped, UserError
-from xagents_ray.trajectory import RolloutReport
 
 _POLL_SECONDS = 0.2
 _TIMEOUT = 60.0
@@ -19,58 +19,9 @@ _MEDIANS = 10
 START_SECONDS = 120.0
 """In which a new process must be ready; for each of many at once, a part more."""
 _STALE_SECONDS = 30.0
-_MISTAKE = f"{UserError.__module__}.{UserError.__name__}"
+_MISTAKE = re.compile(r"xagents_ray\.errors\.(?:UserError|EnvironmentFault): ")
 _SESSIONS = 2**16
 """Numbers of sessions; a replacement's episodes differ from all of theirs."""
-
-
-class Rollout(NamedTuple):
-    """A finished one: reference to its trajectory, and its report."""
-
-    trajectory: Any
-    report: RolloutReport
-
-
-@dataclass
-class _Call:
-    """A rollout that was asked for."""
-
-    weights: Any
-    env_steps: int
-    trajectory: Any
-    report: Any
-    began: float | None = None
-
-
-@dataclass
-class _Slot:
-    """Some environments of the run, and the actor that steps them now.
-
-    Attributes:
-        number: from 0.
-        actor: handle; None when it is given up.
-        ready: reference that is there once its environments are made.
-        n_envs: how many it has.
-        calls: asked for, oldest first.
-        finished: not yet taken.
-        failures: in a row.
-        replaced: how many times.
-        version: of the weights of its newest rollout.
-        alive_at: clock when that one came.
-        is_stale: whether a user was told that it stands still.
-    """
-
-    number: int
-    actor: Any
-    ready: Any
-    n_envs: int
-    calls: deque[_Call] = field(default_factory=deque)
-    finished: deque[Rollout] = field(default_factory=deque)
-    failures: int = 0
-    replaced: int = 0
-    version: int = 0
-    alive_at: float = field(default_factory=time.monotonic)
-    is_stale: bool = False
 
 
 class Fleet:
@@ -103,17 +54,24 @@ class Fleet:
         self._seconds: deque[float] = deque(maxlen=100)
         self._oldest = math.inf  # version that any actor has acted with
         self._seen: set[str] = set()
+        self._trace = ""  # of the newest failure that had one
+        self._launched: tuple[Any, int] | None = None
         self.losses: Counter[str] = Counter()
         self.news: list[str] = []
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         for number, share in enumerate(shares):
-            actor = make(number)
-            self._slots.append(_Slot(number, actor, actor.ready.remote(), share))
+            actor, now = make(number), time.monotonic()
+            self._slots.append(Slot(number, actor, actor.ready.remote(), share, now))
 
     @property
     def live(self) -> list[Any]:
         """Handles of the actors that are not given up."""
         return [slot.actor for slot in self._live]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every actor is there and has made its environments."""
+        return all(slot.is_ready for slot in self._slots)
 
     @property
     def versions(self) -> list[int]:
@@ -135,12 +93,15 @@ class Fleet:
     def restore(self, states: Sequence[Any], session: int) -> int:
         """Go on from the actors' states; return how many games that has cost."""
         self._session, dropped = session, 0
-        for slot, state in zip(self._slots, states, strict=True):
-            if slot.actor is None:
-                continue
+        calls = [
+            (slot, slot.actor.restore.remote(state))
+            for slot, state in zip(self._slots, states, strict=True)
+            if slot.actor is not None
+        ]
+        until = time.monotonic() + self._start_seconds
+        for slot, call in calls:
             try:
-                limit = self._start_seconds
-                dropped += self._calls.get(slot.actor.restore.remote(state), limit)
+                dropped += self._calls.get(call, max(0.0, until - time.monotonic()))
             except (LateError, self._calls.ray.exceptions.RayError):
                 self._fail(slot, "could not go on from its state")
                 dropped += slot.n_envs
@@ -154,29 +115,36 @@ class Fleet:
 
     def launch(self, weights: Any, env_steps: int) -> None:
         """Ask every actor for rollouts, until --policy-lag are ahead of the next."""
-        for slot in self._live:
+        self._launched = weights, env_steps
+        for slot in self._ready:
             while len(slot.calls) + len(slot.finished) <= self._pipeline.policy_lag:
                 self._ask(slot, weights, env_steps)
 
     def round(self) -> list[Rollout]:
-        """Wait for one rollout of each actor, or for those before the deadline."""
+        """Wait for one rollout of each actor, or for those before the deadline.
+
+        A replacement that is still starting is waited for only when nobody else acts.
+        """
         deadline = time.monotonic() + (self._pipeline.round_deadline or math.inf)
         while True:
             self.tend()
             late = [slot for slot in self._live if slot.calls and not slot.finished]
             taken = [slot for slot in self._slots if slot.finished]
-            if not late or (taken and time.monotonic() > deadline):
+            if taken and (not late or time.monotonic() > deadline):
                 return [slot.finished.popleft() for slot in taken]
-            self._pause([slot.calls[0].report for slot in late])
+            if not late and self._ready and self._launched is not None:
+                self.launch(*self._launched)
+                continue
+            self._pause([slot.calls[0].report for slot in late] or self._starting)
 
     def newest(self, count: int, env_steps: int) -> list[Rollout]:
         """Let all run free; wait until `count` rollouts are there, and take them."""
         while True:
             self.tend(env_steps)
             there = [slot for slot in self._slots for _ in slot.finished]
-            if len(there) >= min(count, len(self._live)):
+            if there and len(there) >= min(count, len(self._ready)):
                 return [slot.finished.popleft() for slot in there]
-            self._pause(self.heads())
+            self._pause([*self.heads(), *self._starting])
 
     def tend(self, env_steps: int | None = None) -> None:
         """Take what has ended and mend what failed.
@@ -194,6 +162,7 @@ class Fleet:
             self._tends = False
 
     def _tend(self, env_steps: int | None) -> None:
+        self._look_for_started()
         heads = {s.calls[0].report: s for s in self._live if s.calls}
         there = set(self._calls.are_there(list(heads), 0)) if heads else set()
         for report, slot in heads.items():
@@ -202,13 +171,13 @@ class Fleet:
             elif self._is_late(slot):
                 self._fail(slot, "hangs (see --actor-timeout)")
         if env_steps is not None:
-            for slot in self._live:
+            for slot in self._ready:
                 room = self._pipeline.policy_lag - len(slot.finished)
                 if not slot.calls and room >= 0:
                     self._ask(slot, self._weights(), env_steps)
         self._look_for_stale()
 
-    def _settle(self, slot: _Slot) -> None:
+    def _settle(self, slot: Slot) -> None:
         """Take the oldest call of an actor, which has ended."""
         call = slot.calls[0]
         errors = self._calls.ray.exceptions
@@ -226,57 +195,125 @@ class Fleet:
             slot.calls.popleft()
             slot.finished.append(Rollout(call.trajectory, report))
             slot.failures, slot.version = 0, report.weights_version
+            if report.episodes:
+                slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
             self._oldest = min(self._oldest, report.weights_version)
-            self._seconds.append(report.seconds)
+            # A slow network is part of it: what is slow is not hanging.
+            observed = time.monotonic() - call.began if call.began else 0.0
+            self._seconds.append(max(report.seconds, observed))
 
-    def _fail(self, slot: _Slot, what: str, trace: str = "") -> None:
+    def _fail(self, slot: Slot, what: str, trace: str = "") -> None:
         """Replace an actor, or give it up."""
         self._calls.kill(slot.actor)
         slot.failures += 1
         self.losses["env actors"] += 1
         self.losses["rollouts"] += bool(slot.calls)
-        last = trace.rpartition("\n")[2]
-        if trace and last not in self._seen:
-            self._seen.add(last)
-            self.news.append(trace)
+        slot.calls.clear()
+        if trace:
+            self._keep_trace(slot, trace)
         if slot.failures > self._limits.max_actor_restarts:
-            self._give_up(slot, what, trace)
+            self._give_up(slot, f"{what}, {_times(slot.failures)} in a row")
+            return
+        ((place, count),) = slot.errors.most_common(1) or [("", 0)]
+        if count > self._limits.max_actor_restarts:
+            without = "without a finished episode in between"
+            self._give_up(slot, f"{what} at {place}, {_times(count)} {without}")
             return
         self.news.append(f"Env actor {slot.number} {what}; it is replaced")
         slot.replaced += 1
         slot.alive_at = time.monotonic()
+        slot.is_ready = slot.is_overdue = False
         slot.actor = self._make(slot.number)
         slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
         slot.ready = slot.actor.ready.remote()
-        calls, slot.calls = slot.calls, deque()
-        for call in calls:
-            self._ask(slot, call.weights, call.env_steps)
 
-    def _give_up(self, slot: _Slot, what: str, trace: str) -> None:
-        slot.actor = None
-        slot.calls.clear()
-        times = f"{slot.failures} time{'s' * (slot.failures > 1)} in a row"
-        if not self._live:
-            ending = f":\n{trace}" if trace else "."
+    def _keep_trace(self, slot: Slot, trace: str) -> None:
+        """Count an error of an environment; show it the first time."""
+        self._trace = trace
+        slot.errors[place_of(trace)] += 1
+        last = trace.rpartition("\n")[2]
+        if last not in self._seen:
+            self._seen.add(last)
+            self.news.append(trace)
+
+    def _give_up(self, slot: Slot, what: str) -> None:
+        slot.actor, slot.is_ready = None, False
+        if not self._has_prospects:
             raise Broken(
-                f"No env actor is left: the last one {what}, {times}; mend the "
-                f"environment, or raise --max-actor-restarts{ending}"
+                f"No env actor is left: the last one {what}; fix the environment, or "
+                "raise --max-actor-restarts.",
+                self._trace,
             )
         self.losses["environments"] += slot.n_envs
         self.news.append(
-            f"Env actor {slot.number} {what}, {times}, and is given up with its "
+            f"Env actor {slot.number} {what}, and is given up with its "
             f"{slot.n_envs} environments; the others go on"
         )
 
-    def _ask(self, slot: _Slot, weights: Any, env_steps: int) -> None:
+    def _look_for_started(self) -> None:
+        """Take replacements that are ready, and report those that are not in time."""
+        starting = [slot for slot in self._live if not slot.is_ready]
+        if not starting:
+            return
+        there = self._calls.are_there([slot.ready for slot in starting], 0)
+        for slot in starting:
+            waited = time.monotonic() - slot.alive_at
+            if slot.ready in there:
+                self._take_started(slot)
+            elif waited > self._start_seconds and not slot.is_overdue:
+                self._report_overdue(slot)
+
+    def _take_started(self, slot: Slot) -> None:
+        try:
+            self._calls.value(slot.ready)
+        except (UserError, self._calls.ray.exceptions.RayError) as error:
+            self._fail(slot, "could not start", traceback_of(error))
+            return
+        if slot.is_overdue:
+            self.news.append(
+                f"Env actor {slot.number} has started; its {slot.n_envs} environments "
+                "are back"
+            )
+        slot.is_ready, slot.is_overdue = True, False
+        slot.alive_at = time.monotonic()
+
+    def _report_overdue(self, slot: Slot) -> None:
+        """Say that training goes on without an actor; Broken when no other is left."""
+        slot.is_overdue = True
+        late = f"did not start within {self._start_seconds:.0f} s"
+        why = "the cluster may lack free cores or memory, see `ray status`"
+        if not self._has_prospects:
+            raise Broken(
+                f"No env actor is left: replacements {late}; {why}.", self._trace
+            )
+        self.news.append(
+            f"Env actor {slot.number} {late}: {why}; training goes on without its "
+            f"{slot.n_envs} environments until it does"
+        )
+
+    def _ask(self, slot: Slot, weights: Any, env_steps: int) -> None:
         rollout = slot.actor.rollout.options(num_returns=2)
         references = rollout.remote(weights, self._length, env_steps)
-        slot.calls.append(_Call(weights, env_steps, *references))
+        slot.calls.append(Call(weights, env_steps, *references))
 
     @property
-    def _live(self) -> list[_Slot]:
+    def _live(self) -> list[Slot]:
         return [slot for slot in self._slots if slot.actor is not None]
+
+    @property
+    def _ready(self) -> list[Slot]:
+        return [slot for slot in self._slots if slot.is_ready]
+
+    @property
+    def _has_prospects(self) -> bool:
+        """Whether an actor is ready, or may be in time."""
+        return any(not slot.is_overdue for slot in self._live)
+
+    @property
+    def _starting(self) -> list[Any]:
+        """References that are there once replacements have started."""
+        return [slot.ready for slot in self._live if not slot.is_ready]
 
     @property
     def _timeout(self) -> float:
@@ -288,29 +325,28 @@ class Fleet:
             return _MEDIANS * _TIMEOUT
         return max(_TIMEOUT, _MEDIANS * statistics.median(self._seconds))
 
-    def _is_late(self, slot: _Slot) -> bool:
+    def _is_late(self, slot: Slot) -> bool:
         """Return whether an actor is busy for too long with a call it could begin."""
         call, now = slot.calls[0], time.monotonic()
         if call.began is None:
-            ready = self._calls.are_there([slot.ready, call.weights], 0)
-            if len(ready) == 2:
+            if self._calls.are_there([call.weights], 0):
                 call.began = now
-            starting = now - slot.alive_at > self._start_seconds
-            return starting and slot.ready not in ready
+            return False
         return now - call.began > self._timeout
 
-    def _is_ready(self, slot: _Slot) -> bool:
+    def _is_ready(self, slot: Slot) -> bool:
         """Return whether an actor is; replace it when it failed or takes too long."""
         errors = self._calls.ray.exceptions
         if self._calls.are_there([slot.ready], 0):
             try:
                 self._calls.value(slot.ready)
+                slot.is_ready = True
                 return True
             except errors.RayError as error:
                 trace = traceback_of(error)
-                mistake = trace.partition(f"{_MISTAKE}: ")[2]
-                if mistake:
-                    raise UserError(mistake) from None
+                mistake = _MISTAKE.search(trace)
+                if mistake is not None:
+                    raise UserError(trace[mistake.end() :]) from None
                 self._fail(slot, "could not start", trace)
         elif time.monotonic() - slot.alive_at > self._start_seconds:
             raise Broken(
@@ -327,7 +363,7 @@ class Fleet:
         """Tell of an actor whose version stands still while others advance."""
         newest = max((slot.version for slot in self._live), default=0)
         bound = max(5, 2 * self._pipeline.policy_lag)
-        for slot in self._live:
+        for slot in self._ready:
             still = time.monotonic() - slot.alive_at > _STALE_SECONDS
             # A resumed run's versions go on; one that is yet to act is not behind them.
             behind = newest - max(slot.version, self._oldest)
@@ -344,3 +380,7 @@ class Fleet:
         self._calls.are_there(references, _POLL_SECONDS)
         if self._calls.is_pressing():
             raise Stopped
+
+
+def _times(count: int) -> str:
+    return f"{count} time{'s' * (count > 1)}"

@@ -68,6 +68,8 @@ class Training:
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:
             last["failure"] = str(error)
+            if isinstance(error, Broken) and error.traceback:
+                last["traceback"] = error.traceback
         except Exception as error:
             last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
         self._tell({**self._facts, "memory": _memory(), **last})

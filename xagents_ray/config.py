@@ -297,7 +297,8 @@ class PlacementConfig(Checked):
         3,
         low=0,
         help="Failures of an env actor in a row, without a finished rollout, after "
-        "which it is not replaced any more",
+        "which it is not replaced any more; errors at the same line count until an "
+        "episode ends",
     )
 
 

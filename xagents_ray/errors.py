@@ -54,8 +54,24 @@ class Diverged(Exception):
     """
 
 
+class RemoteTraceback(Exception):
+    """The traceback of another process; Python prints it before what it caused."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}\n"
+
+
 class Broken(Exception):
     """So many parts of a run failed that it can't go on; the message says why.
 
     The command line prints the message without a traceback of its own and exits with 1.
+
+    Attributes:
+        traceback: of the user's code, printed first; "" when it is not to blame.
     """
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        if traceback:
+            self.__cause__ = RemoteTraceback(traceback)

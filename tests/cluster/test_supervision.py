@@ -56,12 +56,18 @@ def test_one_that_always_dies_is_given_up_and_the_others_go_on() -> None:
 
 
 def test_when_all_fail_the_run_ends_with_their_traceback() -> None:
-    words = _PPO.format("raising").split()
+    """Two rollouts end before each failure, and no episode does."""
+    words = [*_PPO.format("raising").split(), "--n-steps", "4", "--name", "failed"]
     done = _train([*words, "--max-steps", "40000", "--max-actor-restarts", "1"])
     assert done.returncode == 1
-    assert "No env actor is left" in done.stderr
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("xagents-ray: No env actor is left: the last one failed at ")
+    assert re.search(r"failing_envs.py, line \d+ \(RuntimeError\), 2 times wit", last)
     assert "RuntimeError: the simulator lost its licence" in done.stderr
     assert "ray::" not in done.stderr
+    (run,) = Path("runs").rglob("failed")
+    assert list((run / "checkpoints").iterdir())
 
 
 def test_an_environment_that_the_cluster_does_not_know(cluster: str) -> None:
