@@ -84,7 +84,7 @@ class RayBackend:
 
     def news(self) -> list[str]:
         """Return what has failed since the last time, one sentence each."""
-        parts = [self._fleet.news, self._learner.news]
+        parts = [self._fleet.news, self._learner.news, self._evaluations.news]
         if self._shards is not None:
             parts.append(self._shards.news)
         news = [sentence for part in parts for sentence in part]
@@ -197,9 +197,9 @@ class RayBackend:
         files = self._learner.call("encode", snapshot.learner, paths)
         return files
 
-    def evaluate(self, env_steps: int) -> None:
+    def evaluate(self, env_steps: int) -> bool:
         """Begin an evaluation in an env actor of its own, beside training."""
-        self._evaluations.begin(env_steps, self._learner.weights)
+        return self._evaluations.begin(env_steps, self._learner.weights)
 
     def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
         """Return (env step, mean return) of those that ended; wait for the last."""

@@ -162,8 +162,8 @@ class Backend(Protocol):
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
 
-    def evaluate(self, env_steps: int) -> None:
-        """Begin a greedy evaluation of the newest weights."""
+    def evaluate(self, env_steps: int) -> bool:
+        """Begin a greedy evaluation of the newest weights; False when it is skipped."""
 
     def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
         """Return (env step, mean return) of those that ended; wait for the last."""

@@ -140,7 +140,7 @@ class LocalBackend:
             lambda: self._make.encode_models(self._run, snapshot.learner, paths)
         )
 
-    def evaluate(self, env_steps: int) -> None:
+    def evaluate(self, env_steps: int) -> bool:
         """Play the evaluation's games now."""
         config = self._run.config.run
         if self._evaluator is None:
@@ -152,6 +152,7 @@ class LocalBackend:
         )
         mean = sum(game.episode_return for game in games) / len(games)
         self._evaluations.append((env_steps, mean))
+        return True
 
     def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
         """Return (env step, mean return) of those that ended."""

@@ -215,8 +215,8 @@ class Session:
             self._tell(backend)
             every = config.run.eval_every
             if every is not None and progress.env_steps // every > before // every:
-                self._saver.begin_evaluation()
-                backend.evaluate(progress.env_steps)
+                if backend.evaluate(progress.env_steps):
+                    self._saver.begin_evaluation()
             self._take_evaluations(backend, is_last=False)
             self._show()
             reason = reason or progress.out_of_steps(self._training)

@@ -1,0 +1,107 @@
+"""Evaluations beside training; Ray is a fake with its own clock."""
+
+import math
+from typing import Any
+
+import pytest
+from fake_ray import NEVER, FakeActor, FakeRay, crash
+
+from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.backend import Run
+from xagents_ray.cluster import calls as calls_module
+from xagents_ray.cluster import evaluations as evaluations_module
+from xagents_ray.cluster.calls import Calls
+from xagents_ray.cluster.evaluations import Evaluations
+from xagents_ray.config import Config
+from xagents_ray.signals import Signals
+from xagents_ray.spec import EnvSpec
+from xagents_ray.training import lay_out
+from xagents_ray.trajectory import Episode
+from xagents_ray.weights import shapes
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    for module in (calls_module, evaluations_module):
+        monkeypatch.setattr(module, "time", fake)
+    return fake
+
+
+@pytest.fixture
+def run() -> Run:
+    given = {"env": "CartPole-v1", "max_steps": 10, "eval_episodes": 2}
+    config = Config.of(ALGORITHMS["ppo"].config, given)
+    return lay_out(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
+
+
+def evaluations(ray: FakeRay, run: Run, *seconds: Any) -> Evaluations:
+    """Return those of an evaluator that takes so long for one each, or fails."""
+    turns = iter(seconds)
+
+    def evaluate(*_: Any) -> Any:
+        turn = next(turns)
+        episodes = [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)]
+        return (1.0, turn) if isinstance(turn, Exception) else (turn, episodes)
+
+    return Evaluations(
+        Calls(ray, Signals()), lambda *_: FakeActor(ray, 5.0, roll=evaluate), run
+    )
+
+
+def test_training_never_waits_for_an_evaluation(ray: FakeRay, run: Run) -> None:
+    beside = evaluations(ray, run, *[600.0] * 50)
+    before = ray.now
+    for step in range(50):
+        beside.begin(step, "weights")
+        assert beside.ended(is_last=False) == []
+    assert ray.now == before
+    assert beside.ended(is_last=True) == [(step, 15.0) for step in range(50)]
+    assert not beside.losses
+
+
+def test_weights_that_wait_fit_into_the_object_store(
+    ray: FakeRay, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (layout,) = run.layouts
+    state = 5 * 4 * sum(map(math.prod, shapes(layout).values()))
+    monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * state)
+    beside = evaluations(ray, run, *[600.0] * 50)
+    begun = [beside.begin(step, "weights") for step in range(10)]
+    assert begun == [True] * 4 + [False] * 6
+    assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2, 3]
+    assert beside.losses == {"evaluations skipped": 6}
+    (sentence,) = beside.news
+    assert sentence.startswith("The evaluation at 4 steps is skipped")
+    assert "--eval-every" in sentence
+
+
+def test_one_that_fails_costs_no_other(ray: FakeRay, run: Run) -> None:
+    beside = evaluations(ray, run, 1.0, crash(), NEVER, 1.0, 1.0)
+    for step in range(5):
+        beside.begin(step, "weights")
+    assert [step for step, _ in beside.ended(is_last=True)] == [0, 3, 4]
+    assert beside.losses == {"evaluations": 2}
+    assert beside.news == [
+        "The evaluation at 1 steps failed: RuntimeError: no licence at line 7",
+        "The evaluation at 2 steps failed: it takes too long",
+    ]
+
+
+def test_a_slow_one_is_given_ten_times_the_longest(ray: FakeRay, run: Run) -> None:
+    beside = evaluations(ray, run, 1_000.0, 6_000.0, 1.0)
+    for step in range(3):
+        beside.begin(step, "weights")
+    assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2]
+
+
+def test_one_that_hangs_is_noticed_beside_training(ray: FakeRay, run: Run) -> None:
+    beside = evaluations(ray, run, NEVER, 1.0)
+    for step in range(2):
+        beside.begin(step, "weights")
+    ended, began = [], ray.now
+    while not ended:
+        ray.now += 10
+        ended = beside.ended(is_last=False)
+    assert ended == [(1, 15.0)]
+    assert ray.now - began < 2_000
