@@ -73,6 +73,11 @@ class RayBackend:
             self._calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
 
     @property
+    def learner_threads(self) -> int:
+        """Cores that the learner uses on its node."""
+        return self._learner.threads
+
+    @property
     def losses(self) -> Counter[str]:
         """What failures and the bound on lag have cost, by name."""
         losses = self._fleet.losses + self._learner.losses + self._evaluations.losses

@@ -52,6 +52,7 @@ class SupervisedLearner:
         actor: handle of the learner.
         weights: reference to the newest ones; they may still be learnt.
         there: reference to the newest ones that are there.
+        threads: cores that it uses; 0 before it is ready.
         notes: what the user should know of the first weights.
         losses: what failures have cost, by name.
         news: sentences for the user, oldest first.
@@ -61,6 +62,7 @@ class SupervisedLearner:
         self._calls, self._make, self._patience = calls, make, patience
         self.losses: Counter[str] = Counter()
         self.news: list[str] = []
+        self.threads = 0
         self.notes: list[str] = []
         self._phases: deque[Phase] = deque()
         self._asked = self._failures = self._covered = 0
@@ -81,7 +83,7 @@ class SupervisedLearner:
     def wait_until_ready(self) -> None:
         """Return when it has its first weights."""
         try:
-            self.notes = self._get(self._started)
+            self.threads, self.notes = self._get(self._started)
             self._snapshot = self._get(self.actor.state.remote())
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
@@ -237,7 +239,7 @@ class SupervisedLearner:
         newest = self.version
         self.actor = self._make()
         try:
-            self._get(self.actor.start.remote())
+            self.threads, _ = self._get(self.actor.start.remote())
             self._take(newest)
         except self._calls.ray.exceptions.RayError as again:
             self._return(self.actor, again)

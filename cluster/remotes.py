@@ -76,11 +76,11 @@ class LearnerService:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def start(self) -> list[str]:
-        """Make the learner; return what the user should know of the first weights."""
+    def start(self) -> tuple[int, list[str]]:
+        """Make the learner; return its cores, and notes on the first weights."""
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, notes = self._make.make_learner(self._run)
-        return list(notes)
+        return self._run.cores, list(notes)
 
     def ping(self) -> None:
         """Show that the process is alive."""

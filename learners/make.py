@@ -20,7 +20,7 @@ def make_learner(run: Run) -> tuple[Learner, list[str]]:
     Raises:
         UserError: a weights file is damaged, or of other models.
     """
-    runtime.configure(run.threads, run.is_seeded)
+    runtime.configure(run.cores, run.is_seeded)
     make = resolve(run.algorithm.learner)
     learner: Learner = make(run.config.algorithm, run.spec, *run.layouts, run.seed)
     notes: list[str] = []

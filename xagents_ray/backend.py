@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +29,7 @@ class Run:
         layouts: of the networks; the first one acts.
         seed: given, or drawn.
         weights: files that the models begin with; none for new ones.
-        threads: cores that one part of it may use.
+        threads: cores that one part of it may use; None for all of its machine.
         notes: what the user should know, one sentence each.
     """
 
@@ -39,8 +39,13 @@ class Run:
     layouts: tuple[Layout, ...]
     seed: int
     weights: tuple[WeightsFile, ...] = ()
-    threads: int = field(default_factory=cores)
+    threads: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """Cores that a part of it may use on this machine, where it is asked."""
+        return min(cores(), self.threads or cores())
 
     @property
     def layout(self) -> Layout:
@@ -98,6 +103,10 @@ class Backend(Protocol):
     n_actors: int
     notes: list[str]
     replay_nbytes: int
+
+    @property
+    def learner_threads(self) -> int:
+        """Cores that the learner uses on its machine."""
 
     @property
     def losses(self) -> Counter[str]:

@@ -36,6 +36,7 @@ class LocalBackend:
         self._run, self._config = run, run.config.algorithm
         if run.config.placement.learner_gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        self.learner_threads = run.cores
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
@@ -193,7 +194,7 @@ class LocalBackend:
             run.seed,
             0,
             n_envs,
-            run.threads,
+            run.cores,
         )
 
     def _learning(self, work: Callable[[], _T]) -> _T:

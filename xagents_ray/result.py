@@ -26,6 +26,7 @@ class Result:
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change.
         n_actors: env actors; 0 when nothing was to be done.
+        learner_threads: cores that the learner used, likewise.
         seed: given, or drawn.
         directory: of the run; "" when none was begun.
         signal: that ended it; None when it ended by itself.
@@ -45,6 +46,7 @@ class Result:
     seed: int
     directory: str
     best_evaluation: float | None = None
+    learner_threads: int = 0
     signal: int | None = None
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)

@@ -52,6 +52,7 @@ class Session:
         self._numbers: dict[str, float] = {}
         self._losses: dict[str, int] = {}
         self._profile: Profile | None = None
+        self._learner_threads = 0
 
     def train(self) -> Result:
         """Train until the run ends."""
@@ -124,6 +125,7 @@ class Session:
             progress,
         )
         self._profile = Profile(run.config, backend.n_actors)
+        self._learner_threads = backend.learner_threads
         self._display.profile = self._profile
         self._say(backend, directory)
         reason = self._run_to_the_end(backend, directory)
@@ -357,6 +359,7 @@ class Session:
             episodes=progress.episodes,
             dropped=progress.dropped,
             n_actors=n_actors,
+            learner_threads=self._learner_threads,
             seed=self._run.seed,
             directory=str(directory.path) if directory else "",
             signal=self._signals.received,

@@ -76,7 +76,7 @@ def fit(
         signals: end it early.
         resumed: what it goes on with.
         watch: called before the first rollout and after each learning phase.
-        threads: cores that it may use here; None for all.
+        threads: cores that each of its parts may use; None for all of its machine.
         notes: what else the user should know, one sentence each.
     """
     with Display(config) as display:

@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from xagents_ray.machine import cores
+
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 StartCluster = Callable[[str], AbstractContextManager[str]]
@@ -52,9 +54,11 @@ def test_local_and_one_remote_actor_agree(
     runs = train_all(agent, [local, remote])
     assert len(runs[0]["episodes"]) >= 2
     assert runs[0]["updates"] > 0
+    assert runs[0]["learner_threads"] == cores()
     for run in runs[1:]:
         assert run["episodes"] == runs[0]["episodes"]
         assert run["updates"] == runs[0]["updates"]
+        assert run["learner_threads"] == runs[0]["learner_threads"]
 
 
 def test_runs_repeat_themselves(train_all: TrainAll, cluster: str) -> None:
