@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xagents_ray.actors.definitions import register
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor, count_games
 from xagents_ray.actors.environments import Envs, make_envs
 from xagents_ray.algorithms import find
@@ -64,6 +65,7 @@ def examine(
         Diverged: a reward or an observation is no finite number.
         Exception: of the environment.
     """
+    register(setup.definitions)
     yield "be made"
     began = time.perf_counter()
     envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)

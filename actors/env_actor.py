@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from xagents_ray.actors.definitions import register
 from xagents_ray.actors.env_state import decode, encode
 from xagents_ray.actors.environments import EnvStep, make_envs
 from xagents_ray.actors.measuring import Measuring
@@ -40,6 +41,7 @@ class ActorSetup:
         first_env: index of its first environment among all of the run.
         n_envs: how many it has.
         env_threads: cores that its environments may use.
+        definitions: of environments, for a process that doesn't know them.
     """
 
     agent: str
@@ -49,6 +51,7 @@ class ActorSetup:
     first_env: int
     n_envs: int
     env_threads: int
+    definitions: tuple[bytes, ...] = ()
 
 
 class EnvActor:
@@ -61,6 +64,7 @@ class EnvActor:
         self._setup = setup
         total = setup.config.env.n_envs
         self._env_steps_per_row = total
+        register(setup.definitions)
         self._envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
         self.spec = self._envs.spec
         policy = resolve(find(setup.agent).policy)

@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.envs import registration
 
 from xagents_ray.actors import atari, env_state, interface
+from xagents_ray.actors.definitions import register
 from xagents_ray.config import EnvConfig
 from xagents_ray.errors import UserError, near
 from xagents_ray.spec import EnvSpec
@@ -193,12 +194,16 @@ def describe(
     )
 
 
-def probe(config: EnvConfig) -> EnvSpec:
+def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
     """Return the spec of an environment by making one.
 
+    Args:
+        config: which, and how.
+        definitions: of environments, for a process that doesn't know them.
     Raises:
         UserError: there is no such environment, or nothing can learn in it.
     """
+    register(definitions)
     with interface.naming_their_line(str(config.env)):
         envs = make_envs(config, 1, 1)
         envs.close()

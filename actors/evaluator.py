@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from xagents_ray.actors.definitions import register
 from xagents_ray.actors.env_actor import ActorSetup, count_games, first_window
 from xagents_ray.actors.environments import Envs, EnvStep, make_envs
 from xagents_ray.actors.policies import Policy, forget
@@ -23,6 +24,7 @@ class Evaluator:
     def __init__(self, setup: ActorSetup) -> None:
         threadpool_limits(1, user_api="blas")
         self._first_env, self._n_envs = setup.first_env, setup.n_envs
+        register(setup.definitions)
         self._envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
         self._policy = make_policy(setup, self._envs)
         self._stopping = False

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.actors.definitions import export
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.backend import Collected, Run, Snapshot
 from xagents_ray.checkpoints import Checkpoint
@@ -38,9 +39,12 @@ _STATE_SECONDS = 60.0
 class RayBackend:
     """The parts of a run as Ray actors; the driver moves references only."""
 
-    def __init__(self, run: Run, ray: Any, signals: Signals) -> None:
+    def __init__(
+        self, run: Run, ray: Any, signals: Signals, definitions: tuple[bytes, ...]
+    ) -> None:
         self._run, self._ray = run, ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
+        self._definitions = definitions
         self._calls = Calls(ray, signals)
         self._placement = Placement(self._calls, run.config)
         self.n_actors, n_envs = self._placement.n_actors, run.config.env.n_envs
@@ -271,7 +275,14 @@ class RayBackend:
     def _setup(self, first: int, count: int, threads: int) -> ActorSetup:
         run = self._run
         return ActorSetup(
-            run.algorithm.name, run.config, run.layout, run.seed, first, count, threads
+            run.algorithm.name,
+            run.config,
+            run.layout,
+            run.seed,
+            first,
+            count,
+            threads,
+            self._definitions,
         )
 
 
@@ -291,10 +302,11 @@ def store_bytes(run: Run) -> int:
 
 def start(run: Run, signals: Signals) -> RayBackend:
     """Start Ray, or join a cluster, and return the parts of a run."""
+    definitions = export(str(run.config.env.env))
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals)
     try:
-        return RayBackend(run, ray, signals)
+        return RayBackend(run, ray, signals, definitions)
     except BaseException:
         connection.disconnect(ray)
         raise

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from xagents_ray.actors.definitions import register
 from xagents_ray.algorithms import find
 from xagents_ray.config import Config
 from xagents_ray.errors import Broken, Diverged, UserError, sentence
@@ -48,7 +49,12 @@ class Training:
         self._facts |= {"began": None, "ended": None}
 
     def run(
-        self, agent: str, settings: Mapping[str, Any], threads: int, signals: Signals
+        self,
+        agent: str,
+        settings: Mapping[str, Any],
+        threads: int,
+        definitions: tuple[bytes, ...],
+        signals: Signals,
     ) -> None:
         """Train to the end.
 
@@ -56,11 +62,13 @@ class Training:
             agent: its name.
             settings: of the run, by flat name.
             threads: cores that it may use.
+            definitions: of environments, for a process that doesn't know them.
             signals: end it early.
         """
         last: News = {"value": None}
         self._signals = signals
         try:
+            register(definitions)
             algorithm = find(agent)
             config = Config.of(algorithm.config, settings)
             sys.argv = command(algorithm, settings)  # the run's directory names it
@@ -103,6 +111,7 @@ def train_alone(
     agent: str,
     settings: Mapping[str, Any],
     threads: int,
+    definitions: tuple[bytes, ...],
 ) -> None:
     """Train in this process, and end with the one that looks after it."""
     os.setsid()  # Ctrl-C is the sweep's
@@ -110,7 +119,7 @@ def train_alone(
     permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
     permit.start()
     with Signals() as signals, suppress(ConnectionError):
-        training.run(agent, settings, threads, signals)
+        training.run(agent, settings, threads, definitions, signals)
 
 
 def _permit(link: Connection, training: Training) -> None:

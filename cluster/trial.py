@@ -9,15 +9,13 @@ with env actors has its learner in an actor of its own, and trains in a thread h
 import multiprocessing
 import queue
 import signal
-import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ray import tune
 
-from xagents_ray.bounded import how_it_ended
+from xagents_ray.bounded import how_it_ended, without_main
 from xagents_ray.cluster.trainee import News, Training, train_alone
 from xagents_ray.signals import Signals
 
@@ -49,7 +47,7 @@ class Forked:
         server.set_forkserver_preload([f"xagents_ray.{name}" for name in _PRELOADED])
         self._link, theirs = server.Pipe()
         self._process = server.Process(target=train_alone, args=(theirs, points, *job))
-        with _no_main():
+        with without_main():  # it is Ray's worker
             self._process.start()
         theirs.close()
         self._last: News = {"env_steps": 0, "mean_reward": None}
@@ -75,18 +73,6 @@ class Forked:
         self._process.kill()
         self._process.join()
         self._link.close()
-
-
-@contextmanager
-def _no_main() -> Iterator[None]:
-    """Keep a new process from importing this one's main module: it is Ray's worker."""
-    main = sys.modules["__main__"]
-    kept = {name: vars(main).get(name) for name in ("__file__", "__spec__")}
-    main.__file__ = main.__spec__ = None
-    try:
-        yield
-    finally:
-        vars(main).update(kept)
 
 
 class Threaded:
@@ -149,8 +135,9 @@ def _begin(
     settings: Mapping[str, Any],
     points: list[int],
     claims: list[Mapping[str, float]],
+    definitions: tuple[bytes, ...],
 ) -> Trainee:
     """Begin a training with as many threads as cores are claimed."""
     threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
     make = Forked if settings.get("local") else Threaded
-    return make(points, agent, settings, threads)
+    return make(points, agent, settings, threads, definitions)

@@ -9,6 +9,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from xagents_ray.actors.definitions import export
 from xagents_ray.cluster.placement import Bundle, as_one, check, demand
 from xagents_ray.cluster.trial import Trial as TuneTrial
 from xagents_ray.config import Config
@@ -105,6 +106,7 @@ class Trials:
                 "settings": self._plan.run(settings, number),
                 "points": list(self._plan.points),
                 "claims": claims,
+                "definitions": export(str(settings["env"])),
             }
 
     def claims(self, config: Config) -> list[Bundle]:

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +49,8 @@ class Bounded:
         self._items, theirs = spawn.Pipe(duplex=False)
         job = theirs, seconds, path, *arguments
         self._process = spawn.Process(target=_work, args=job)
-        self._process.start()
+        with without_main():
+            self._process.start()
         theirs.close()
 
     def items(self, until: float) -> Iterator[Any]:
@@ -85,6 +87,21 @@ class Bounded:
         self._process.kill()
         self._process.join()
         self._items.close()
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Keep a new process from importing this one's main module.
+
+    A script's would run again, and a notebook's is no file.
+    """
+    main = sys.modules["__main__"]
+    kept = {name: vars(main).get(name) for name in ("__file__", "__spec__")}
+    main.__file__ = main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
 
 
 def how_it_ended(process: BaseProcess) -> str:

@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import pickle
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -58,13 +59,18 @@ class _Examination:
         self._load, self._began = load, time.monotonic()
         self._until = self._began + _ALL_SECONDS
         self._run: Run | None = None
+        self._definitions: tuple[bytes, ...] = ()
         self._acting: Any = None
         self._reached: Any = None
 
     def rows(self) -> list[Row]:
         """Return all rows; environments and cluster are looked at side by side."""
         placement = self._config.placement
-        probing = self._start("xagents_ray.actors.environments:probe", self._config.env)
+        if "gymnasium" in sys.modules:  # a script may have registered environments
+            definitions = importlib.import_module("xagents_ray.actors.definitions")
+            self._definitions = definitions.export(str(self._config.env.env))
+        path = "xagents_ray.actors.environments:probe"
+        probing = self._start(path, self._config.env, self._definitions)
         reaching = None
         if placement.address is not None:
             reaching = self._start("xagents_ray.cluster.reach:reach", placement.address)
@@ -152,7 +158,14 @@ class _Examination:
         share, threads = run.config.env.n_envs // count, max(1, cpus // count)
         actor = importlib.import_module("xagents_ray.actors.env_actor")
         setup = actor.ActorSetup(
-            run.algorithm.name, run.config, run.layout, run.seed, 0, share, threads
+            run.algorithm.name,
+            run.config,
+            run.layout,
+            run.seed,
+            0,
+            share,
+            threads,
+            self._definitions,
         )
         sent = len(pickle.dumps(setup))
         path = "xagents_ray.actors.checkup:examine"

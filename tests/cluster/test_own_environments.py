@@ -1,0 +1,35 @@
+"""What a notebook registers or defines is trained on Ray as it is with --local."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+OWN = Path(__file__).parents[1] / "data" / "own_environments.py"
+
+_TRAIN = """
+import xagents_ray
+where = {"address": "ADDRESS", "n_envs": 4, "n_actors": 2, "quiet": True}
+made = xagents_ray.train(
+    "ppo", env="own/Vector-v0", max_steps=2_000, eval_every=1_000, eval_episodes=2,
+    **where,
+)
+print(made.reason, made.games > 0, made.losses)
+swept = xagents_ray.tune(
+    "ppo", env="__main__:factory", trial_steps=1_000, n_trials=1, lr=[1e-4, 1e-3],
+    **where,
+)
+print(swept.counts)
+"""
+
+
+def test_what_main_holds_is_trained_evaluated_and_tuned(cluster: str) -> None:
+    """Env actors, the evaluator and a trial know nothing of this `__main__`."""
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=OWN.read_text() + _TRAIN.replace("ADDRESS", cluster),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Maximum steps exceeded True {}\n{'complete': 1}\n"

@@ -1,0 +1,102 @@
+"""Environments that only the driver's process knows, made in another one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+OWN = Path(__file__).parents[1] / "data" / "own_environments.py"
+
+_MAKE = """
+import pickle, sys
+from pathlib import Path
+from xagents_ray.actors.definitions import register
+from xagents_ray.actors.environments import make_envs, probe
+from xagents_ray.config import EnvConfig
+for file in sorted(Path("exported").iterdir()):
+    env, definitions = pickle.loads(file.read_bytes())
+    register(definitions)
+    for vectorization in ("auto", "async"):
+        envs = make_envs(EnvConfig(env=env, vectorization=vectorization), 2, 1)
+        assert envs.reset(1).shape == (2, 4)
+        for _ in range(20):
+            envs.step(envs._envs.action_space.sample())
+        envs.close()
+    print(env)
+"""
+_EXPORT = """
+import pickle
+from pathlib import Path
+from xagents_ray.actors.definitions import export
+Path("exported").mkdir()
+for number, env in enumerate(ENVIRONMENTS):
+    Path(f"exported/{number:02}").write_bytes(pickle.dumps((env, export(env))))
+"""
+
+
+def _python(source: str, limit: float = 100) -> "subprocess.CompletedProcess[str]":
+    """Run Python on its standard input, as a notebook does: `__main__` has no file."""
+    return subprocess.run(
+        [sys.executable, "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+
+
+def test_another_process_makes_what_main_registers_or_holds() -> None:
+    exported = _python(OWN.read_text() + _EXPORT)
+    assert exported.returncode == 0, exported.stderr
+    made = _python(_MAKE)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.split() == [
+        "own/Text-v0",
+        "own/Class-v1",
+        "own/Wrapped-v0",
+        "own/Vector-v0",
+        "own/Outer-v0",
+        "CartPole-v1",
+        "__main__:factory",
+    ]
+    assert not made.stderr
+
+
+def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> None:
+    looked = _python(
+        OWN.read_text()
+        + """
+print("once")
+import time
+from xagents_ray.actors.definitions import export
+from xagents_ray.bounded import Bounded
+from xagents_ray.config import EnvConfig
+path, config = "xagents_ray.actors.environments:probe", EnvConfig(env="own/Vector-v0")
+child = Bounded(path, config, export("own/Vector-v0"))
+print(child.one(time.monotonic() + 60).observation_shape)
+child.end()
+"""
+    )
+    assert (looked.stdout, looked.stderr) == ("once\n(4,)\n", "")
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    refused = _python("""
+import gymnasium, threading
+from xagents_ray.actors.definitions import export
+from xagents_ray.errors import UserError
+lock = threading.Lock()
+def make(**settings):
+    with lock:
+        return gymnasium.make("CartPole-v1")
+gymnasium.register("Locked-v0", make)
+assert export("CartPole-v1")
+try:
+    export("Locked-v0")
+except UserError as error:
+    print(error)
+""")
+    assert refused.returncode == 0, refused.stderr
+    assert "--env Locked-v0 can't be sent to other processes" in refused.stdout
+    assert "_thread.lock" in refused.stdout
+    assert "--local" in refused.stdout
+    assert refused.stdout.count("\n") == 1
