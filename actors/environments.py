@@ -439,12 +439,12 @@ def _factory(env_id: str) -> Callable[..., Any] | None:
     if callable(found):
         return found  # type: ignore[no-any-return]
     place = getattr(imported, "__file__", None) or ""
-    what = f"module {module} has no {name} and registers no such environment"
+    remedy = "name a function or a class that makes an environment"
     if found is not None:
-        what = f"its factory is {found!r}"[:80]
+        raise interface.fault(env_id, f"its factory is {found!r}"[:80], place, remedy)
+    what = f"module {module} has no {name} and registers no such environment"
     hint = near(name, [*vars(imported), *gym.registry])
-    remedy = hint.removeprefix("; ").rstrip("?") or "name a function without arguments"
-    raise interface.fault(env_id, what, place, remedy)
+    raise interface.fault(env_id, what, place, hint[2:].rstrip("?") or remedy)
 
 
 def _check_arguments(env_id: str, factory: Callable[..., Any]) -> None:
