@@ -148,9 +148,10 @@ class LocalBackend:
             evaluator = importlib.import_module("xagents_ray.actors.evaluator")
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
             self._evaluator = evaluator.Evaluator(self._setup(n_envs))
-        games = self._evaluator.evaluate(
-            self._weights, config.eval_episodes, self._run.evaluation_seed
-        )
+        with self._naming(str(self._run.config.env.env)):
+            games = self._evaluator.evaluate(
+                self._weights, config.eval_episodes, self._run.evaluation_seed
+            )
         mean = sum(game.episode_return for game in games) / len(games)
         self._evaluations.append((env_steps, mean))
         return True

@@ -118,8 +118,9 @@ def test_it_learns_something(agent: str, n_envs: int, factory: str) -> None:
     assert result.updates >= 3
 
 
-def test_a_crash_in_mid_run_names_their_line() -> None:
-    """Without Ray, where nothing could be replaced."""
-    env = {"env": f"{__name__}:crashing", "local": True, "quiet": True}
+@pytest.mark.parametrize("more", [{}, {"eval_every": 64, "eval_episodes": 50}])
+def test_a_crash_in_mid_run_names_their_line(more: dict[str, Any]) -> None:
+    """Without Ray, where nothing could be replaced; of an evaluation too."""
+    env = {"env": f"{__name__}:crashing", "local": True, "quiet": True, **more}
     with pytest.raises(UserError, match=r"crashed \(.*environments\.py, line \d+\)"):
-        train("ppo", **env, tensorboard=False, max_steps=400)
+        train("ppo", **env, n_steps=64, tensorboard=False, max_steps=400)
