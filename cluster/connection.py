@@ -4,43 +4,105 @@ import atexit
 import contextlib
 import logging
 import os
-import secrets
 import shutil
-import socket
-import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from xagents_ray.cluster import authentication, probe
+from xagents_ray.cluster.dashboard import Link
+from xagents_ray.cluster.processes import Processes
 from xagents_ray.config import PlacementConfig
 from xagents_ray.errors import Broken, Stopped, UserError
 from xagents_ray.quiet import stderr_parked
 from xagents_ray.signals import Signals
 
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-_SETTINGS_FRAME = 4
-_PROBE_SECONDS = 5.0
 _RETAKE_SECONDS = 0.02
+_SIGNALLED_SECONDS = 5.0
+_WITHOUT_RAY_SECONDS = 15.0
+"""Ray's shutdown takes half of that when its control service (GCS) is gone."""
 _SMALLEST_STORE = 128 * 2**20
-_TOKEN = secrets.token_hex(32)
-"""Of every Ray that this process starts: Ray reads it once."""
 
 
 @dataclass
-class _Begun:
-    """What was here before this process started a Ray of its own."""
+class _Connection:
+    """To a Ray that this process has started or joined.
 
-    environment: dict[str, str]
-    children: list[psutil.Process]
-    watch: "subprocess.Popen[bytes] | None" = None
+    Attributes:
+        environment: what was there before of the variables that Ray needed.
+        processes: of Ray; none where it was joined.
+        head: of the cluster that was joined.
+        dashboard: URL of Ray's, where it was asked for; "" otherwise.
+        link: serves that URL where Ray wants its token.
+        signals: that end what Ray is needed for.
+    """
+
+    environment: dict[str, str | None] = field(default_factory=dict)
+    processes: Processes = field(default_factory=Processes)
+    head: probe.Head | None = None
+    dashboard: str = ""
+    link: Link | None = None
+    signals: Signals | None = None
+
+    def set(self, environment: Mapping[str, str]) -> None:
+        """Set variables until `restore`."""
+        for name, value in environment.items():
+            self.environment.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
+
+    def restore(self) -> None:
+        """Let variables be what they were."""
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        authentication.tell_ray()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Ray is gone for good."""
+        if self.head is not None and self.head.is_gone:
+            return True
+        return self.processes.is_broken
+
+    def leave(self, ray: Any, farewell: Callable[[], None]) -> None:
+        """Shut Ray down, in bounded time where that may take a minute."""
+        received = None if self.signals is None else self.signals.received
+        code, limit, is_lost = 1, _WITHOUT_RAY_SECONDS, self.is_lost
+        if received is not None:
+            code, limit = 128 + received, _SIGNALLED_SECONDS
+        left = Future[None]()
+
+        def leaving() -> None:
+            try:
+                if not is_lost:
+                    farewell()
+                ray.shutdown()
+                left.set_result(None)
+            except BaseException as error:
+                left.set_exception(error)
+
+        below = self.processes.all()
+        threading.Thread(target=leaving, daemon=True).start()
+        for each in (self.head, self.link):
+            if each is not None:
+                each.close()
+        is_bounded = is_lost or received is not None
+        has_left = bool(wait([left], limit if is_bounded else None).done)
+        self.processes.end(below, seconds=2 if has_left else 0)
+        self.restore()
+        if has_left:
+            left.result()
+        else:
+            atexit.register(_end_now, code)
 
 
-_begun: list[_Begun] = []
+_open: list[_Connection] = []
 
 
 def start(
@@ -79,11 +141,14 @@ def start(
         wait([outcome], timeout=_RETAKE_SECONDS)
         signals.take()
         if signals.received is not None:
-            end(started(), seconds=0)
+            for connection in list(_open):
+                connection.processes.end()
             # Ray's client aborts when it misses what it was connecting to.
-            atexit.register(os._exit, 128 + signals.received)
+            atexit.register(_end_now, 128 + signals.received)
             raise Stopped
-    return outcome.result()
+    ray = outcome.result()
+    _open[-1].signals = signals
+    return ray
 
 
 def connect(
@@ -93,101 +158,100 @@ def connect(
 
     Args:
         address: host:port of a cluster; None starts one on this machine.
-        dashboard: serve Ray's dashboard on 127.0.0.1.
+        dashboard: serve Ray's dashboard on 127.0.0.1, or find the cluster's.
         store_bytes: of the object store, for the data in flight.
         logs: print what Ray's workers print.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
         Broken: Ray does not start.
     """
-    begun = _Begun(dict(os.environ), psutil.Process().children(recursive=True))
-    if address is not None:
-        ray = _join(address, logs)
-        # Not before: `disconnect` must leave alone a Ray that was not joined.
-        _begun.append(begun)
-        return ray
-    _begun.append(begun)
-    # Ray's ports are open to the network: only this run knows the token.
-    os.environ["RAY_AUTH_MODE"] = "token"
-    os.environ["RAY_AUTH_TOKEN"] = _TOKEN
-    # Workers would be starved by a busy neighbour at Ray's niceness of 15.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    ray, bytes_ = _import(logs), store(store_bytes)
+    connection = _Connection()
+    _open.append(connection)
     try:
-        ray.init(
-            address="local",
-            include_dashboard=dashboard,
-            dashboard_host="127.0.0.1",
-            log_to_driver=logs,
-            logging_level=logging.CRITICAL,
-            object_store_memory=bytes_,
-            configure_logging=True,
-        )
+        if address is not None:
+            ray = _join(connection, address, dashboard, logs)
+        else:
+            ray = _begin(connection, dashboard, store_bytes, logs)
+    except BaseException:
+        _open.remove(connection)
+        connection.processes.end()
+        connection.restore()
+        raise
+    _no_escape_at_exit()
+    return ray
+
+
+def notes() -> list[str]:
+    """Return what the user should know of the Ray that was started or joined here."""
+    urls = [connection.dashboard for connection in _open if connection.dashboard]
+    return [f"Ray's dashboard: {url}" for url in urls]
+
+
+def is_lost() -> bool:
+    """Return whether the Ray that was started or joined here is gone for good."""
+    return any(connection.is_lost for connection in _open)
+
+
+def disconnect(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
+    """Leave Ray where `start` joined it; what it started here is gone afterwards.
+
+    Args:
+        ray: the module.
+        farewell: calls Ray for the last time.
+    """
+    if not _open:
+        farewell()
+        return
+    _open.pop().leave(ray, farewell)
+
+
+def _end_now(code: int) -> None:
+    """End this process without Ray's client, which waits for what is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _begin(
+    connection: _Connection, dashboard: bool, store_bytes: int, logs: bool
+) -> Any:
+    """Start Ray on this machine."""
+    connection.set(authentication.for_own_ray())
+    # Workers would be starved by a busy neighbor at Ray's niceness of 15.
+    if "RAY_worker_niceness" not in os.environ:
+        connection.set({"RAY_worker_niceness": "0"})
+    bytes_ = store(store_bytes)
+    ray = _import(logs)
+    try:
+        with connection.processes.starting():
+            context = ray.init(
+                address="local",
+                include_dashboard=dashboard,
+                dashboard_host="127.0.0.1",
+                log_to_driver=logs,
+                logging_level=logging.CRITICAL,
+                object_store_memory=bytes_,
+                configure_logging=True,
+            )
     except Exception as error:
         first = str(error).strip().splitlines()[0].rstrip(".")
         raise Broken(
             f"Ray did not start on this machine ({first}): try again when the machine "
             "is less busy, or use --local."
         ) from None
-    _no_escape_at_exit()
-    _leave_nothing()
+    connection.processes.watch()
+    if dashboard:
+        connection.link = Link(context.dashboard_url, os.environ["RAY_AUTH_TOKEN"])
+        connection.dashboard = connection.link.url
     return ray
-
-
-def _leave_nothing() -> None:
-    """End Ray's agents when this process is killed; they would live on for 60 s.
-
-    A shell waits for the end of a pipe that only this process holds open.
-    """
-    agents = [str(child.pid) for child in started() if child.name().endswith("Agent")]
-    _begun[-1].watch = subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r word || kill -9 "$@"', "watch", *agents],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is not for it
-    )
-
-
-def started() -> list[psutil.Process]:
-    """Return the processes below this one that Ray has started."""
-    if not _begun:
-        return []
-    before, watch = _begun[-1].children, _begun[-1].watch
-    return [
-        child
-        for child in psutil.Process().children(recursive=True)
-        if child not in before and (watch is None or child.pid != watch.pid)
-    ]
-
-
-def disconnect(ray: Any) -> None:
-    """Leave Ray where `start` joined it; what it started here is gone afterwards."""
-    if not _begun:
-        return
-    children = started()
-    ray.shutdown()
-    end(children, seconds=2)
-    begun = _begun.pop()
-    if begun.watch is not None:
-        begun.watch.communicate(b"done\n")
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
-        os.environ.pop(name, None)
-        if name in begun.environment:
-            os.environ[name] = begun.environment[name]
-
-
-def end(processes: list[psutil.Process], seconds: float) -> None:
-    """Kill what is still alive after some seconds."""
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    for process in alive:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
 
 
 def _import(logs: bool) -> Any:
     import ray
     import ray._private.worker as worker
+
+    authentication.tell_ray()
 
     # `log_to_driver=False` leaves the raylet's notices about dead workers on.
     if not logs and hasattr(worker, "_worker_logs_enabled"):
@@ -216,32 +280,32 @@ def _no_escape_at_exit() -> None:
         atexit.unregister(colours.reset_all)
 
 
-def _join(address: str, logs: bool) -> Any:
+def _join(connection: _Connection, address: str, dashboard: bool, logs: bool) -> Any:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise UserError(
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
-    reason = _silence(host, int(port))
+    reason = probe.silence(host, int(port))
     if reason:
         raise UserError(
             f"No Ray cluster answers at {address} ({reason}): check the address, "
             "or start one with `ray start --head`."
         )
-    has_token = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
-    has_token = has_token or (Path.home() / ".ray" / "auth_token").is_file()
-    os.environ.setdefault("RAY_AUTH_MODE", "token" if has_token else "disabled")
-    os.environ["RAY_NUM_REDIS_GET_RETRIES"] = "1"
+    connection.set(authentication.for_cluster(address))
+    connection.set({"RAY_NUM_REDIS_GET_RETRIES": "1"})
     ray = _import(logs)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_discarded_stderr())
-            ray.init(
+            context = ray.init(
                 address=address, log_to_driver=logs, logging_level=logging.CRITICAL
             )
     except Exception as error:
         raise _refused(address, error) from None
-    _no_escape_at_exit()
+    if dashboard and context.dashboard_url:
+        connection.dashboard = f"http://{context.dashboard_url}"
+    connection.head = probe.Head(host, int(port), probe.patience())
     return ray
 
 
@@ -270,18 +334,3 @@ def _refused(address: str, error: Exception) -> UserError:
         f"The Ray cluster at {address} can't be joined: {first}; check that it runs "
         "the same versions of Ray and Python."
     )
-
-
-def _silence(host: str, port: int) -> str:
-    """Return why no gRPC server answers there; '' when one does."""
-    try:
-        with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as link:
-            link.settimeout(_PROBE_SECONDS)
-            link.sendall(_HTTP2_GREETING)
-            answer = link.recv(9)
-    except TimeoutError:
-        return "no answer"
-    except OSError as error:
-        return error.strerror or str(error)
-    is_http2 = len(answer) >= 4 and answer[3] == _SETTINGS_FRAME
-    return "" if is_http2 else "something else listens there"

@@ -53,6 +53,8 @@ def sweep(
     except Stopped:
         return
     try:
+        for note in connection.notes():
+            display.note(note)
         # It imports Ray, which must not be before the connection's settings are.
         make = importlib.import_module("xagents_ray.cluster.trials").Trials
         trials = make(ray, plan, study, display, signals)

@@ -1,5 +1,6 @@
 """The distributed driver, with real Ray processes."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from xagents_ray.checkpoints import newest_valid
 from xagents_ray.machine import cores
 
 Train = Callable[..., dict[str, Any]]
@@ -72,7 +75,13 @@ def test_another_seed_is_another_run(train_all: TrainAll) -> None:
     assert runs[0]["episodes"] != runs[1]["episodes"]
 
 
-def test_actors_leave_the_cluster_when_a_run_ends(train: Train, cluster: str) -> None:
+def test_actors_leave_the_cluster_when_a_run_ends(
+    train: Train, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the cluster gets no token that lies here, as it has none."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("a plain ray.init() leaves one")
     train("ppo", address=cluster, **PPO)
     deadline = time.monotonic() + 20
     while names := _actors():
@@ -95,20 +104,27 @@ def _actors() -> list[str]:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("flags", "delay", "limit", "code"),
+    ("flags", "delay", "limit", "code", "send"),
     [
-        (["--local"], None, 5, signal.SIGINT),
-        (["--local"], None, 5, signal.SIGTERM),
-        ([], None, 5, signal.SIGINT),
-        ([], None, 5, signal.SIGTERM),
-        ([], 3.0, 5, signal.SIGINT),
-        ([], 6.0, 5, signal.SIGTERM),
+        (["--local"], None, 5, signal.SIGINT, os.kill),
+        (["--local"], None, 5, signal.SIGTERM, os.killpg),
+        ([], None, 5, signal.SIGINT, os.kill),
+        ([], None, 5, signal.SIGTERM, os.killpg),
+        ([], 3.0, 5, signal.SIGINT, os.kill),
+        ([], 6.0, 5, signal.SIGTERM, os.kill),
     ],
 )
 def test_a_signal_ends_a_run(
-    flags: list[str], delay: float | None, limit: float, code: signal.Signals
+    flags: list[str],
+    delay: float | None,
+    limit: float,
+    code: signal.Signals,
+    send: Callable[[int, int], None],
 ) -> None:
-    """In mid-run, and `delay` seconds after the command, when Ray is starting."""
+    """In mid-run, and `delay` seconds after the command, when Ray is starting.
+
+    Batch systems send SIGTERM to the whole process group.
+    """
     command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "4", *flags]
     process = subprocess.Popen(
         [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "100000000"],
@@ -126,10 +142,12 @@ def test_a_signal_ends_a_run(
         time.sleep(delay)
     children = psutil.Process(process.pid).children(recursive=True)
     began = time.monotonic()
-    process.send_signal(code)
+    send(process.pid, code)
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - began < limit
     assert process.returncode == 128 + code
+    checkpoints = Path(next(Path().glob("runs/*/*/*/checkpoints"), "none"))
+    assert newest_valid(checkpoints) is not None or delay is not None
     assert out.endswith(f"Stopped by {code.name}\n") or delay is not None
     assert err == ""
     _, alive = psutil.wait_procs(children, timeout=2)

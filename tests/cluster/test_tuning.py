@@ -1,6 +1,7 @@
 """Sweeps on Ray Tune: real trials, real databases, real kills."""
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -41,12 +42,13 @@ def tuned(words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def started(words: str) -> "subprocess.Popen[str]":
+def started(words: str, **more: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*_TUNE, *words.split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        **more,
     )
 
 
@@ -234,13 +236,19 @@ def _ended() -> int:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_sweep_in_order(number: signal.Signals) -> None:
-    sweep = started(f"{_PPO} {_RANGE} --n-trials 4 --n-jobs 2 --trial-steps 500000")
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.kill), (signal.SIGTERM, os.killpg)]
+)
+def test_a_signal_ends_a_sweep_in_order(
+    number: signal.Signals, send: Callable[[int, int], None]
+) -> None:
+    """Batch systems send SIGTERM to the whole process group."""
+    words = f"{_PPO} {_RANGE} --n-trials 4 --n-jobs 2 --trial-steps 500000"
+    sweep = started(words, start_new_session=True)
     wait_for(lambda: len(trainees(sweep)) == 2)
     below = psutil.Process(sweep.pid).children(recursive=True)
     clock = time.monotonic()
-    sweep.send_signal(number)
+    send(sweep.pid, number)
     out, _ = sweep.communicate(timeout=30)
     assert time.monotonic() - clock < 8
     assert sweep.returncode == 128 + number
@@ -331,7 +339,10 @@ def test_misfits_fail_alone(cluster: str) -> None:
 
 
 _FROM_PYTHON = """
-import json, xagents_ray
+import json, os, subprocess
+import ray  # it reads the environment now
+import xagents_ray
+own = subprocess.Popen(["sleep", "600"])
 result = xagents_ray.tune(
     "dqn", env="CartPole-v1", n_envs=4, n_actors=2, study="s", n_trials=2, n_jobs=2,
     trial_steps=3000, buffer_initial_size=500, quiet=True,
@@ -339,17 +350,29 @@ result = xagents_ray.tune(
     train_frequency=xagents_ray.categorical(4, 8))
 trained = xagents_ray.train("dqn", **{**result.best, "max_steps": 1500})
 print(json.dumps([result.best, result.best_reward, result.counts, result.directory,
-                  result.trials.to_dict("records"), trained.env_steps], default=str))
+                  result.trials.to_dict("records"), trained.env_steps,
+                  own.poll(), os.environ["RAY_AUTH_TOKEN"]], default=str))
+own.kill()
 """
 
 
 def test_from_python_with_env_actors() -> None:
+    """In a program that uses Ray itself; what is the program's own stays as it is."""
+    token = "mine" * 16
+    Path("empty").mkdir()
+    own = {"RAY_AUTH_TOKEN": token, "TMPDIR": str(Path("empty").resolve())}
+    own["RAY_TMPDIR"] = "/tmp"  # the names of Ray's sockets may not be longer
     done = subprocess.run(
-        [sys.executable, "-c", _FROM_PYTHON], capture_output=True, text=True
+        [sys.executable, "-c", _FROM_PYTHON],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **own},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and done.stdout.count("\n") == 1
-    best, reward, counts, directory, rows, steps = json.loads(done.stdout)
+    best, reward, counts, directory, rows, steps, *rest = json.loads(done.stdout)
+    assert rest == [None, token]
+    assert list(Path("empty").iterdir()) == []
     assert counts == {"complete": 2} and steps >= 1500
     assert directory == str(Path("runs/tune/s").resolve())
     assert reward == max(row["value"] for row in rows) == study().best_value

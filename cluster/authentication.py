@@ -1,0 +1,60 @@
+"""Ray's authentication: what a cluster asks for, and letting Ray know of it."""
+
+import contextlib
+import os
+import secrets
+import sys
+from pathlib import Path
+
+_TOKEN = secrets.token_hex(32)
+"""Of every Ray that this process starts, unless the user has one."""
+_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_ANSWER_SECONDS = 10.0
+
+
+def for_own_ray() -> dict[str, str]:
+    """Return the environment of a Ray that starts here.
+
+    Its ports are open to the network: only this run, or this user, knows the token.
+    """
+    token = os.environ.get("RAY_AUTH_TOKEN") or _TOKEN
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+
+
+def for_cluster(address: str) -> dict[str, str]:
+    """Return the environment in which Ray joins a cluster."""
+    if os.environ.get("RAY_AUTH_MODE"):
+        return {}
+    return {"RAY_AUTH_MODE": "token" if _wants_token(address) else "disabled"}
+
+
+def tell_ray() -> None:
+    """Let Ray, where it is imported, read the environment again."""
+    raylet = sys.modules.get("ray._raylet")
+    if raylet is not None:
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _wants_token(address: str) -> bool:
+    """Ask a cluster, without a token."""
+    import grpc
+
+    options = [("grpc.enable_http_proxy", 0)]  # as Ray's own clients
+    with grpc.insecure_channel(address, options) as channel:
+        try:
+            channel.unary_unary(_CALL)(b"", timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                return _has_token()
+            return True
+    return False
+
+
+def _has_token() -> bool:
+    """Return whether Ray would find one here."""
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    with contextlib.suppress(RuntimeError):  # there is no home
+        if (Path.home() / ".ray" / "auth_token").is_file():
+            return True
+    return any(name in os.environ for name in names)

@@ -1,0 +1,69 @@
+"""Whether a cluster's head answers, asked without Ray."""
+
+import os
+import socket
+import threading
+import time
+
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_SETTINGS_FRAME = 4
+_PROBE_SECONDS = 5.0
+_REPEAT_SECONDS = 1.0
+
+
+def silence(host: str, port: int) -> str:
+    """Return why no gRPC server answers there; '' when one does."""
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as link:
+            link.settimeout(_PROBE_SECONDS)
+            link.sendall(_HTTP2_GREETING)
+            answer = link.recv(9)
+    except TimeoutError:
+        return "no answer"
+    except OSError as error:
+        return error.strerror or str(error)
+    is_http2 = len(answer) >= 4 and answer[3] == _SETTINGS_FRAME
+    return "" if is_http2 else "something else listens there"
+
+
+def patience() -> float:
+    """Return the seconds that a head may be silent.
+
+    A head that keeps its state elsewhere may start again. When it has not for the whole
+    of this variable, Ray's client ends this process without a word.
+    """
+    return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
+
+
+class Head:
+    """The head of a cluster, asked by a thread of its own whether it is there.
+
+    Args:
+        host: that it runs on.
+        port: of its control service (GCS).
+        seconds: of silence, after which it is gone for good.
+    """
+
+    def __init__(self, host: str, port: int, seconds: float) -> None:
+        self._host, self._port, self._seconds = host, port, seconds
+        self._silent_since: float | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._ask, daemon=True).start()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has been silent for too long."""
+        since = self._silent_since
+        return since is not None and time.monotonic() - since > self._seconds
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    def _ask(self) -> None:
+        while not self._closed.wait(_REPEAT_SECONDS):
+            began = time.monotonic()
+            if not silence(self._host, self._port):
+                self._silent_since = None
+            elif self._silent_since is None:
+                self._silent_since = began

@@ -1,0 +1,182 @@
+"""Starting Ray, joining a cluster and leaving it, with as little of Ray as will do."""
+
+import importlib
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+
+from xagents_ray.cluster import authentication, connection, probe
+from xagents_ray.cluster.processes import Processes
+
+_SLEEP = ["sleep", "60"]
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """Two processes that Ray has started: one of its own, and a worker below it."""
+    services = importlib.import_module("ray._private.services")
+    made = Processes()
+    with made.starting():
+        services.ConsolePopen(["sh", "-c", "sleep 60 & wait"])
+    while len(made.all()) < 2:
+        time.sleep(0.01)
+    yield made
+    made.end()
+
+
+def test_ray_does_not_get_the_signals_of_the_process_group(
+    processes: Processes,
+) -> None:
+    for each in processes.all():
+        assert os.getpgid(each.pid) != os.getpgid(0)
+
+
+def test_leaving_ends_what_ray_has_started_and_nothing_else(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = connection._Connection(processes=processes)
+    monkeypatch.setattr(connection, "_open", [made])
+    below = processes.all()
+    with subprocess.Popen(_SLEEP) as own:
+        connection.disconnect(SimpleNamespace(shutdown=lambda: None))
+        assert psutil.wait_procs(below, timeout=5)[1] == []
+        assert own.poll() is None
+        own.kill()
+
+
+def test_a_ray_whose_vital_process_has_ended_is_lost(tmp_path: Path) -> None:
+    services = importlib.import_module("ray._private.services")
+    server = tmp_path / "gcs_server"
+    server.symlink_to("/bin/cat")
+    made = Processes()
+    with made.starting():
+        services.ConsolePopen([str(server)], stdin=subprocess.PIPE)
+        services.ConsolePopen(["true"]).wait()
+    assert not made.is_broken
+    made.own[0].communicate()
+    assert made.is_broken
+
+
+def test_the_environment_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    before, made = dict(os.environ), connection._Connection()
+    made.set(authentication.for_own_ray())
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    made.restore()
+    assert dict(os.environ) == before
+
+
+def test_a_ray_that_is_imported_already_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By itself it reads its mode once, when it is imported."""
+    raylet = importlib.import_module("ray._raylet")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    made = connection._Connection()
+    made.set(authentication.for_own_ray())
+    connection._import(logs=True)
+    assert raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
+    made.restore()
+    assert raylet.get_authentication_mode() == raylet.AuthenticationMode.DISABLED
+
+
+def test_a_token_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "mine")
+    assert authentication.for_own_ray()["RAY_AUTH_TOKEN"] == "mine"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[grpc.StatusCode | None], str]]:
+    """Return a function that starts a server, which answers so, at an address."""
+    servers = []
+
+    def start(code: grpc.StatusCode | None) -> str:
+        def answer(request: bytes, context: Any) -> bytes:
+            if code is not None:
+                context.abort(code, "")
+            return b""
+
+        class All(grpc.GenericRpcHandler):  # type: ignore[misc]
+            def service(self, details: Any) -> Any:
+                return grpc.unary_unary_rpc_method_handler(answer)
+
+        server = grpc.server(ThreadPoolExecutor(1), [All()])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        servers.append(server)
+        return f"127.0.0.1:{port}"
+
+    yield start
+    for server in servers:
+        server.stop(None)
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+@pytest.mark.parametrize(
+    ("code", "mode"), [(None, "disabled"), (grpc.StatusCode.UNAUTHENTICATED, "token")]
+)
+def test_a_cluster_is_asked_for_its_mode(
+    has_token: bool,
+    code: grpc.StatusCode | None,
+    mode: str,
+    serve: Callable[[grpc.StatusCode | None], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether or not there is a token here, as Ray's plain `ray.init()` leaves one."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if has_token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("secret")
+    assert authentication.for_cluster(serve(code)) == {"RAY_AUTH_MODE": mode}
+
+
+def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert authentication.for_cluster("127.0.0.1:1") == {}
+
+
+def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that starts again in time isn't."""
+    monkeypatch.setattr(probe, "_REPEAT_SECONDS", 0.05)
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    answers = threading.Event()
+    answers.set()
+
+    def answer() -> None:
+        while True:
+            link, _ = server.accept()
+            with link:
+                if answers.is_set():
+                    link.sendall(b"\0\0\0\4\0\0\0\0\0")
+
+    threading.Thread(target=answer, daemon=True).start()
+    assert probe.silence("127.0.0.1", port) == ""
+    head = probe.Head("127.0.0.1", port, 2.0)
+    answers.clear()
+    time.sleep(0.5)
+    assert not head.is_gone
+    answers.set()
+    time.sleep(0.5)
+    answers.clear()
+    assert not head.is_gone
+    end = time.monotonic() + 20
+    while not head.is_gone:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    head.close()
