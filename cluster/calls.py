@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.errors import Diverged, Stopped, UserError
+from xagents_ray.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.signals import Signals
 
 _POLL_SECONDS = 0.2
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
+_SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 
@@ -22,14 +23,21 @@ class LateError(Exception):
 class Calls:
     """Waits for objects of Ray, and hears signals meanwhile.
 
+    Args:
+        ray: the module.
+        signals: end waits.
+        is_lost: returns whether Ray is gone for good.
     Attributes:
         ray: the module.
         others: returns references that wake a wait too.
         meanwhile: called whenever a wait wakes.
     """
 
-    def __init__(self, ray: Any, signals: Signals) -> None:
-        self.ray, self._signals = ray, signals
+    def __init__(
+        self, ray: Any, signals: Signals, is_lost: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.ray, self._signals, self._is_lost = ray, signals, is_lost
+        self._saving_until: float | None = None
         self.others: Callable[[], Sequence[Any]] = list
         self.meanwhile: Callable[[], None] = _nothing
 
@@ -72,7 +80,11 @@ class Calls:
             references: to them.
             seconds: to wait.
             also: references that end the wait too.
+        Raises:
+            Broken: Ray is gone for good.
+            Stopped: likewise, and a signal has come.
         """
+        self._check_ray()
         both = [*references, *(r for r in also if r not in references)]
         if not both:
             time.sleep(seconds)
@@ -87,6 +99,38 @@ class Calls:
     def is_pressing(self, waited: float = math.inf) -> bool:
         """Return whether a signal asks what has waited that long to end."""
         return self._signals.is_pressing and waited > 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Ray is gone for good; no actor can be started any more."""
+        return self._is_lost()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing that fails now is to be replaced."""
+        return self._signals.received is not None or self.is_lost
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether `begin_saving` was called: the loss of Ray is known."""
+        return self._saving_until is not None
+
+    def begin_saving(self) -> None:
+        """Allow some seconds for what is still there when Ray is gone."""
+        if self._saving_until is None:
+            self._saving_until = time.monotonic() + _SAVING_SECONDS
+
+    def _check_ray(self) -> None:
+        """Raise Broken, or Stopped after a signal, when Ray is gone for good."""
+        until = self._saving_until
+        if not self.is_lost or (until is not None and time.monotonic() < until):
+            return
+        if self._signals.received is not None:
+            raise Stopped
+        raise Broken(
+            "Ray's control process (GCS) or this node's raylet is gone, and no run can "
+            "go on without it: continue with --resume last where Ray runs."
+        )
 
     def failed(self, reference: Any) -> bool:
         """Return whether an object is lost, or its call failed."""
@@ -113,7 +157,14 @@ class Calls:
         return isinstance(error, errors.RayError) and not is_raised
 
     def kill(self, actor: Any) -> None:
-        """End an actor's process, if it is there."""
+        """End the process of an actor that is to be replaced, if it is there.
+
+        Raises:
+            Broken, Stopped: the run is to end, and nothing is replaced any more.
+        """
+        self._check_ray()
+        if self._signals.received is not None:
+            raise Stopped
         if actor is not None:
             self.ray.kill(actor)
 

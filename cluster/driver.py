@@ -25,7 +25,7 @@ from xagents_ray.cluster.placement import Placement
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.cluster.shards import Shards
 from xagents_ray.cluster.slots import Rollout
-from xagents_ray.errors import Stopped
+from xagents_ray.errors import Broken, Stopped
 from xagents_ray.hyperparameters import ReplayConfig
 from xagents_ray.moments import Statistics
 from xagents_ray.resume import actor_states, unfinished
@@ -45,7 +45,7 @@ class RayBackend:
         self._run, self._ray = run, ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
         self._definitions = definitions
-        self._calls = Calls(ray, signals)
+        self._calls = Calls(ray, signals, connection.is_lost)
         self._placement = Placement(self._calls, run.config)
         self.n_actors, n_envs = self._placement.n_actors, run.config.env.n_envs
         self._bounds = np.linspace(0, n_envs, self.n_actors + 1).astype(int).tolist()
@@ -67,7 +67,7 @@ class RayBackend:
         self._fleet.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
-        self.notes: list[str] = self._learner.notes
+        self.notes: list[str] = [*connection.notes(), *self._learner.notes]
         self._metrics = Metrics(run.algorithm.name)
         self._round: list[Rollout] = []
         self._stale = 0
@@ -150,7 +150,7 @@ class RayBackend:
 
     def drain(self) -> list[dict[str, float]]:
         """Wait for the learning phases that are in progress."""
-        return self._learner.finish()
+        return [] if self._calls.is_lost else self._learner.finish()
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
@@ -169,16 +169,27 @@ class RayBackend:
     def fetch(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot's arrays in place of references."""
         error, began = self._ray.exceptions.RayError, time.monotonic()
+        get, patience = self._calls.get, self._patience
+        if self._calls.is_lost:
+            self._calls.begin_saving()
         try:
-            get, patience = self._calls.get, self._patience
             learner = get(snapshot.learner, _STATE_SECONDS, patience)
         except (error, LateError):
-            learner = self._learner.state()
+            ending = self._calls.is_ending
+            learner = self._learner.held if ending else self._learner.state()
+        except Stopped:
+            if not self._calls.is_lost:
+                raise
+            learner = self._learner.held
+        except Broken:
+            if not self._calls.is_saving:
+                raise
+            learner = self._learner.held
         actors = []
         for each in snapshot.actors:
             waited = time.monotonic() - began
             # One without its state begins anew when the run is resumed.
-            with contextlib.suppress(error, LateError, Stopped):
+            with contextlib.suppress(error, LateError, Broken, Stopped):
                 left = _STATE_SECONDS - waited
                 actors.append(get(each, left, patience - waited))
         return Snapshot(learner, actors)
@@ -216,12 +227,15 @@ class RayBackend:
 
     def close(self) -> None:
         """End every part, and Ray where this run started it."""
+        connection.disconnect(self._ray, self._end_parts)
+
+    def _end_parts(self) -> None:
         shards = self._shards.actors if self._shards else []
         parts = [*self._fleet.live, self._learner.actor, *shards]
         for actor in (*parts, self._evaluations.actor):
-            self._calls.kill(actor)
+            if actor is not None:
+                self._ray.kill(actor)
         self._placement.release()
-        connection.disconnect(self._ray)
 
     @property
     def _patience(self) -> float:

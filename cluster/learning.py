@@ -80,6 +80,11 @@ class SupervisedLearner:
         """Of the newest weights, those that are still learnt included."""
         return self._published + sum(bool(p.references) for p in self._phases)
 
+    @property
+    def held(self) -> dict[str, Array]:
+        """The newest state of the learner that this process has itself."""
+        return self._snapshot
+
     def wait_until_ready(self) -> None:
         """Return when it has its first weights."""
         try:

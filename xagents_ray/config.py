@@ -269,7 +269,9 @@ class PlacementConfig(Checked):
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
     )
     dashboard: bool = option(
-        False, help="If specified, Ray's dashboard is served on 127.0.0.1:8265"
+        False,
+        help="If specified, Ray's dashboard is served on 127.0.0.1, and a link that "
+        "opens it is printed",
     )
     learner_gpus: float | None = option(
         None,

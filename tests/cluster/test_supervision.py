@@ -1,5 +1,6 @@
 """Env actors that raise, hang or die are replaced; what a cluster lacks is refused."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from xagents_ray.checkpoints import load, newest_valid
 
 _PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
 
@@ -113,6 +116,35 @@ def test_nothing_of_a_run_survives_its_driver() -> None:
         process.kill()
     _, alive = psutil.wait_procs(parts, timeout=30)
     assert alive == []
+
+
+@pytest.mark.alone
+def test_a_run_saves_itself_when_ray_dies() -> None:
+    words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
+    with subprocess.Popen(
+        [sys.executable, "-m", "xagents_ray", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        while "steps: 0," in (line := process.stdout.readline()) or "seed" in line:
+            assert line
+        (shown,) = re.findall(r"steps: (\d+)", line)
+        parts = psutil.Process(process.pid).children(recursive=True)
+        (head,) = (part for part in parts if part.name() == "gcs_server")
+        head.kill()
+        _, err = process.communicate(timeout=50)  # Ray itself would end it after 60 s
+    assert process.returncode == 1
+    assert err.startswith("xagents-ray: Ray's control process (GCS) or this node's")
+    assert err.count("\n") == 1
+    _, alive = psutil.wait_procs(parts, timeout=10)
+    assert alive == []
+    (run,) = Path().glob("runs/ppo/CartPole-v1/*")
+    newest = newest_valid(run / "checkpoints")
+    assert newest is not None
+    assert load(newest).facts["progress"]["env_steps"] >= int(shown)
+    assert "control process" in json.loads((run / "summary.json").read_text())["reason"]
 
 
 _WITH_GPU = """

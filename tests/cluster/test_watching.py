@@ -8,9 +8,11 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +110,16 @@ def test_a_run_goes_on_without_wandb() -> None:
 def test_prometheus_reads_the_run() -> None:
     words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
     with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words, "--n-actors", "2"],
+        [sys.executable, "-m", "xagents_ray", *words, "--n-actors", "2", "--dashboard"],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdout is not None
-        while "steps: 0," not in process.stdout.readline():
+        link = ""
+        while "steps: 0," not in (line := process.stdout.readline()):
             assert process.poll() is None
+            link = line.partition("dashboard: ")[2].strip() or link
+        _open_dashboard(link)
         text, deadline = "", time.monotonic() + 60
         while "xagents_ray_env_steps" not in text:
             assert time.monotonic() < deadline
@@ -129,6 +134,22 @@ def test_prometheus_reads_the_run() -> None:
     ):
         line = rf'^ray_xagents_ray_{gauge}{{.*agent="ppo",of="{label}".*}} \d'
         assert re.search(line, text, re.MULTILINE), gauge
+
+
+def _open_dashboard(link: str) -> None:
+    """Use a link to Ray's dashboard as a browser does; without it there is no use."""
+    browser = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(CookieJar())
+    )
+    with browser.open(link, timeout=20) as page:
+        assert page.status == 200
+        nodes = f"{page.url}nodes?view=summary"
+    assert nodes.startswith("http://127.0.0.1:")
+    with browser.open(nodes, timeout=20) as page:
+        assert json.load(page)["result"]
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(nodes, timeout=20)
+    refused.value.close()
 
 
 def _scraped(driver: psutil.Process) -> str:

@@ -1,0 +1,98 @@
+"""What a run does when Ray itself is gone, with a Ray that never answers."""
+
+import signal
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xagents_ray.backend import Snapshot
+from xagents_ray.cluster import calls as calls_module
+from xagents_ray.cluster.calls import Calls
+from xagents_ray.cluster.driver import RayBackend
+from xagents_ray.errors import Broken, Stopped
+from xagents_ray.signals import Signals
+
+
+class _RayError(Exception):
+    pass
+
+
+class _Ray:
+    """A Ray of which nothing ever comes; it notes what is killed."""
+
+    exceptions = SimpleNamespace(
+        RayError=_RayError, RayTaskError=_RayError, GetTimeoutError=_RayError
+    )
+
+    def __init__(self) -> None:
+        self.killed: list[Any] = []
+
+    def wait(
+        self, references: list[Any], num_returns: int, timeout: float, **_: Any
+    ) -> tuple[list[Any], list[Any]]:
+        time.sleep(timeout)
+        return [], references
+
+    def kill(self, actor: Any) -> None:
+        self.killed.append(actor)
+
+
+@pytest.fixture
+def signals() -> Signals:
+    made = Signals()
+    made.on_first = None
+    return made
+
+
+def test_every_wait_ends_with_a_sentence(signals: Signals) -> None:
+    lost = False
+    calls = Calls(_Ray(), signals, lambda: lost)
+    assert calls.are_there(["one"], 0) == []
+    lost = True
+    for _ in range(2):
+        with pytest.raises(Broken, match=r"control process .* --resume last"):
+            calls.are_there(["one"], 0)
+
+
+def test_what_is_still_there_has_some_seconds(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
+    calls = Calls(_Ray(), signals, lambda: True)
+    calls.begin_saving()
+    assert calls.are_there(["one"], 0) == []
+    with pytest.raises(Broken):
+        calls.get("one", 60)
+
+
+def test_nothing_is_replaced_in_a_run_that_ends(signals: Signals) -> None:
+    ray, lost = _Ray(), False
+    calls = Calls(ray, signals, lambda: lost)
+    calls.kill("actor 1")
+    signals.press(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        calls.kill("actor 2")
+    lost = True
+    with pytest.raises(Stopped):
+        calls.are_there(["one"], 0)
+    assert ray.killed == ["actor 1"]
+
+
+def test_the_driver_saves_what_it_holds_itself(
+    signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
+    held = {"policy/kernel": np.ones(3)}
+    backend: Any = object.__new__(RayBackend)
+    backend._ray, backend._run = (
+        _Ray(),
+        SimpleNamespace(spec=SimpleNamespace(is_image=False)),
+    )
+    backend._calls = Calls(backend._ray, signals, lambda: True)
+    backend._learner = SimpleNamespace(held=held)
+    snapshot = backend.fetch(Snapshot("learner", ["actor 1", "actor 2"]))
+    assert snapshot == Snapshot(held, [])
+    assert backend.drain() == []
