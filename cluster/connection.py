@@ -323,8 +323,8 @@ def _discarded_stderr() -> Any:
 
 
 def _refused(address: str, error: Exception) -> UserError:
-    text = f"{error} {error.__cause__}"
-    if "Authentication" in text or "AuthToken" in text:
+    text = f"{error} {error.__cause__}".lower()
+    if "authentication" in text or "authtoken" in text:
         return UserError(
             f"The Ray cluster at {address} wants a token: set RAY_AUTH_TOKEN to the "
             "cluster's own (`ray get-auth-token` prints it there)."

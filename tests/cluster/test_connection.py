@@ -18,6 +18,7 @@ import pytest
 
 from xagents_ray.cluster import authentication, connection, probe
 from xagents_ray.cluster.processes import Processes
+from xagents_ray.errors import UserError
 
 _SLEEP = ["sleep", "60"]
 
@@ -143,6 +144,21 @@ def test_a_cluster_is_asked_for_its_mode(
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text("secret")
     assert authentication.for_cluster(serve(code)) == {"RAY_AUTH_MODE": mode}
+
+
+def test_a_cluster_whose_token_is_not_here(
+    serve: Callable[[grpc.StatusCode | None], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = dict(os.environ)
+    with pytest.raises(UserError, match="wants a token: set RAY_AUTH_TOKEN"):
+        connection.connect(serve(grpc.StatusCode.UNAUTHENTICATED), False, 0)
+    assert dict(os.environ) == before
+    assert not connection._open
 
 
 def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> None:
