@@ -160,11 +160,9 @@ class Calls:
         """End the process of an actor that is to be replaced, if it is there.
 
         Raises:
-            Broken, Stopped: the run is to end, and nothing is replaced any more.
+            Broken, Stopped: Ray is gone for good, and nothing can be replaced.
         """
         self._check_ray()
-        if self._signals.received is not None:
-            raise Stopped
         if actor is not None:
             self.ray.kill(actor)
 

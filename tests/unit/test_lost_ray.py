@@ -68,16 +68,17 @@ def test_what_is_still_there_has_some_seconds(
         calls.get("one", 60)
 
 
-def test_nothing_is_replaced_in_a_run_that_ends(signals: Signals) -> None:
+def test_nothing_is_replaced_without_ray(signals: Signals) -> None:
     ray, lost = _Ray(), False
     calls = Calls(ray, signals, lambda: lost)
     calls.kill("actor 1")
-    signals.press(signal.SIGTERM)
-    with pytest.raises(Stopped):
-        calls.kill("actor 2")
     lost = True
-    with pytest.raises(Stopped):
-        calls.are_there(["one"], 0)
+    with pytest.raises(Broken):
+        calls.kill("actor 2")
+    signals.press(signal.SIGTERM)
+    for wait in (lambda: calls.kill("actor 2"), lambda: calls.are_there(["one"], 0)):
+        with pytest.raises(Stopped):
+            wait()
     assert ray.killed == ["actor 1"]
 
 
