@@ -51,10 +51,15 @@ class Head:
         threading.Thread(target=self._ask, daemon=True).start()
 
     @property
+    def silent_seconds(self) -> float:
+        """How long it has been silent; 0 when it answered the last time."""
+        since = self._silent_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
     def is_gone(self) -> bool:
         """Whether it has been silent for too long."""
-        since = self._silent_since
-        return since is not None and time.monotonic() - since > self._seconds
+        return self.silent_seconds > self._seconds
 
     def close(self) -> None:
         """Ask no more."""

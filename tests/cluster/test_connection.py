@@ -167,7 +167,7 @@ def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one that starts again in time isn't."""
+    """And not any more when it answers again."""
     monkeypatch.setattr(probe, "_REPEAT_SECONDS", 0.05)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -183,16 +183,18 @@ def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
 
     threading.Thread(target=answer, daemon=True).start()
     assert probe.silence("127.0.0.1", port) == ""
-    head = probe.Head("127.0.0.1", port, 2.0)
+    patient, other = (probe.Head("127.0.0.1", port, s) for s in (1_000, 0.2))
     answers.clear()
-    time.sleep(0.5)
-    assert not head.is_gone
+    _wait_for(lambda: patient.silent_seconds > 0 and other.is_gone)
+    assert not patient.is_gone
     answers.set()
-    time.sleep(0.5)
-    answers.clear()
-    assert not head.is_gone
-    end = time.monotonic() + 20
-    while not head.is_gone:
+    _wait_for(lambda: patient.silent_seconds == 0 and not other.is_gone)
+    for head in (patient, other):
+        head.close()
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
         assert time.monotonic() < end
-        time.sleep(0.05)
-    head.close()
+        time.sleep(0.02)
