@@ -107,7 +107,7 @@ class EnvActor:
             EnvironmentFault: an observation is not, or what an environment of the
                 user's returns is not what Gymnasium expects.
         """
-        began = time.perf_counter()
+        began, computed = time.perf_counter(), time.process_time()
         self._midway = True
         self._policy.load(weights)
         noise = self._policy.noise(self._noise, length)
@@ -148,6 +148,7 @@ class EnvActor:
             stepping,
             acting,
             resets=rows.valid.size - int(steps.sum()),
+            computing=time.process_time() - computed,
         )
         return trajectory, report
 

@@ -108,19 +108,24 @@ class RayBackend:
     def collect(self, env_steps: int) -> Collected:
         """Take rollouts: of every env actor, or free ones; fill the replay."""
         self._env_steps = env_steps
-        fresh: list[Rollout] = []
-        while not fresh:
-            fresh = self._within_lag(self._take(env_steps))
-        self._round = fresh
-        reports = [rollout.report for rollout in fresh]
+        stale: list[Rollout] = []
+        self._round = []
+        while not self._round:
+            for rollout in self._take(env_steps):
+                (stale if self._is_stale(rollout) else self._round).append(rollout)
+        kept = self._round
+        if self._shards is not None:  # the replay takes rollouts of any age
+            kept, stale = [*stale, *self._round], []
+        self._stale += len(stale)
+        reports = [rollout.report for rollout in kept]
         newest = self._learner.version
         lags = [newest - report.weights_version for report in reports]
         fill, seconds = None, 0.0
         if self._shards is not None:
             before = self._shards.seconds
-            fill = self._shards.insert([rollout.trajectory for rollout in fresh])
+            fill = self._shards.insert([rollout.trajectory for rollout in kept])
             seconds = self._shards.seconds - before
-        return Collected(reports, fill, lags, seconds)
+        return Collected(reports, fill, lags, seconds, [r.report for r in stale])
 
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
@@ -250,12 +255,10 @@ class RayBackend:
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()
 
-    def _within_lag(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return those that are not older than --policy-lag; count the others."""
-        oldest = self._learner.version - self._pipeline.policy_lag
-        kept = [r for r in rollouts if r.report.weights_version >= oldest]
-        self._stale += len(rollouts) - len(kept)
-        return kept
+    def _is_stale(self, rollout: Rollout) -> bool:
+        """Return whether a rollout is too old to be learnt from directly."""
+        lag = self._learner.version - rollout.report.weights_version
+        return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
 
     def _sample(self, batches: int, env_steps: int) -> list[Any]:
         if self._shards is None or not batches:

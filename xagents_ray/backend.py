@@ -71,12 +71,14 @@ class Collected(NamedTuple):
         replay: how full it is; None without one.
         lags: of each rollout, the newest weights' version less the one that acted.
         replay_seconds: that the replay took to copy them in.
+        dropped: reports of rollouts that were too old to learn from.
     """
 
     reports: Sequence[RolloutReport]
     replay: Fill | None
     lags: Sequence[int]
     replay_seconds: float = 0.0
+    dropped: Sequence[RolloutReport] = ()
 
 
 class Snapshot(NamedTuple):
@@ -119,7 +121,7 @@ class Backend(Protocol):
         """Show numbers by name where others look at them."""
 
     def collect(self, env_steps: int) -> Collected:
-        """Take rollouts within --policy-lag; fill the replay.
+        """Take rollouts, within --policy-lag unless a replay holds them; fill it.
 
         Raises:
             Stopped: a signal asked the run to end.

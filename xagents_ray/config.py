@@ -225,8 +225,9 @@ class PipelineConfig(Checked):
     )
     asynchronous: bool = option(
         False,
-        help="If specified, env actors run free, each at its own pace, and what is "
-        "older than --policy-lag is dropped; not reproducible",
+        help="If specified, env actors run free, each at its own pace; on-policy, what "
+        "is older than --policy-lag is dropped; a replay buffer takes rollouts of any "
+        "age; not reproducible",
     )
     round_deadline: float | None = option(
         None,
@@ -241,8 +242,8 @@ class PipelineConfig(Checked):
         super().__post_init__()
         if self.asynchronous and self.policy_lag == 0:
             raise UserError(
-                "--asynchronous with --policy-lag 0 would drop every rollout that ends "
-                "while the learner is at work: allow 1 or more."
+                "--asynchronous lets env actors run ahead of the learner and "
+                "--policy-lag 0 doesn't: allow 1 or more."
             )
         if self.asynchronous and self.round_deadline is not None:
             raise UserError(

@@ -12,6 +12,10 @@ PARTS = ("stepping", "acting", "transport", "replay", "learning", "waiting")
 """Of what the time goes to; `waiting` is that of the env actors."""
 _OVERLAP = 0.2
 """Share of the smaller one of acting and learning at which overlapping them pays."""
+_DROPPED = 0.2
+"""Share of the rollouts that are dropped above which --policy-lag is too small."""
+_IDLE = 0.5
+"""Share of a core below which environments wait for something else than a core."""
 
 
 class Profile:
@@ -28,6 +32,8 @@ class Profile:
     def __init__(self, config: Config, n_actors: int) -> None:
         self._config, self._n_actors = config, n_actors
         self._seconds = dict.fromkeys(PARTS, 0.0)
+        self._rollouts = self._dropped = 0
+        self._computing = 0.0
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
@@ -35,7 +41,11 @@ class Profile:
         self._ended = time.perf_counter()
 
     def collected(
-        self, reports: Sequence[RolloutReport], replay: float, waited: float
+        self,
+        reports: Sequence[RolloutReport],
+        replay: float,
+        waited: float,
+        dropped: Sequence[RolloutReport] = (),
     ) -> None:
         """Count a round of rollouts.
 
@@ -43,9 +53,14 @@ class Profile:
             reports: of it.
             replay: seconds of the insertions.
             waited: seconds until all of it was there.
+            dropped: reports of rollouts that were too old to learn from.
         """
-        stepping = sum(r.stepping for r in reports)
-        busy = sum(r.seconds for r in reports)
+        done = [*reports, *dropped]
+        self._rollouts += len(done)
+        self._dropped += len(dropped)
+        self._computing += sum(r.computing for r in done)
+        stepping = sum(r.stepping for r in done)
+        busy = sum(r.seconds for r in done)
         self._seconds["stepping"] += stepping / self._n_actors
         self._seconds["acting"] += (busy - stepping) / self._n_actors
         self._seconds["replay"] += replay
@@ -83,6 +98,9 @@ class Profile:
         """What to change for more speed, in a few words."""
         shares = self.shares
         acting = shares["stepping"] + shares["acting"]
+        if self._dropped > _DROPPED * self._rollouts:
+            lost = self._dropped / self._rollouts
+            return f"raise --policy-lag: {lost:.0%} of the rollouts are too old for it"
         if not self._overlaps and min(acting, shares["learning"]) > _OVERLAP:
             if not self._config.placement.local:
                 return "--policy-lag 1 overlaps acting and learning"
@@ -103,6 +121,15 @@ class Profile:
     def _overlaps(self) -> bool:
         return self._config.pipeline.policy_lag > 0
 
+    @property
+    def _cores_are_idle(self) -> bool:
+        """Whether the env actors would step faster with more processes."""
+        if self._config.env.vectorization == "async":
+            return False  # the environments compute in processes that aren't counted
+        passed = (self._ended or time.perf_counter()) - self._began
+        busy = self._n_actors * (self._seconds["stepping"] + self._seconds["acting"])
+        return self._computing < _IDLE * min(busy, passed * cores())
+
     def _on_the_way(self, seconds: float) -> None:
         """Count what is left of a wait; unknown while other things go on beside it."""
         if not self._overlaps:
@@ -120,6 +147,11 @@ class Profile:
             placement, n_envs = self._config.placement, self._config.env.n_envs
             if placement.local and cores() > 1 and n_envs > 1:
                 return "leave out --local: env actors use every core"
+            if self._n_actors < n_envs and self._cores_are_idle:
+                return (
+                    f"raise --n-actors, up to {n_envs}: the environments wait more "
+                    "than they compute"
+                )
             if self._n_actors < min(cores(), n_envs):
                 return f"raise --n-actors to {min(cores(), n_envs)}"
             if n_envs < 2 * cores():

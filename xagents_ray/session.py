@@ -233,7 +233,9 @@ class Session:
     def _collected(self, round_: Collected, waited: float) -> None:
         self._progress.lags.update(round_.lags)
         if self._profile is not None:
-            self._profile.collected(round_.reports, round_.replay_seconds, waited)
+            self._profile.collected(
+                round_.reports, round_.replay_seconds, waited, round_.dropped
+            )
 
     def _learnt(self, phases: list[dict[str, float]], waited: float = 0.0) -> None:
         """Count learning phases that ended."""

@@ -139,6 +139,7 @@ class RolloutReport:
         stepping: seconds of the environments' steps.
         acting: seconds of the policy.
         resets: rows of single environments that only reset, which are no env steps.
+        computing: seconds of processor time; the rest was spent waiting.
     """
 
     steps: IntArray
@@ -149,6 +150,7 @@ class RolloutReport:
     stepping: float = 0.0
     acting: float = 0.0
     resets: int = 0
+    computing: float = 0.0
 
 
 def seen(starts: BoolArray) -> BoolArray:

@@ -36,6 +36,13 @@ class _Uneven(_Failing):
             time.sleep(0.1)
 
 
+class _Slow(_Failing):
+    """A simulator that takes 10 ms a step and no core."""
+
+    def fail(self) -> None:
+        time.sleep(0.01)
+
+
 class _Raising(_Failing):
     def fail(self) -> None:
         if self._steps == 10:
@@ -70,7 +77,7 @@ class _Dying(_Failing):
                 os._exit(1)
 
 
-uneven, raising, raising_once = _Uneven, _Raising, _RaisingOnce
+uneven, slow, raising, raising_once = _Uneven, _Slow, _Raising, _RaisingOnce
 hanging, dying = _Hanging, _Dying
 
 

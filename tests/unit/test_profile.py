@@ -17,10 +17,15 @@ def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profi
     return Profile(Config.of(find(agent).config, settings), n_actors)
 
 
-def _report(stepping: float, acting: float) -> RolloutReport:
+def _report(
+    stepping: float, acting: float, computing: float | None = None
+) -> RolloutReport:
     steps = np.ones(1, np.int64)
     seconds = stepping + acting
-    return RolloutReport(steps, (), seconds, stepping=stepping, acting=acting)
+    computing = seconds if computing is None else computing
+    return RolloutReport(
+        steps, (), seconds, stepping=stepping, acting=acting, computing=computing
+    )
 
 
 def _shares(profile: Profile) -> dict[str, float]:
@@ -93,6 +98,30 @@ def test_the_largest_part_limits_the_run(
         advice = "--n-envs"
     assert advice in profile.advice
     assert profile.sentence().endswith(f"limited by {limit}: {profile.advice}")
+
+
+def test_environments_that_wait_want_more_actors() -> None:
+    """They sleep, or wait for a server: cores are not what they lack."""
+    profile = _profile("dqn", policy_lag=1)
+    profile.collected([_report(0.9, 0.05, computing=0.1)] * 2, 0.0, 1.0)
+    _shares(profile)
+    assert profile.limit == "stepping"
+    assert profile.advice.startswith("raise --n-actors, up to 64: ")
+
+
+def test_more_actors_are_no_help_to_environments_with_processes_of_their_own() -> None:
+    profile = _profile("dqn", max(2, cores()), policy_lag=1, vectorization="async")
+    profile.collected([_report(0.9, 0.05, computing=0.1)] * 2, 0.0, 1.0)
+    _shares(profile)
+    assert "--address" in profile.advice
+
+
+def test_dropped_rollouts_are_time_too_and_want_a_larger_lag() -> None:
+    profile = _profile("ppo", policy_lag=1, asynchronous=True)
+    report = _report(0.3, 0.0)
+    profile.collected([report], 0.0, 0.9, dropped=[report] * 3)
+    assert _shares(profile)["stepping"] == 0.6
+    assert profile.advice.startswith("raise --policy-lag: 75% of the rollouts")
 
 
 def test_the_clock_stands_still_after_the_end() -> None:
