@@ -11,6 +11,11 @@ from xagents_ray.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.signals import Signals
 
 _POLL_SECONDS = 0.2
+_FETCH_SECONDS = 600.0
+"""In which an object that is there must come here, over a slow network too."""
+_PAUSES = 1.0, 16.0
+"""Seconds of the first pause for room in the object store, and of the longest one."""
+_ROOM_SECONDS = 120.0
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
@@ -41,7 +46,7 @@ class Calls:
         self.others: Callable[[], Sequence[Any]] = list
         self.meanwhile: Callable[[], None] = _nothing
 
-    def get(self, reference: Any, limit: float = math.inf, patience: float = 0) -> Any:
+    def get(self, reference: Any, limit: float, patience: float = 0) -> Any:
         """Return an object when it is there.
 
         Args:
@@ -60,12 +65,15 @@ class Calls:
                 raise Stopped
             if waited > limit:
                 raise LateError(f"{limit:.0f} s")
-        return self.value(reference)
+        try:
+            return self.value(reference)
+        except self.ray.exceptions.GetTimeoutError:
+            raise LateError(f"{_FETCH_SECONDS:.0f} s") from None
 
     def value(self, reference: Any) -> Any:
         """Return an object that is there; raise what its call raised."""
         try:
-            return self.ray.get(reference)
+            return self.ray.get(reference, timeout=_FETCH_SECONDS)
         except self.ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, Diverged | UserError):
                 raise error.cause from None
@@ -145,15 +153,32 @@ class Calls:
         return False
 
     def is_argument(self, error: BaseException) -> bool:
-        """Return whether a call failed because what it was given is lost."""
-        cause, errors = getattr(error, "cause", None), self.ray.exceptions
-        # A cause that can't be pickled comes as a bare RayError.
-        return isinstance(cause, errors.RayError) and type(cause) is not errors.RayError
+        """Return whether a call did nothing because what it was given is lost."""
+        errors = self.ray.exceptions
+        lost = (
+            errors.ObjectLostError,
+            errors.RayActorError,
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.OutOfMemoryError,
+        )
+        return isinstance(getattr(error, "cause", None), lost)
+
+    def is_full(self, error: BaseException) -> bool:
+        """Return whether the object store has no room for what a call gives or takes.
+
+        A call whose argument found none has done nothing.
+        """
+        errors = self.ray.exceptions
+        full = errors.ObjectStoreFullError, errors.OutOfDiskError
+        return isinstance(error, full) or isinstance(
+            getattr(error, "cause", None), full
+        )
 
     def is_death(self, error: BaseException) -> bool:
         """Return whether it says that an actor, or what it returned, is gone."""
         errors = self.ray.exceptions
-        is_raised = isinstance(error, errors.RayTaskError)
+        is_raised = isinstance(error, errors.RayTaskError) or self.is_full(error)
         return isinstance(error, errors.RayError) and not is_raised
 
     def kill(self, actor: Any) -> None:
@@ -165,6 +190,48 @@ class Calls:
         self._check_ray()
         if actor is not None:
             self.ray.kill(actor)
+
+
+class Room:
+    """Pauses between attempts while the object store is full, each longer.
+
+    Args:
+        calls: hears signals.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.found()
+
+    def found(self) -> None:
+        """Begin with a short pause again: an attempt has gone well."""
+        self._pause, self._began = _PAUSES[0], math.inf
+
+    def wait(self) -> list[str]:
+        """Pause after an attempt that failed.
+
+        Returns:
+            A sentence for the user at the first pause.
+        Raises:
+            Broken: no attempt has gone well for too long.
+            Stopped: the run is to end.
+        """
+        now, is_first = time.monotonic(), math.isinf(self._began)
+        self._began = min(self._began, now)
+        full = "Ray's object store and the disk that it spills to are full"
+        remedy = (
+            "free some room in Ray's temporary directory (/tmp/ray, or under "
+            "$RAY_TMPDIR), or lower --n-envs, --policy-lag or the batch"
+        )
+        if now - self._began > _ROOM_SECONDS:
+            raise Broken(f"{full} for {_ROOM_SECONDS:.0f} s: {remedy}.")
+        while time.monotonic() - now < self._pause:
+            time.sleep(min(self._pause, _POLL_SECONDS))
+            if self._calls.is_pressing():
+                raise Stopped
+        self._pause = min(2 * self._pause, _PAUSES[1])
+        again = f"trying again for {_ROOM_SECONDS:.0f} s"
+        return [f"{full}; {again}: {remedy}"] if is_first else []
 
 
 def _nothing() -> None:

@@ -132,10 +132,11 @@ class RayBackend:
     ) -> list[dict[str, float]]:
         """Begin a learning phase; its weights stay in the object store."""
         trajectories = [rollout.trajectory for rollout in self._round]
+        drawn: dict[Any, int] = {}
         is_repeated = False
 
         def batch() -> list[Any]:
-            nonlocal is_repeated
+            nonlocal drawn, is_repeated
             fresh = trajectories if self._run.algorithm.on_policy else []
             if is_repeated:
                 fresh = [t for t in fresh if not self._calls.failed(t)]
@@ -145,9 +146,15 @@ class RayBackend:
                     return []
             is_repeated = True
             sampled = batches - int(self._run.algorithm.on_policy)
-            return [*fresh, *self._sample(sampled, env_steps)]
+            drawn = self._sample(sampled, env_steps)
+            return [*fresh, *drawn]
 
-        self._learner.learn(Phase(batch, env_steps, statistics))
+        def end_late(missing: Sequence[Any]) -> None:
+            for reference in missing:
+                if self._shards is not None and reference in drawn:
+                    self._shards.replace(drawn.pop(reference), "hangs")
+
+        self._learner.learn(Phase(batch, env_steps, statistics, end_late))
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait until this driver has the metrics
             self._fleet.launch(self._learner.weights, env_steps)
@@ -260,9 +267,10 @@ class RayBackend:
         lag = self._learner.version - rollout.report.weights_version
         return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
 
-    def _sample(self, batches: int, env_steps: int) -> list[Any]:
+    def _sample(self, batches: int, env_steps: int) -> dict[Any, int]:
+        """Return references to batches of the replay, each with its shard's number."""
         if self._shards is None or not batches:
-            return []
+            return {}
         assert isinstance(self._config, ReplayConfig)
         generator = np.random.default_rng([self._run.seed, env_steps])
         size = self._config.buffer_batch_size

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xagents_ray.cluster.calls import Calls, LateError, place_of, traceback_of
+from xagents_ray.cluster.calls import Calls, LateError, Room, place_of, traceback_of
 from xagents_ray.cluster.slots import Call, Rollout, Slot
 from xagents_ray.config import Config
 from xagents_ray.errors import Broken, Stopped, UserError
@@ -52,6 +52,8 @@ class Fleet:
         self._session = 0
         self._tends = False
         self._seconds: deque[float] = deque(maxlen=100)
+        self._room = Room(calls)
+        self._unasked: list[tuple[Slot, int]] = []  # they found no room
         self._oldest = math.inf  # version that any actor has acted with
         self._seen: set[str] = set()
         self._trace = ""  # of the newest failure that had one
@@ -170,6 +172,8 @@ class Fleet:
                 self._settle(slot)
             elif self._is_late(slot):
                 self._fail(slot, "hangs (see --actor-timeout)")
+        if self._unasked:
+            self._ask_again()
         if env_steps is not None:
             for slot in self._ready:
                 room = self._pipeline.policy_lag - len(slot.finished)
@@ -187,11 +191,15 @@ class Fleet:
             if self._calls.is_argument(error):  # its weights died with the learner
                 slot.calls.popleft()
                 self._ask(slot, self._weights(), call.env_steps)
+            elif self._calls.is_full(error):
+                slot.calls.popleft()
+                self._unasked.append((slot, call.env_steps))
             else:
                 self._fail(slot, "failed", traceback_of(error))
         except errors.RayError as error:
             self._fail(slot, "died", traceback_of(error))
         else:
+            self._room.found()
             slot.calls.popleft()
             slot.finished.append(Rollout(call.trajectory, report))
             slot.failures, slot.version = 0, report.weights_version
@@ -202,6 +210,15 @@ class Fleet:
             # A slow network is part of it: what is slow is not hanging.
             observed = time.monotonic() - call.began if call.began else 0.0
             self._seconds.append(max(report.seconds, observed))
+
+    def _ask_again(self) -> None:
+        """Ask for what found the object store full, after a pause."""
+        unasked, self._unasked = self._unasked, []
+        self.losses["calls without room in the object store"] += len(unasked)
+        self.news += self._room.wait()
+        for slot, env_steps in unasked:
+            if slot.actor is not None:
+                self._ask(slot, self._weights(), env_steps)
 
     def _fail(self, slot: Slot, what: str, trace: str = "") -> None:
         """Replace an actor, or give it up."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from xagents_ray.cluster.calls import Calls, LateError, traceback_of
+from xagents_ray.cluster.calls import Calls, LateError, Room, traceback_of
 from xagents_ray.errors import Broken, Stopped
 from xagents_ray.moments import Statistics
 from xagents_ray.trajectory import Array
@@ -15,6 +15,13 @@ from xagents_ray.trajectory import Array
 _SNAPSHOT_SECONDS = 2.0
 _PING_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
+_ARGUMENT_SECONDS = 120.0
+"""In which the replay must have drawn what a phase learns from."""
+_START_SECONDS = 600.0
+_CALL_SECONDS = 3_600.0
+"""Of a call, the learning phases before it included."""
+_LONGEST = 10
+"""A call may also take that many times as long as the longest phase so far."""
 _FAILURES = 3
 
 
@@ -24,6 +31,7 @@ class Phase:
 
     Attributes:
         batch: returns references to what is learnt; asked again when some are lost.
+        end_late: ends the processes that don't give these references.
         env_steps: of the run, after the batch was collected.
         statistics: of the steps since the phase before.
         number: from 1, in the order in which they were asked for.
@@ -35,6 +43,7 @@ class Phase:
     batch: Callable[[], Sequence[Any]]
     env_steps: int
     statistics: Statistics
+    end_late: Callable[[Sequence[Any]], None]
     number: int = 0
     references: Sequence[Any] = ()
     metrics: Any = None
@@ -66,6 +75,9 @@ class SupervisedLearner:
         self.notes: list[str] = []
         self._phases: deque[Phase] = deque()
         self._asked = self._failures = self._covered = 0
+        self._finished: list[dict[str, float]] = []
+        self._room = Room(calls)
+        self._longest = 0.0
         self._since: deque[tuple[int, int]] = deque()  # (phase, updates), no snapshot
         self._snapshot: dict[str, Array] = {}
         self._wanted: tuple[Any, int] | None = None
@@ -88,7 +100,7 @@ class SupervisedLearner:
     def wait_until_ready(self) -> None:
         """Return when it has its first weights."""
         try:
-            self.threads, self.notes = self._get(self._started)
+            self.threads, self.notes = self._get(self._started, limit=_START_SECONDS)
             self._snapshot = self._get(self.actor.state.remote())
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
@@ -114,11 +126,8 @@ class SupervisedLearner:
 
     def finish(self, but: int = 0) -> list[dict[str, float]]:
         """Wait for all phases but the newest few; return their metrics."""
-        finished = []
-        while len(self._phases) > but:
-            metrics = self._oldest()
-            if metrics is not None:
-                finished.append(metrics)
+        self._wait_for_phases(but)
+        finished, self._finished = self._finished, []
         return finished
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -129,11 +138,15 @@ class SupervisedLearner:
                 call = getattr(actor, method).remote(*arguments)
                 return self._get(call, patience=self._patience)
             except self._calls.ray.exceptions.RayError as error:
-                self._return(actor, error)
+                if self._calls.is_full(error):
+                    self._wait_for_room()
+                else:
+                    self._return(actor, error)
 
     def state(self) -> dict[str, Array]:
         """Return the learner's state, or the last snapshot when it can't go on."""
         try:
+            self._wait_for_phases()  # a snapshot after them must not lead to them again
             self._keep(self.call("state"), self._asked)
         except Broken as error:
             self.news.append(str(error))
@@ -148,63 +161,95 @@ class SupervisedLearner:
                 self._published += 1
         return self.there
 
-    def _oldest(self) -> dict[str, float] | None:
-        """Return the metrics of the oldest phase; None when it is to be repeated."""
+    def _wait_for_phases(self, but: int = 0) -> None:
+        while len(self._phases) > but:
+            self._wait_for_oldest()
+
+    def _wait_for_oldest(self) -> None:
+        """Keep the metrics of the oldest phase, or ask for it again."""
         phase, actor = self._phases[0], self.actor
         metrics: dict[str, float] = {"updates": 0}
         try:
             if phase.references:
                 metrics = self._patient(phase)
-                self.there = phase.weights
-                self._published += 1
-                if phase.number > self._covered:
-                    self._since.append((phase.number, int(metrics["updates"])))
-                self._failures = 0
-        except LateError:
-            self._mend(phase)
-            return None
         except self._calls.ray.exceptions.RayError as error:
             if self._calls.is_argument(error):
-                self._mend(phase)
+                self._failed("Parts of its batch were lost")
+                self.losses["batches with lost parts"] += 1
+                self._ask_again(phase)
+            elif self._calls.is_full(error):
+                self._wait_for_room()
+                self._ask_again(phase)
             else:
                 self._return(actor, error)
-            return None
+            return
         self._phases.popleft()
-        return metrics
+        if phase.references:
+            self._room.found()
+            self.there, self._failures = phase.weights, 0
+            self._published += 1
+            self._longest = max(self._longest, metrics["seconds"])
+            if phase.number > self._covered:
+                self._since.append((phase.number, int(metrics["updates"])))
+        self._finished.append(metrics)
 
     def _patient(self, phase: Phase) -> dict[str, float]:
         try:
-            metrics: dict[str, float] = self._get(phase.metrics, needs=phase.references)
+            metrics: dict[str, float] = self._get(phase.metrics, phase=phase)
         except Stopped:
             self.actor.stop.options(concurrency_group="control").remote()
             metrics = self._get(phase.metrics, patience=self._patience)
         return metrics
 
     def _get(
-        self, reference: Any, patience: float = 0.0, needs: Sequence[Any] = ()
+        self,
+        reference: Any,
+        patience: float = 0.0,
+        limit: float | None = None,
+        phase: Phase | None = None,
     ) -> Any:
-        """Wait for a call; a learner that gives no sign of life for long is ended.
+        """Wait for a call; a learner that is silent, or takes too long, is ended.
 
-        Raises:
-            LateError: it is silent because what it needs does not come.
+        Args:
+            reference: to what the call gives.
+            patience: see `Calls.get`.
+            limit: seconds of the call, whether the learner answers pings or not; None
+                for what a phase may take.
+            phase: that it learns.
         """
-        heard = time.monotonic()
+        began = heard = time.monotonic()
+        limit = limit or max(_CALL_SECONDS, _LONGEST * self._longest)
         while True:
             try:
                 return self._calls.get(reference, _PING_SECONDS, patience)
             except LateError:
+                waited = time.monotonic() - began
+                if phase is not None and waited > _ARGUMENT_SECONDS:
+                    self._end_late(phase)
                 ping = self.actor.ping.options(concurrency_group="control").remote()
                 if self._calls.are_there([ping], _PING_SECONDS):
                     heard = time.monotonic()
-                elif time.monotonic() - heard > _SILENT_SECONDS:
-                    if len(self._calls.are_there(needs, 0)) < len(needs):
-                        raise
+                if waited > limit:
+                    self.news.append(
+                        f"The learner was busy with one call for {waited:.0f} s; it is "
+                        "ended"
+                    )
+                if waited > limit or time.monotonic() - heard > _SILENT_SECONDS:
                     self._calls.kill(self.actor)
 
-    def _mend(self, phase: Phase) -> None:
+    def _end_late(self, phase: Phase) -> None:
+        """End what doesn't give a phase its batch: the phase fails then, not learnt."""
+        there = self._calls.are_there(phase.references, 0)
+        missing = [each for each in phase.references if each not in there]
+        if missing:
+            phase.end_late(missing)
+
+    def _wait_for_room(self) -> None:
+        self.losses["calls without room in the object store"] += 1
+        self.news += self._room.wait()
+
+    def _ask_again(self, phase: Phase) -> None:
         """Ask for the oldest phase again, as the newest, without what is lost of it."""
-        self._failed("Parts of its batch were lost")
-        self.losses["batches with lost parts"] += 1
         self._asked += 1
         phase.number, phase.references = self._asked, phase.batch()
         self._phases.rotate(-1)
@@ -226,8 +271,11 @@ class SupervisedLearner:
 
     def _return(self, dead: Any, error: BaseException) -> None:
         """Bring the learner back from its last snapshot, and repeat its phases."""
-        if not self._calls.is_death(error):
-            raise Broken(f"The learner failed:\n{traceback_of(error)}") from None
+        if self._calls.is_full(error):
+            self._wait_for_room()
+        elif not self._calls.is_death(error):
+            trace = traceback_of(error) or str(error)
+            raise Broken(f"The learner failed:\n{trace}") from None
         if dead is not self.actor:
             return  # a wait within the one that failed has done it
         self._failed("Its process died")
@@ -244,7 +292,7 @@ class SupervisedLearner:
         newest = self.version
         self.actor = self._make()
         try:
-            self.threads, _ = self._get(self.actor.start.remote())
+            self.threads, _ = self._get(self.actor.start.remote(), limit=_START_SECONDS)
             self._take(newest)
         except self._calls.ray.exceptions.RayError as again:
             self._return(self.actor, again)

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xagents_ray.cluster.calls import Calls, LateError
+from xagents_ray.cluster.calls import Calls, LateError, Room, traceback_of
 from xagents_ray.errors import Broken
 from xagents_ray.replay import Fill
 
@@ -49,6 +48,7 @@ class Shards:
         self._fills = [Fill(0, False)] * count
         self._started = [actor.start.remote() for actor in self._actors]
         self.nbytes = 0
+        self._room = Room(calls)
 
     @property
     def actors(self) -> list[Any]:
@@ -85,7 +85,7 @@ class Shards:
 
     def sample(
         self, batches: int, batch_size: int, generator: np.random.Generator
-    ) -> list[Any]:
+    ) -> dict[Any, int]:
         """Return references to K batches, from each shard in proportion to its fill.
 
         Args:
@@ -93,17 +93,22 @@ class Shards:
             batch_size: transitions, or trajectories of each environment.
             generator: of the proportion.
         Returns:
-            What each shard with something draws; nothing when all are empty.
+            What each shard with something draws, and the number of the shard; nothing
+            when all are empty.
         """
         sizes = np.array([fill.size for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
-            pairs = zip(self._actors, sizes, strict=True)
-            return [a.sample.remote(batches, batch_size) for a, size in pairs if size]
-        if not sizes.any():
-            return []
-        shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
-        pairs = zip(self._actors, shares.tolist(), strict=True)
-        return [actor.sample.remote(1, share) for actor, share in pairs if share]
+            asked = [(batches, batch_size if size else 0) for size in sizes]
+        elif not sizes.any():
+            return {}
+        else:
+            shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
+            asked = [(1, share) for share in shares.tolist()]
+        return {
+            self._actors[number].sample.remote(count, share): number
+            for number, (count, share) in enumerate(asked)
+            if share
+        }
 
     def replace_dead(self) -> None:
         """Put an empty shard in the place of each that doesn't answer."""
@@ -123,7 +128,7 @@ class Shards:
             except self._calls.ray.exceptions.RayError as error:
                 if not self._calls.is_death(error):
                     raise OSError(getattr(error, "cause", error)) from None
-                self._replace(number)
+                self.replace(number)
                 raise OSError("a shard of the replay died") from error
 
     def load(self, checkpoint: Path) -> None:
@@ -135,38 +140,52 @@ class Shards:
 
     def _inserted(self, number: int, call: Any, trajectories: Sequence[Any]) -> None:
         """Take what one insertion gives; mend what failed, and insert the rest."""
+        is_whole = bool(trajectories)
         for _ in range(_TRIES):
             try:
                 self._fills[number], seconds = self._calls.get(call, _LIMIT_SECONDS)
                 self.seconds += seconds
+                if is_whole:
+                    self._room.found()
                 return
             except LateError:
-                self._replace(number)
+                self.replace(number, "hangs")
             except self._calls.ray.exceptions.RayError as error:
-                if self._calls.is_argument(error):
+                is_full = self._calls.is_full(error)
+                if is_full:  # there was no room for some of the trajectories
+                    is_whole = False
+                    self.news += self._room.wait()
+                if is_full or self._calls.is_argument(error):
                     kept = [t for t in trajectories if not self._calls.failed(t)]
                     lost = len(trajectories) - len(kept)
                     self.losses["trajectories"] += lost if number == 0 else 0
                     trajectories = kept
+                elif self._calls.is_death(error):
+                    self.replace(number)
                 else:
-                    self._replace(number)
+                    trace = traceback_of(error) or str(error)
+                    raise Broken(f"Replay shard {number} failed:\n{trace}") from None
             call = self._actors[number].insert.remote(*trajectories)
         raise Broken(
             f"Replay shard {number} died {_TRIES} times in a row: it may lack memory; "
             "lower --buffer-max-size, or raise --replay-shards on a larger cluster."
         )
 
-    def _replace(self, number: int) -> None:
-        """Put an empty shard in the place of one that died."""
+    def replace(self, number: int, what: str = "died") -> None:
+        """Put an empty shard in the place of one that died or hangs."""
         self._calls.kill(self._actors[number])
         size = self._fills[number].size
         self.losses["replay shards"] += 1
         held = "trajectories held" if self._draws_trajectories else "transitions"
         self.losses[held] += size
         self.news.append(
-            f"Replay shard {number} died with {size} {held}; an empty one refills"
+            f"Replay shard {number} {what} with {size} {held}; an empty one refills"
         )
         self._actors[number] = self._make(number)
-        with suppress(LateError, self._calls.ray.exceptions.RayError):
+        try:
             self._calls.get(self._actors[number].start.remote(), _LIMIT_SECONDS)
+        except (LateError, self._calls.ray.exceptions.RayError) as error:
+            trace = traceback_of(error)
+            if trace:
+                raise Broken(f"Replay shard {number} failed:\n{trace}") from None
         self._fills[number] = Fill(0, False)

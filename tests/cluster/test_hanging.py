@@ -1,0 +1,54 @@
+"""A shard of the replay is stopped while it draws a batch; the run goes on."""
+
+import json
+import re
+from typing import Any
+
+import forked
+import pytest
+
+# The shard is stopped by the driver's own process: only there it is known when.
+_HANGING = """
+import json, sys
+import psutil, xagents_ray
+from xagents_ray.cluster import learning
+from xagents_ray.cluster.shards import Shards
+
+learning._PING_SECONDS, learning._ARGUMENT_SECONDS = 1.0, 3.0
+sample, calls = Shards.sample, 0
+
+def stopping(self, *arguments):
+    global calls
+    calls += 1
+    if calls == 20:
+        for child in psutil.Process().children(recursive=True):
+            if child.name().startswith("ray::ReplayServ"):
+                child.suspend()
+                break
+    return sample(self, *arguments)
+
+Shards.sample = stopping
+run = xagents_ray.train("dqn", quiet=True, **json.loads(sys.argv[1]))
+print(json.dumps([run.reason, run.updates, run.losses]))
+"""
+
+
+@pytest.mark.parametrize("pipeline", [{}, {"policy_lag": 1, "asynchronous": True}])
+def test_a_shard_that_hangs_while_it_draws_is_replaced(
+    pipeline: dict[str, Any],
+) -> None:
+    """The learner answers pings all the time."""
+    settings = {"env": "CartPole-v1", "n_envs": 4, "n_actors": 2, "seed": 3}
+    sizes = {"buffer_initial_size": 100, "replay_shards": 2, "max_steps": 6_000}
+    given = json.dumps({**settings, **sizes, **pipeline})
+    done = forked.run(["-c", _HANGING, given], 300)
+    assert done.returncode == 0, done.stderr
+    warning, last = done.stdout.splitlines()
+    assert re.match(r"Warning: Replay shard \d hangs with \d+ transitions;", warning)
+    reason, updates, losses = json.loads(last)
+    assert reason == "Maximum steps exceeded"
+    # No phase is learnt twice, and few env steps answer none.
+    assert 6_000 / 4 * 0.8 < updates <= 6_000 / 4 + 64
+    assert losses["replay shards"] == 1
+    assert losses["batches with lost parts"] >= 1
+    assert "learners" not in losses

@@ -1,0 +1,139 @@
+"""What errors of Ray mean, and pauses while there is no room for objects."""
+
+import time
+from collections.abc import Iterator
+
+import in_process_ray
+import pytest
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    NodeDiedError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    OutOfMemoryError,
+    OwnerDiedError,
+    RayError,
+    RayTaskError,
+    TaskUnschedulableError,
+)
+
+from xagents_ray.cluster import calls as calls_module
+from xagents_ray.cluster.calls import Calls, LateError, Room
+from xagents_ray.errors import Broken, Stopped
+from xagents_ray.signals import Signals
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls(in_process_ray, Signals())
+
+
+def _raised(cause: BaseException) -> RayTaskError:
+    return RayTaskError("update", "Traceback", cause)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        ObjectLostError("1", None, ""),
+        OwnerDiedError("1", None, ""),
+        ActorDiedError(),
+        ActorUnavailableError("gone", None),
+        NodeDiedError("gone"),
+        OutOfMemoryError("killed"),
+    ],
+)
+def test_what_is_lost_is_an_argument(calls: Calls, cause: RayError) -> None:
+    error = _raised(cause)
+    assert calls.is_argument(error)
+    assert not calls.is_full(error)
+    assert not calls.is_death(error)
+    assert not calls.is_argument(cause)
+
+
+@pytest.mark.parametrize("cause", [OutOfDiskError(""), ObjectStoreFullError("")])
+def test_a_full_store_is_neither_an_argument_nor_a_death(
+    calls: Calls, cause: RayError
+) -> None:
+    for error in (cause, _raised(cause)):
+        assert calls.is_full(error)
+        assert not calls.is_argument(error)
+        assert not calls.is_death(error)
+
+
+@pytest.mark.parametrize(
+    "cause", [ValueError("a bug"), TaskUnschedulableError("no node"), RayError("?")]
+)
+def test_any_other_error_is_the_calls_own(calls: Calls, cause: Exception) -> None:
+    error = _raised(cause)
+    assert not calls.is_argument(error)
+    assert not calls.is_full(error)
+    assert not calls.is_death(error)
+
+
+def test_an_actor_that_died_is_a_death(calls: Calls) -> None:
+    assert calls.is_death(ActorDiedError())
+    assert not calls.is_full(ActorDiedError())
+
+
+def test_every_wait_has_a_limit(calls: Calls) -> None:
+    with pytest.raises(LateError):
+        calls.get(in_process_ray.Ref.pending(), 0.01)
+
+
+def test_what_does_not_arrive_here_is_late(calls: Calls) -> None:
+    """Ray knows where it is, and its node doesn't send it."""
+    limits = []
+
+    def get(reference: in_process_ray.Ref, timeout: float | None = None) -> None:
+        limits.append(timeout)
+        raise in_process_ray.GetTimeoutError
+
+    calls.ray = type("Slow", (), {**vars(in_process_ray), "get": staticmethod(get)})
+    with pytest.raises(LateError):
+        calls.get(in_process_ray.Ref(1), 1.0)
+    assert limits == [calls_module._FETCH_SECONDS]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(calls_module, "_PAUSES", (0.01, 0.04))
+    yield
+
+
+@pytest.mark.usefixtures("quick")
+def test_pauses_grow_and_end_with_a_sentence(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls_module, "_ROOM_SECONDS", 0.1)
+    room, began, said, pauses = Room(calls), time.monotonic(), [], 0
+    with pytest.raises(Broken, match="are full for 0 s: free some room") as end:
+        while True:
+            said += room.wait()
+            pauses += 1
+    assert "/tmp/ray" in str(end.value)
+    assert time.monotonic() - began > 0.1
+    assert pauses <= 5
+    assert len(said) == 1
+    assert "trying again" in said[0]
+
+
+@pytest.mark.usefixtures("quick")
+def test_room_that_was_found_begins_anew(calls: Calls) -> None:
+    room, said = Room(calls), []
+    for _ in range(12):
+        said += room.wait()
+        room.found()
+    assert len(said) == 12
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = Signals()
+    signals.on_first = None
+    signals.press(15)
+    monkeypatch.setattr("xagents_ray.signals.GRACE_SECONDS", 0.0)
+    with pytest.raises(Stopped):
+        Room(Calls(in_process_ray, signals)).wait()
