@@ -3,7 +3,6 @@
 import importlib
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,13 +56,28 @@ class ReplayService:
                 self._replay.insert(shifted)
         return self._replay.fill, time.perf_counter() - began
 
-    def save(self, directory: str) -> None:
-        """Write its file there."""
-        self._replay.save(Path(directory), self._shard)
+    def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Return the dtype and shape of everything by name, for `piece` and `put`."""
+        self._arrays = self._replay.arrays()
+        self._filled = dict.fromkeys(self._arrays, 0)
+        return {name: (a.dtype.str, a.shape) for name, a in self._arrays.items()}
 
-    def load(self, checkpoint: str) -> None:
-        """Take everything from a checkpoint with a replay."""
-        self._replay.load(Path(checkpoint), self._shard)
+    def piece(self, name: str, first: int, end: int) -> Array:
+        """Return some bytes of an array."""
+        return self._bytes(name)[first:end]
+
+    def put(self, name: str, piece: Array) -> None:
+        """Take the next bytes of an array."""
+        first = self._filled[name]
+        self._filled[name] += len(piece)
+        self._bytes(name)[first : first + len(piece)] = piece
+
+    def take(self) -> None:
+        """Go on from what was put."""
+        self._replay.go_on(self._arrays)
+
+    def _bytes(self, name: str) -> Array:
+        return self._arrays[name].reshape(-1, copy=False).view(np.uint8)
 
     def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""

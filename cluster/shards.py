@@ -1,19 +1,25 @@
 """The replay service of a run: shards that are replaced, empty, when they die."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xagents_ray.checkpoints import read_replay_piecemeal, replay_files
 from xagents_ray.cluster.calls import Calls, LateError, Room, traceback_of
 from xagents_ray.errors import Broken
-from xagents_ray.replay import Fill
+from xagents_ray.files import Piecemeal, write_piecemeal
+from xagents_ray.replay import Fill, replay_file
 
 _LIMIT_SECONDS = 120.0
-_FILE_SECONDS = 1_800.0
 _TRIES = 4
+PIECE_BYTES = 32 << 20
+"""Of the replay in the object store while it is saved or loaded, ..."""
+PIECES = 3
+"""... and how many of them at a time, at most."""
 
 
 class Shards:
@@ -117,12 +123,14 @@ class Shards:
             self._inserted(number, call, ())
 
     def save(self, directory: Path) -> None:
-        """Write their files there; OSError when they can't be."""
-        path = str(directory.absolute())
-        calls = [actor.save.remote(path) for actor in self._actors]
-        for number, call in enumerate(calls):
+        """Write their files there; OSError when they can't be.
+
+        The driver writes them: the shards' nodes need not see its directories.
+        """
+        for number, actor in enumerate(self._actors):
             try:
-                self._calls.get(call, _FILE_SECONDS)
+                path = directory / replay_file(number)
+                write_piecemeal(path, self._arrays(actor))
             except LateError as error:
                 raise OSError("a shard of the replay takes too long") from error
             except self._calls.ray.exceptions.RayError as error:
@@ -132,11 +140,54 @@ class Shards:
                 raise OSError("a shard of the replay died") from error
 
     def load(self, checkpoint: Path) -> None:
-        """Take everything from a checkpoint with a replay."""
-        path = str(checkpoint.absolute())
-        for call in [actor.load.remote(path) for actor in self._actors]:
-            self._calls.get(call, _FILE_SECONDS)
+        """Take everything from a checkpoint with a replay.
+
+        Raises:
+            UserError: a file is damaged, or of another replay.
+            Broken: a shard can't take its part.
+        """
+        files = {file.name: file for file in replay_files(checkpoint)}
+        for number, actor in enumerate(self._actors):
+            file = files.get(replay_file(number))
+            if file is not None:
+                try:
+                    self._load(actor, file)
+                except (LateError, self._calls.ray.exceptions.RayError) as error:
+                    reason = traceback_of(error) or "it died or hangs"
+                    raise Broken(
+                        f"Replay shard {number} can't be filled from {file}: {reason}"
+                    ) from None
         self.insert([])
+
+    def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
+        """Yield a shard's arrays; a few pieces are on their way at a time."""
+
+        def data(name: str, nbytes: int) -> Iterator[Any]:
+            firsts = range(0, nbytes, PIECE_BYTES)
+            calls = (actor.piece.remote(name, n, n + PIECE_BYTES) for n in firsts)
+            return self._results(calls)
+
+        arrays = self._calls.get(actor.open.remote(), _LIMIT_SECONDS)
+        for name, (dtype, shape) in arrays.items():
+            nbytes = np.dtype(dtype).itemsize * math.prod(shape)
+            yield Piecemeal(name, dtype, shape, data(name, nbytes))
+
+    def _load(self, actor: Any, file: Path) -> None:
+        arrays = self._calls.get(actor.open.remote(), _LIMIT_SECONDS)
+        for name, _, _, pieces in read_replay_piecemeal(file, arrays, PIECE_BYTES):
+            for _ in self._results(actor.put.remote(name, piece) for piece in pieces):
+                pass
+        self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
+
+    def _results(self, calls: Iterable[Any]) -> Iterator[Any]:
+        """Yield what calls give in their order; few are made ahead."""
+        asked: deque[Any] = deque()
+        for call in calls:
+            asked.append(call)
+            if len(asked) == PIECES:
+                yield self._calls.get(asked.popleft(), _LIMIT_SECONDS)
+        while asked:
+            yield self._calls.get(asked.popleft(), _LIMIT_SECONDS)
 
     def _inserted(self, number: int, call: Any, trajectories: Sequence[Any]) -> None:
         """Take what one insertion gives; mend what failed, and insert the rest."""

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,8 +26,10 @@ import numpy as np
 from xagents_ray.errors import UserError
 from xagents_ray.files import (
     MANIFEST,
+    Piecemeal,
     read_arrays,
     read_manifest,
+    read_piecemeal,
     reading,
     seal,
     sync_directory,
@@ -278,6 +280,26 @@ def read_replay(
             raise ValueError("the manifest doesn't name it")
         with verified(file, entry) as opened:
             return read_arrays(opened, into)
+
+
+def read_replay_piecemeal(
+    file: Path, expected: Mapping[str, tuple[str, tuple[int, ...]]], nbytes: int
+) -> Iterator[Piecemeal]:
+    """Yield the arrays of one file of a replay, verified before one is read.
+
+    Args:
+        file: one of `replay_files`.
+        expected: dtype and shape of each array.
+        nbytes: of a piece, at most.
+    Raises:
+        UserError: as `read_replay` does.
+    """
+    entry = read_manifest(file.parent)["files"].get(file.name)
+    with reading(file):
+        if entry is None:
+            raise ValueError("the manifest doesn't name it")
+        with verified(file, entry) as opened:
+            yield from read_piecemeal(opened, expected, nbytes)
 
 
 def _read(path: Path) -> Checkpoint:

@@ -10,9 +10,10 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib import format as npy
 
 from xagents_ray.errors import UserError
@@ -161,6 +162,22 @@ def _sha256(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
+class Piecemeal(NamedTuple):
+    """An array that comes in pieces.
+
+    Attributes:
+        name: of it.
+        dtype: of booleans, integers or floats.
+        shape: of it.
+        pieces: buffers of its bytes, in C order.
+    """
+
+    name: str
+    dtype: npt.DTypeLike
+    shape: tuple[int, ...]
+    pieces: Iterable[Any]
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays to a new .npz file, uncompressed, without a copy of them all.
 
@@ -171,15 +188,37 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         OSError: it can't be written; a part of it may be left.
         ValueError: an array of another kind.
     """
+    write_piecemeal(
+        path,
+        (
+            Piecemeal(name, array.dtype, array.shape, _pieces(array))
+            for name, array in arrays.items()
+        ),
+    )
+
+
+def write_piecemeal(path: Path, arrays: Iterable[Piecemeal]) -> None:
+    """Write a file as `write_arrays` does, of arrays that come in pieces."""
     with open(path, "xb") as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            if array.dtype.kind not in "biuf":
-                raise ValueError(f"{name!r} is an array of {array.dtype}.")
+        for name, dtype, shape, pieces in arrays:
+            if np.dtype(dtype).kind not in "biuf":
+                raise ValueError(f"{name!r} is an array of {dtype}.")
+            header = {
+                "descr": npy.dtype_to_descr(np.dtype(dtype)),
+                "fortran_order": False,
+                "shape": shape,
+            }
             info = zipfile.ZipInfo(f"{name}.npy")
             with archive.open(info, "w", force_zip64=True) as member:
-                npy.write_array(
-                    member, np.asarray(array, order="C"), (1, 0), allow_pickle=False
-                )
+                npy.write_array_header_1_0(member, header)
+                for piece in pieces:
+                    member.write(piece)
+
+
+def _pieces(array: Array) -> Iterator[Array]:
+    flat = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+    for first in range(0, len(flat), _CHUNK):
+        yield flat[first : first + _CHUNK]
 
 
 def read_arrays(
@@ -194,7 +233,35 @@ def read_arrays(
         Exception: of any kind, when the file is damaged; ValueError when its names,
             shapes or dtypes are not those of `into`, parts of which may be filled.
     """
-    arrays: dict[str, Array] = {}
+    arrays = {} if into is None else dict(into)
+    expected = None
+    if into is not None:
+        expected = {name: (a.dtype, a.shape) for name, a in into.items()}
+    for name, dtype, shape, pieces in read_piecemeal(file, expected, _CHUNK):
+        if into is None:
+            arrays[name] = np.empty(shape, dtype)
+        rest = arrays[name].reshape(-1, copy=False).view(np.uint8)
+        for piece in pieces:
+            rest[: len(piece)] = piece
+            rest = rest[len(piece) :]
+    return arrays
+
+
+def read_piecemeal(
+    file: BinaryIO,
+    expected: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]] | None,
+    nbytes: int,
+) -> Iterator[Piecemeal]:
+    """Yield the arrays that `write_arrays` wrote.
+
+    Args:
+        file: open and seekable.
+        expected: dtype and shape of each array; None for any arrays.
+        nbytes: of a piece, at most.
+    Raises:
+        Exception: as `read_arrays` does, while it yields.
+    """
+    found: set[str] = set()
     size = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -202,37 +269,44 @@ def read_arrays(
             raise ValueError("its arrays are larger than the file")
         for info in members:
             name = info.filename.removesuffix(".npy")
-            if name in arrays or (into is not None and name not in into):
+            if name in found or (expected is not None and name not in expected):
                 raise ValueError(f"the array {name!r} is not expected")
+            found.add(name)
             with archive.open(info) as member:
-                out = None if into is None else into[name]
-                arrays[name] = _read_array(name, member, info.file_size, out)
-    if into is not None and len(into) != len(arrays):
-        raise ValueError(f"the array {min(into.keys() - arrays.keys())!r} is missing")
-    return arrays
+                dtype, shape = _read_header(name, member, info.file_size)
+                if expected is not None:
+                    there = np.dtype(expected[name][0]), tuple(expected[name][1])
+                    if there != (dtype, shape):
+                        raise ValueError(
+                            f"{name!r} is {dtype} {shape}, expected {there[0]} "
+                            f"{there[1]}"
+                        )
+                pieces = _read_pieces(name, member, info.file_size, nbytes)
+                yield Piecemeal(name, dtype, shape, pieces)
+    if expected is not None and len(expected) != len(found):
+        raise ValueError(f"the array {min(expected.keys() - found)!r} is missing")
 
 
-def _read_array(name: str, member: IO[bytes], size: int, out: Array | None) -> Array:
-    """Return one array of an archive, after its header fits its size in bytes."""
+def _read_header(
+    name: str, member: IO[bytes], size: int
+) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return dtype and shape of an array in an archive, which fit its size in bytes."""
     if npy.read_magic(member) != (1, 0):
         raise ValueError(f"{name!r} has another format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(member)
-    nbytes = math.prod(shape) * dtype.itemsize
     if dtype.kind not in "biuf" or fortran_order:
         raise ValueError(f"{name!r} has another layout")
-    if nbytes != size - member.tell():
+    if math.prod(shape) * dtype.itemsize != size - member.tell():
         raise ValueError(f"the shape of {name!r} doesn't fit its size")
-    if out is None:
-        out = np.empty(shape, dtype)
-    elif (out.shape, out.dtype) != (shape, dtype):
-        raise ValueError(
-            f"{name!r} is {dtype} {shape}, expected {out.dtype} {out.shape}"
-        )
-    rest = out.reshape(-1, copy=False).view(np.uint8).data
-    while rest:
-        chunk = member.read(min(_CHUNK, len(rest)))
-        if not chunk:
+    return dtype, shape
+
+
+def _read_pieces(
+    name: str, member: IO[bytes], size: int, nbytes: int
+) -> Iterator[Array]:
+    """Yield the rest of an archive's member of a size, in pieces."""
+    while member.tell() < size:
+        piece = member.read(min(nbytes, size - member.tell()))
+        if not piece:
             raise ValueError(f"{name!r} is cut off")
-        rest[: len(chunk)] = chunk
-        rest = rest[len(chunk) :]
-    return out
+        yield np.frombuffer(piece, np.uint8)

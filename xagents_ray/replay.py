@@ -3,6 +3,7 @@
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +89,7 @@ class Replay(ABC):
 
     def save(self, directory: Path, shard: int = 0) -> None:
         """Write everything to a file there; OSError when it can't be."""
-        write_arrays(directory / _file(shard), self._arrays())
+        write_arrays(directory / replay_file(shard), self.arrays())
 
     def load(self, checkpoint: Path, shard: int = 0) -> None:
         """Take everything from a checkpoint; nothing from one without a replay.
@@ -96,13 +97,17 @@ class Replay(ABC):
         Raises:
             UserError: the file is damaged, or of another replay.
         """
-        arrays = self._arrays()
+        arrays = self.arrays()
         for file in replay_files(checkpoint):
-            if file.name == _file(shard):
+            if file.name == replay_file(shard):
                 read_replay(file, arrays)
-                self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+                self.go_on(arrays)
 
-    def _arrays(self) -> dict[str, Array]:
+    def go_on(self, arrays: Mapping[str, Array]) -> None:
+        """Take the generator's state from `arrays`, whose rings have been filled."""
+        self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+
+    def arrays(self) -> dict[str, Array]:
         """Return everything by name, the rings themselves."""
         state = json.dumps(self._random.bit_generator.state).encode()
         random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
@@ -277,7 +282,8 @@ class TransitionReplay(Replay):
             flat[bad] = self._random.integers(ends[-1], size=len(bad))
 
 
-def _file(shard: int) -> str:
+def replay_file(shard: int) -> str:
+    """Return the name of a shard's file in a checkpoint."""
     return f"replay-{shard}.npz"
 
 

@@ -1,0 +1,224 @@
+"""The shards of a replay: what travels to the driver and back, and what fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import in_process_ray
+import numpy as np
+import pytest
+from in_process_ray import Actor, Ref
+from ray.exceptions import ObjectLostError, OutOfDiskError, RayTaskError
+
+from xagents_ray.algorithms import find
+from xagents_ray.backend import Run
+from xagents_ray.checkpoints import Checkpoints
+from xagents_ray.cluster import calls as calls_module
+from xagents_ray.cluster import shards as shards_module
+from xagents_ray.cluster.calls import Calls
+from xagents_ray.cluster.remotes import ReplayService
+from xagents_ray.cluster.shards import Shards
+from xagents_ray.config import Config
+from xagents_ray.errors import Broken, UserError
+from xagents_ray.replay import replay_file, replay_for
+from xagents_ray.signals import Signals
+from xagents_ray.spec import EnvSpec
+from xagents_ray.trajectory import Trajectory
+
+_SPEC = EnvSpec((84, 84), "uint8", 4, 6)
+_SMALL = 5_000
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
+    monkeypatch.setattr(shards_module, "_LIMIT_SECONDS", 0.1)
+    monkeypatch.setattr(calls_module, "_PAUSES", (0.01, 0.02))
+    yield
+
+
+def _run(buffer_max_size: int = 60) -> Run:
+    settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2}
+    sizes = {"buffer_max_size": buffer_max_size, "rollout_length": 8}
+    config = Config.of(find("dqn").config, {**settings, **sizes, "max_steps": 1})
+    return Run(find("dqn"), config, _SPEC, (), seed=5)
+
+
+class _Elsewhere(ReplayService):
+    """A shard on a node without the driver's disk."""
+
+    def _check(self, *arguments: Any) -> None:
+        assert not any(isinstance(each, str | Path) for each in arguments)
+
+    def save(self, *arguments: Any) -> None:
+        self._check(*arguments)
+
+    def load(self, *arguments: Any) -> None:
+        self._check(*arguments)
+
+
+class _Shards(Shards):
+    """Those of a run, in this process.
+
+    Attributes:
+        made: their actors, the replaced ones too.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.made = run, list[Actor]()
+        super().__init__(Calls(in_process_ray, Signals()), 2, self._make_one, False)
+        self.wait_until_ready()
+
+    def _make_one(self, number: int) -> Any:
+        self.made.append(Actor(_Elsewhere(self.run, number)))
+        return self.made[-1]
+
+
+def _trajectory(number: int) -> Ref:
+    """Return eight steps of three environments."""
+    random = np.random.default_rng(number)
+    shape = 8, 3
+    starts = np.zeros((12, 3), np.bool_)
+    starts[3] = True
+    observations = random.integers(255, size=(12, 3, 84, 84), dtype=np.uint8)
+    false, true = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+    actions = random.integers(6, size=shape, dtype=np.int32)
+    rewards = random.normal(size=shape).astype(np.float32)
+    numbers = observations, starts, actions, rewards, false, false, true
+    return Ref(Trajectory(*numbers, None, None, 1, 0))
+
+
+def _filled(run: Run) -> _Shards:
+    shards = _Shards(run)
+    for number in range(2):
+        shards.insert([_trajectory(number)])
+    shards.sample(1, 4, np.random.default_rng(1))
+    return shards
+
+
+def _save(shards: Shards, folder: Path) -> Path:
+    writer = Checkpoints(folder, 1)
+    return writer.write(1, {}, {}, write_replay=shards.save)
+
+
+def test_what_shards_hold_goes_to_a_disk_that_they_do_not_see_and_back(
+    tmp_path: Path,
+) -> None:
+    run, path = _run(), tmp_path / "checkpoints"
+    shards = _filled(run)
+    path = _save(shards, path)
+    other = _Shards(run)
+    other.load(path)
+    assert other.fill == shards.fill
+    assert other.fill.size > 40
+    for one, two in zip(shards.made, other.made, strict=True):
+        held, read = (x.instance._replay.arrays() for x in (one, two))
+        assert all(np.array_equal(held[name], read[name]) for name in held)
+    draws = [x.sample(1, 9, np.random.default_rng(2)) for x in (shards, other)]
+    for first, second in zip(*draws, strict=True):
+        assert np.array_equal(first.value.rewards, second.value.rewards)
+
+
+def test_it_travels_in_small_pieces(tmp_path: Path) -> None:
+    shards = _filled(_run())
+    path = _save(shards, tmp_path / "checkpoints")
+    other = _Shards(_run())
+    other.load(path)
+    pieces = [call for call in shards.made[0].asked if call[0] == "piece"]
+    largest = max(end - first for _, (_, first, end) in pieces)
+    assert largest == _SMALL
+    assert len(pieces) > 40
+    put = [given[1] for name, given in other.made[0].asked if name == "put"]
+    assert max(map(len, put)) <= _SMALL
+
+
+def test_the_file_is_that_of_a_run_without_ray(tmp_path: Path) -> None:
+    """A run goes on with or without Ray."""
+    run = _run()
+    shards = _filled(run)
+    path = _save(shards, tmp_path / "checkpoints")
+    shards.made[0].instance._replay.save(tmp_path)
+    written = path / "replay" / replay_file(0)
+    assert written.read_bytes() == (tmp_path / replay_file(0)).read_bytes()
+    own = replay_for(run.algorithm.replay, _SPEC, run.config.algorithm, 3, 5, 1)
+    own.load(path, 1)
+    assert own.fill == shards.made[1].instance._replay.fill
+
+
+def test_a_replay_of_another_size_is_refused(tmp_path: Path) -> None:
+    path = _save(_filled(_run()), tmp_path / "checkpoints")
+    with pytest.raises(UserError, match="expected"):
+        _Shards(_run(90)).load(path)
+
+
+def test_a_shard_that_dies_while_it_is_saved_costs_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    shards = _filled(_run())
+    shards.made[1].kill()
+    with pytest.raises(OSError, match="a shard of the replay died"):
+        shards.save(tmp_path)
+    assert len(shards.made) == 3
+    assert shards.losses["replay shards"] == 1
+
+
+@pytest.mark.parametrize("method", ["piece", "open"])
+def test_a_shard_that_hangs_while_it_is_saved_costs_the_checkpoint(
+    method: str, tmp_path: Path
+) -> None:
+    shards = _filled(_run())
+    shards.made[1].silent.add(method)
+    with pytest.raises(OSError, match="takes too long"):
+        shards.save(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["put", "take"])
+def test_a_shard_that_hangs_while_it_is_filled_ends_the_run(
+    method: str, tmp_path: Path
+) -> None:
+    path = _save(_filled(_run()), tmp_path / "checkpoints")
+    other = _Shards(_run())
+    other.made[1].silent.add(method)
+    with pytest.raises(Broken, match="Replay shard 1 can't be filled from"):
+        other.load(path)
+
+
+def test_a_shard_that_hangs_while_it_inserts_is_replaced() -> None:
+    shards = _filled(_run())
+    shards.made[1].silent.add("insert")
+    before = shards.fill.size
+    assert shards.insert([_trajectory(2)]).size < before + 24
+    assert len(shards.made) == 3
+    assert "Replay shard 1 hangs with" in shards.news[0]
+
+
+def test_a_trajectory_without_room_is_left_out_after_a_pause() -> None:
+    shards = _filled(_run())
+    before = shards.fill.size
+    full = Ref(error=RayTaskError("rollout", "", OutOfDiskError("")))
+    assert shards.insert([_trajectory(2), full]).size > before
+    assert shards.losses == {"trajectories": 1}
+    assert "object store" in "".join(shards.news)
+    assert len(shards.made) == 2
+
+
+def test_a_trajectory_that_is_lost_is_left_out() -> None:
+    shards = _filled(_run())
+    shards.insert([_trajectory(2), Ref(error=ObjectLostError("1", None, ""))])
+    assert shards.losses == {"trajectories": 1}
+    assert shards.news == []
+
+
+def test_a_failure_of_a_shard_is_shown_and_not_repeated() -> None:
+    shards = _filled(_run())
+    with pytest.raises(Broken, match="Replay shard 0 failed"):
+        shards.insert([Ref("not a trajectory")])
+    assert len(shards.made) == 2
+
+
+def test_what_was_drawn_names_its_shard() -> None:
+    shards = _filled(_run())
+    drawn = shards.sample(3, 8, np.random.default_rng(3))
+    assert list(drawn.values()) == [0, 1]
+    assert sum(ref.value.rewards.size for ref in drawn) == 24
+    assert _Shards(_run()).sample(3, 8, np.random.default_rng(3)) == {}
