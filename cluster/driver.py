@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from xagents_ray.cluster.evaluations import Evaluations
 from xagents_ray.cluster.fleet import Fleet
 from xagents_ray.cluster.learning import Phase, SupervisedLearner
 from xagents_ray.cluster.metrics import Metrics
+from xagents_ray.cluster.object_store import store_bytes
 from xagents_ray.cluster.placement import Placement
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.cluster.shards import Shards
@@ -309,20 +309,6 @@ class RayBackend:
             threads,
             self._definitions,
         )
-
-
-def store_bytes(run: Run) -> int:
-    """Return what the data in flight needs, with room to spare."""
-    spec, config = run.spec, run.config.algorithm
-    item = 1 if spec.observation_dtype == "uint8" else 4
-    observation = math.prod(spec.observation_shape) * item + 64
-    rows = (config.batch_steps + spec.stack) * run.config.env.n_envs
-    ahead = run.config.pipeline.policy_lag
-    bytes_ = rows * observation * (1 + ahead)
-    if isinstance(config, ReplayConfig):
-        sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
-        bytes_ += sampled * observation * (2 if ahead else 1)
-    return 3 * bytes_ + 128 * 2**20
 
 
 def start(run: Run, signals: Signals) -> RayBackend:

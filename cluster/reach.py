@@ -6,7 +6,7 @@ from typing import Any
 
 from xagents_ray.backend import Run
 from xagents_ray.cluster import connection
-from xagents_ray.cluster.driver import store_bytes
+from xagents_ray.cluster.object_store import store_bytes
 
 
 @dataclass(frozen=True)

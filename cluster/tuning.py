@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xagents_ray.backend import Run
 from xagents_ray.cluster import connection
-from xagents_ray.cluster.driver import store_bytes
+from xagents_ray.cluster.object_store import store_bytes
 from xagents_ray.errors import Stopped
 from xagents_ray.signals import Signals
 from xagents_ray.tuning.display import SweepDisplay

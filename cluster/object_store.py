@@ -1,0 +1,47 @@
+"""How large Ray's object store must be for a run."""
+
+import math
+
+from xagents_ray.backend import Run
+from xagents_ray.cluster.shards import PIECE_BYTES, PIECES
+from xagents_ray.hyperparameters import ReplayConfig
+from xagents_ray.machine import cores
+from xagents_ray.weights import shapes
+
+_STATE_COPIES = 4
+"""A weight, its target network's, and Adam's two moments of it."""
+_SNAPSHOTS = 6
+"""Of the learner in the object store: the newest for its return, the one to replace it,
+the best, the one that is written, and those that `restore` and `encode` are given."""
+_VERSIONS = 5
+"""Of the weights there with no lag: acting, learnt, published, and two evaluations'."""
+
+
+def store_bytes(run: Run) -> int:
+    """Return what the data in flight needs, with room to spare."""
+    spec, config = run.spec, run.config.algorithm
+    item = 1 if spec.observation_dtype == "uint8" else 4
+    observation = math.prod(spec.observation_shape) * item + 64
+    rows = (config.batch_steps + spec.stack) * run.config.env.n_envs
+    ahead = run.config.pipeline.policy_lag
+    bytes_ = rows * observation * (1 + ahead)
+    if isinstance(config, ReplayConfig):
+        sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
+        bytes_ += sampled * observation * (2 if ahead else 1)
+    bytes_ = 3 * bytes_ + 128 * 2**20 + _weights_bytes(run)
+    if isinstance(config, ReplayConfig) and run.config.run.checkpoint_replay:
+        bytes_ += 2 * PIECES * PIECE_BYTES
+    return bytes_
+
+
+def _weights_bytes(run: Run) -> int:
+    """Return what weights and snapshots in the object store take."""
+    sizes = [
+        4 * sum(math.prod(shape) for shape in shapes(layout).values())
+        for layout in run.layouts
+    ]
+    placement, pipeline = run.config.placement, run.config.pipeline
+    versions = _VERSIONS + pipeline.policy_lag
+    if pipeline.asynchronous:  # each env actor may act with weights of its own
+        versions += placement.n_actors or min(run.config.env.n_envs, cores())
+    return versions * sizes[0] + _SNAPSHOTS * _STATE_COPIES * sum(sizes)

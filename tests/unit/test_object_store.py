@@ -1,0 +1,66 @@
+"""How much room a run asks of Ray's object store."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xagents_ray.algorithms import find
+from xagents_ray.backend import Run
+from xagents_ray.cluster.object_store import store_bytes
+from xagents_ray.cluster.shards import PIECE_BYTES
+from xagents_ray.config import Config
+from xagents_ray.spec import EnvSpec
+
+_SPEC = EnvSpec((4,), "float32", 1, 2)
+_LARGE = """[dense-0]
+units=2500
+common=1
+[dense-1]
+units=2490
+common=1
+[dense-2]
+output=1
+{}"""
+_MEGABYTES = 25.0
+
+
+def _run(agent: str, large: bool = False, **settings: Any) -> Run:
+    row = find(agent)
+    if large:
+        heads = "[dense-3]\noutput=1\n" * (len(row.models[0].heads) - 1)
+        Path("large.cfg").write_text(_LARGE.format(heads))
+        settings["model"] = "large.cfg"
+    given = {"env": "CartPole-v1", "n_envs": 4, "n_actors": 2, "max_steps": 1}
+    config = Config.of(row.config, {**given, **settings})
+    layouts = row.layouts(config.algorithm, _SPEC)
+    return Run(row, config, _SPEC, layouts, seed=1)
+
+
+def _weighs(agent: str, **settings: Any) -> float:
+    """Return how much more a network of 25 MB asks for, in networks."""
+    more = store_bytes(_run(agent, True, **settings)) - store_bytes(
+        _run(agent, **settings)
+    )
+    return more / (_MEGABYTES * 1e6)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_weights_and_snapshots_have_room(agent: str) -> None:
+    """Three versions of the weights, and three states: network and Adam's moments."""
+    assert _weighs(agent) > 3 + 3 * 3
+
+
+def test_every_version_that_acts_has_room() -> None:
+    lag, free = {"policy_lag": 3}, {"policy_lag": 3, "asynchronous": True}
+    assert _weighs("ppo", **lag) == pytest.approx(_weighs("ppo") + 3, abs=0.1)
+    together, apart = _weighs("ppo", **lag), _weighs("ppo", **free)
+    assert apart == pytest.approx(together + 2, abs=0.1)
+
+
+def test_a_replay_that_is_saved_needs_a_few_pieces_only() -> None:
+    sizes = [
+        store_bytes(_run("dqn", checkpoint_replay=saved, buffer_max_size=10**7))
+        for saved in (False, True)
+    ]
+    assert PIECE_BYTES < sizes[1] - sizes[0] < 10 * PIECE_BYTES
