@@ -15,6 +15,8 @@ import forked
 import psutil
 import pytest
 
+from xagents_ray.checkpoints import newest_valid
+
 _TRAIN = """
 import json, sys
 import xagents_ray
@@ -85,6 +87,21 @@ def train_all(
             return list(pool.map(lambda x: train(agent, **{**x[0], **x[1]}), calls))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def greedy_mean() -> Callable[[str, Path], float]:
+    """Return a function that plays 20 greedy episodes with a run's final weights."""
+
+    def mean(agent: str, run: Path) -> float:
+        path = newest_valid(run / "checkpoints")
+        assert path is not None
+        words = ["--run", str(path), "--episodes", "20", "--seed", "1000", "--json"]
+        done = forked.run(["-m", "xagents_ray", "evaluate", agent, *words], 300)
+        assert done.returncode == 0, done.stderr
+        return float(json.loads(done.stdout)["mean"])
+
+    return mean
 
 
 _HEAD = """

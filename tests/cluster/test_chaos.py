@@ -10,13 +10,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = pytest.mark.alone
 _KILL_SECONDS = 3.0
@@ -87,33 +85,18 @@ def _lost(text: str, what: str) -> int:
     return int(found[1]) if found else 0
 
 
-# Nobody waits for an actor that is being replaced. Long games are killed more often
-# than short ones, which holds the mean of those that ended down: greedy games beside
-# training, which nobody kills, tell how good the policy is.
-_DQN = f"""--model {EXAMPLES / "q-256.cfg"} --lr 1e-3 --lr-decay --max-steps 160000
-    --buffer-max-size 160000 --buffer-initial-size 1000 --buffer-batch-size 64
-    --rollout-length 32 --train-frequency 2 --target-sync-steps 256 --epsilon-end 0.01
-    --epsilon-decay-steps 8000 --replay-shards 2 --policy-lag 1 --asynchronous
-    --eval-every 10000 --eval-episodes 20"""
-_PPO = "--preset --max-steps 300000"
+# Episodes of 500 steps are killed more often than short ones, which holds the mean
+# training return down: greedy episodes with the final weights say what was learnt.
+_DQN = """--preset --max-steps 100000 --replay-shards 2 --policy-lag 1
+    --asynchronous""".split()
+_PPO = "--preset --max-steps 300000 --target-reward 450".split()
 
 
-@pytest.mark.parametrize(
-    ("agent", "flags", "victims"),
-    [
-        ("dqn", _DQN.split(), [_ACTOR, _ACTOR, _LEARNER, _ACTOR, _SHARD]),
-        ("ppo", _PPO.split(), [_ACTOR, _ACTOR, _LEARNER]),
-    ],
-)
-def test_a_run_survives(agent: str, flags: list[str], victims: list[str]) -> None:
+def _chaos(agent: str, seed: int, flags: list[str], victims: list[str]) -> str:
+    """Train on CartPole while parts are killed; return the output."""
     command = ["train", agent, "--env", "CartPole-v1", *flags, "--n-envs", "8"]
-    command += ["--n-actors", "4", "--seed", "1", "--target-reward", "450"]
+    command += ["--n-actors", "4", "--seed", str(seed)]
     text, summary, killed = _survive(command, victims, 600)
-    greedy = re.findall(
-        r"^Evaluation at \d+ steps: mean reward (.+)$", text, re.MULTILINE
-    )
-    has_reached = max(map(float, greedy), default=0) >= 450
-    assert has_reached or "Reward achieved in" in text
     assert killed.keys() == set(victims)
     # A victim that dies while it is being replaced may be counted with its next life.
     assert _lost(text, "env actors") >= killed[_ACTOR] - 1 > 0
@@ -126,3 +109,20 @@ def test_a_run_survives(agent: str, flags: list[str], victims: list[str]) -> Non
     assert isinstance(losses, dict)
     assert losses["env actors"] == _lost(text, "env actors")
     assert "Traceback" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(x, marks=pytest.mark.slow) for x in (2, 3))]
+)
+def test_dqn_survives(seed: int, greedy_mean: Callable[[str, Path], float]) -> None:
+    victims = [_ACTOR, _ACTOR, _LEARNER, _ACTOR, _SHARD]
+    text = _chaos("dqn", seed, _DQN, victims)
+    final = greedy_mean("dqn", Path("runs/dqn/CartPole-v1/chaos"))
+    print(f"seed {seed}: final weights {final}", text.splitlines()[-3:], sep="\n")
+    assert final >= 450
+
+
+def test_ppo_survives() -> None:
+    text = _chaos("ppo", 1, _PPO, [_ACTOR, _ACTOR, _LEARNER])
+    assert "Reward achieved in" in text

@@ -1,16 +1,16 @@
 """What presets promise: greedy games of final weights, on seeds apart from training."""
 
-import json
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import forked
 import pytest
 
-from xagents_ray.checkpoints import newest_valid
 from xagents_ray.presets import Preset, presets
 
+Mean = Callable[[str, Path], float]
 QUICK = {("ppo", "CartPole-v1"), ("trpo", "CartPole-v1")}
 CASES = [
     pytest.param(
@@ -29,23 +29,15 @@ def run(*words: str) -> str:
     return done.stdout
 
 
-def final_mean(agent: str, env: str, name: str) -> float:
-    """Return the mean of 20 greedy episodes of a run's final weights."""
-    path = newest_valid(Path("runs", agent, env, name, "checkpoints"))
-    assert path is not None
-    words = ["--run", str(path), "--episodes", "20", "--seed", "1000", "--json"]
-    return float(json.loads(run("evaluate", agent, *words))["mean"])
-
-
 @pytest.mark.parametrize("preset", CASES)
-def test_the_final_weights_play_well(preset: Preset) -> None:
+def test_the_final_weights_play_well(preset: Preset, greedy_mean: Mean) -> None:
     agent, env = preset.agent, preset.env
 
     def mean(seed: int) -> float:
         name = f"seed-{seed}"
         words = ["--env", env, "--preset", "--local", "--seed", str(seed)]
         run("train", agent, *words, "--name", name, "--quiet")
-        return final_mean(agent, env, name)
+        return greedy_mean(agent, Path("runs", agent, env, name))
 
     with ThreadPoolExecutor(2) as pool:
         means = list(pool.map(mean, (1, 2, 3)))
@@ -55,7 +47,7 @@ def test_the_final_weights_play_well(preset: Preset) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["acer", "dqn", "trpo"])
-def test_what_is_learnt_stays(agent: str) -> None:
+def test_what_is_learnt_stays(agent: str, greedy_mean: Mean) -> None:
     """CartPole presets on ten seeds: good final weights, and few bad ones before."""
 
     def steady(seed: int) -> tuple[float, list[float]]:
@@ -64,7 +56,8 @@ def test_what_is_learnt_stays(agent: str) -> None:
         words += ["--eval-every", "2000", "--eval-episodes", "20", "--name", name]
         said = run("train", agent, *words)
         means = re.findall(r"Evaluation at \d+ steps: mean reward ([\d.]+)", said)
-        return final_mean(agent, env, name), list(map(float, means))
+        final = greedy_mean(agent, Path("runs", agent, env, name))
+        return final, list(map(float, means))
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(steady, range(1, 11)))
