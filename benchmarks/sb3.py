@@ -67,8 +67,13 @@ def _settings(c: PPOConfig, envs: Any) -> dict[str, Any]:
         "gamma": c.gamma,
         "gae_lambda": c.lam,
         "clip_range": c.clip_norm,
-        "clip_range_vf": c.clip_norm,
+        "clip_range_vf": _value_clip(c),
         "ent_coef": c.entropy_coef,
         "vf_coef": c.value_loss_coef,
         "max_grad_norm": c.grad_norm,
     }
+
+
+def _value_clip(c: PPOConfig) -> float | None:
+    """Return the clipping of the value's change; None for none."""
+    return c.clip_norm if c.clip_value is None else c.clip_value or None

@@ -202,7 +202,7 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         choices=("normal", "ou"),
         hp_type="categorical",
         help="Noise of each step by itself, or Ornstein-Uhlenbeck's, which wanders "
-        "(theta 0.15, dt 0.01, sigma --step-noise-coef)",
+        "(theta 0.15, dt 0.01, sigma --step-noise-coef) and starts at 0 per episode",
     )
     tau: float = option(
         0.005,
