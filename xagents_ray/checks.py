@@ -209,7 +209,7 @@ def preset(algorithm: Algorithm, config: Config) -> Row:
     if known is None:
         return Row("preset", f"none for {algorithm.name} on {env}")
     result = f"{known.expected}; {known.source}"
-    return Row("preset", f"{known.env} has one ({result}): add --preset")
+    return Row("preset", f"add --preset for that of {known.env} ({result})")
 
 
 def ray_here() -> Row:
