@@ -11,7 +11,7 @@ import pytest
 from xagents_ray.presets import Preset, presets
 
 Mean = Callable[[str, Path], float]
-QUICK = {("ppo", "CartPole-v1"), ("trpo", "CartPole-v1")}
+QUICK = {(agent, "CartPole-v1") for agent in ("dqn", "ppo", "trpo")}
 CASES = [
     pytest.param(
         preset,
