@@ -20,7 +20,7 @@ from xagents_ray.cluster.evaluations import Evaluations
 from xagents_ray.cluster.fleet import Fleet
 from xagents_ray.cluster.learning import Phase, SupervisedLearner
 from xagents_ray.cluster.metrics import Metrics
-from xagents_ray.cluster.object_store import store_bytes
+from xagents_ray.cluster.object_store import rollout_bytes, store_bytes
 from xagents_ray.cluster.placement import Placement
 from xagents_ray.cluster.remotes import LearnerService, ReplayService
 from xagents_ray.cluster.shards import Shards
@@ -61,7 +61,9 @@ class RayBackend:
         if isinstance(self._config, ReplayConfig):
             count = self._config.replay_shards
             mixes = run.algorithm.on_policy
-            self._shards = Shards(self._calls, count, self._make_shard, mixes)
+            self._shards = Shards(
+                self._calls, count, self._make_shard, mixes, rollout_bytes(run)
+            )
             self._shards.wait_until_ready()
         self._evaluations = Evaluations(self._calls, self._make_evaluator, run)
         self._fleet.wait_until_ready()
@@ -282,8 +284,9 @@ class RayBackend:
         return service.options(**options).remote(self._run)
 
     def _make_shard(self, number: int) -> Any:
-        service = self._ray.remote(ReplayService).options(**self._placement.service())
-        return service.remote(self._run, number)
+        service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
+        options = self._placement.service()
+        return service.options(**options).remote(self._run, number)
 
     def _make_actor(self, number: int) -> Any:
         is_first = number not in self._made

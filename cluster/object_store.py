@@ -17,14 +17,24 @@ _VERSIONS = 5
 """Of the weights there with no lag: acting, learnt, published, and two evaluations'."""
 
 
+def rollout_bytes(run: Run) -> int:
+    """Return what the trajectories of a round take."""
+    rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
+    return rows * _observation_bytes(run)
+
+
+def _observation_bytes(run: Run) -> int:
+    """Return what one row of an environment takes."""
+    item = 1 if run.spec.observation_dtype == "uint8" else 4
+    return math.prod(run.spec.observation_shape) * item + 64
+
+
 def store_bytes(run: Run) -> int:
     """Return what the data in flight needs, with room to spare."""
     spec, config = run.spec, run.config.algorithm
-    item = 1 if spec.observation_dtype == "uint8" else 4
-    observation = math.prod(spec.observation_shape) * item + 64
-    rows = (config.batch_steps + spec.stack) * run.config.env.n_envs
+    observation = _observation_bytes(run)
     ahead = run.config.pipeline.policy_lag
-    bytes_ = rows * observation * (1 + ahead)
+    bytes_ = rollout_bytes(run) * (1 + ahead)
     if isinstance(config, ReplayConfig):
         sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
         bytes_ += sampled * observation * (2 if ahead else 1)

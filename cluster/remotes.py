@@ -2,7 +2,8 @@
 
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from xagents_ray.weights import WeightsFile
 
 
 class ReplayService:
-    """A shard of the replay buffer of a run.
+    """A shard of the replay buffer of a run; `is_idle` is heard at any time.
 
     Args:
         run: whose replay.
@@ -34,6 +35,7 @@ class ReplayService:
 
     def __init__(self, run: Run, shard: int) -> None:
         self._run, self._shard = run, shard
+        self._is_idle = True
 
     def start(self) -> int:
         """Take the memory; return the bytes of everything."""
@@ -49,12 +51,17 @@ class ReplayService:
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
         """Copy its environments' steps in; return how full it is, and the seconds."""
         began = time.perf_counter()
-        for trajectory in trajectories:
-            own = part(trajectory, self._first, self._end)
-            if own is not None:
-                shifted = own._replace(first_env=own.first_env - self._first)
-                self._replay.insert(shifted)
+        with self._busy():
+            for trajectory in trajectories:
+                own = part(trajectory, self._first, self._end)
+                if own is not None:
+                    shifted = own._replace(first_env=own.first_env - self._first)
+                    self._replay.insert(shifted)
         return self._replay.fill, time.perf_counter() - began
+
+    def is_idle(self) -> bool:
+        """Return whether it does nothing, as while what a call needs is on its way."""
+        return self._is_idle
 
     def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Return the dtype and shape of everything by name, for `piece` and `put`."""
@@ -81,7 +88,16 @@ class ReplayService:
 
     def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""
-        return self._replay.sample(batches, count)
+        with self._busy():
+            return self._replay.sample(batches, count)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        self._is_idle = False
+        try:
+            yield
+        finally:
+            self._is_idle = True
 
 
 class LearnerService:

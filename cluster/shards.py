@@ -1,6 +1,7 @@
 """The replay service of a run: shards that are replaced, empty, when they die."""
 
 import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,11 @@ from xagents_ray.files import Piecemeal, write_piecemeal
 from xagents_ray.replay import Fill, replay_file
 
 _LIMIT_SECONDS = 120.0
+_PING_SECONDS = 30.0
+_NETWORK_SECONDS = 600.0
+"""In which the data of a round must come to a shard, and a second more per ..."""
+_SLOW_BYTES = 2**20
+"""... that the round has: no network that is any use is slower."""
 _TRIES = 4
 PIECE_BYTES = 32 << 20
 """Of the replay in the object store while it is saved or loaded, ..."""
@@ -31,6 +37,7 @@ class Shards:
         make: makes the n-th actor.
         draws_trajectories: a batch takes trajectories of every environment, in place of
             transitions of any.
+        round_bytes: of the trajectories of a round.
     Attributes:
         nbytes: of all of them.
         losses: what failures have cost, by name.
@@ -44,9 +51,11 @@ class Shards:
         count: int,
         make: Callable[[int], Any],
         draws_trajectories: bool,
+        round_bytes: int = 0,
     ) -> None:
         self._calls, self._make = calls, make
         self._draws_trajectories = draws_trajectories
+        self._network_seconds = _NETWORK_SECONDS + round_bytes / _SLOW_BYTES
         self.losses: Counter[str] = Counter()
         self.news: list[str] = []
         self.seconds = 0.0
@@ -189,12 +198,34 @@ class Shards:
         while asked:
             yield self._calls.get(asked.popleft(), _LIMIT_SECONDS)
 
+    def _copied(self, number: int, call: Any) -> Any:
+        """Return what an insertion gives.
+
+        Raises:
+            LateError: the shard is silent, takes too long, or its data doesn't come.
+        """
+        until = time.monotonic() + self._network_seconds
+        while True:
+            try:
+                return self._calls.get(call, _LIMIT_SECONDS)
+            except LateError:
+                if time.monotonic() > until or not self._is_waiting(number):
+                    raise
+
+    def _is_waiting(self, number: int) -> bool:
+        """Return whether a shard is alive and has nothing to do: its data is coming."""
+        ask = self._actors[number].is_idle.options(concurrency_group="control")
+        try:
+            return bool(self._calls.get(ask.remote(), _PING_SECONDS))
+        except (LateError, self._calls.ray.exceptions.RayError):
+            return False
+
     def _inserted(self, number: int, call: Any, trajectories: Sequence[Any]) -> None:
         """Take what one insertion gives; mend what failed, and insert the rest."""
         is_whole = bool(trajectories)
         for _ in range(_TRIES):
             try:
-                self._fills[number], seconds = self._calls.get(call, _LIMIT_SECONDS)
+                self._fills[number], seconds = self._copied(number, call)
                 self.seconds += seconds
                 if is_whole:
                     self._room.found()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.replay import Fill
 from xagents_ray.trajectory import Episode, RolloutReport
 
 NEVER = float("inf")
@@ -175,3 +176,39 @@ def crash(line: int = 7, kind: str = "RuntimeError") -> RayTaskError:
         f"{kind}: no licence at line {line}"
     )
     return RayTaskError(text, RuntimeError("no licence"))
+
+
+class FakeShard:
+    """A shard of the replay that is given one trajectory.
+
+    Args:
+        ray: whose.
+        data: seconds until the trajectory has come.
+        work: seconds that it takes to copy it.
+        answers: whether its control group does.
+    """
+
+    def __init__(
+        self,
+        ray: FakeRay,
+        data: float = 0.0,
+        work: float = 0.0,
+        answers: bool = True,
+    ) -> None:
+        self._ray, self._data, self._work = ray, data, work
+        self._answers, self._comes = answers, NEVER
+        self.start = _method(lambda: Reference(ray.now, 100))
+        self.insert = _method(self._insert)
+        self.is_idle = _method(self._is_idle)
+
+    def die(self) -> None:
+        """End it."""
+
+    def _insert(self, *trajectories: Any) -> Reference:
+        self._comes = self._ray.now + self._data
+        fill = Fill(len(trajectories), False)
+        return Reference(self._comes + self._work, (fill, self._work))
+
+    def _is_idle(self) -> Reference:
+        is_idle = self._comes > self._ray.now
+        return Reference(self._ray.now if self._answers else NEVER, is_idle)

@@ -33,6 +33,7 @@ _SMALL = 5_000
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
     monkeypatch.setattr(shards_module, "_LIMIT_SECONDS", 0.1)
+    monkeypatch.setattr(shards_module, "_PING_SECONDS", 0.1)
     monkeypatch.setattr(calls_module, "_PAUSES", (0.01, 0.02))
     yield
 
@@ -185,7 +186,7 @@ def test_a_shard_that_hangs_while_it_is_filled_ends_the_run(
 
 def test_a_shard_that_hangs_while_it_inserts_is_replaced() -> None:
     shards = _filled(_run())
-    shards.made[1].silent.add("insert")
+    shards.made[1].silent |= {"insert", "is_idle"}
     before = shards.fill.size
     assert shards.insert([_trajectory(2)]).size < before + 24
     assert len(shards.made) == 3

@@ -1,0 +1,66 @@
+"""Shards whose data comes late, or that hang; Ray is a fake with its own clock."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_ray import NEVER, FakeRay, FakeShard
+
+from xagents_ray.cluster import calls as calls_module
+from xagents_ray.cluster import shards as shards_module
+from xagents_ray.cluster.calls import Calls
+from xagents_ray.cluster.shards import Shards
+from xagents_ray.signals import Signals
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    for module in (calls_module, shards_module):
+        monkeypatch.setattr(module, "time", fake)
+    return fake
+
+
+def _insert(ray: FakeRay, make: Callable[[], FakeShard], megabytes: int) -> Shards:
+    """Return a shard that has been given a round."""
+    made: list[Any] = []
+
+    def first(_: int) -> FakeShard:
+        made.append(FakeShard(ray) if made else make())
+        return made[-1]
+
+    shards = Shards(Calls(ray, Signals()), 1, first, False, megabytes * 2**20)
+    shards.wait_until_ready()
+    shards.insert([ray.put("trajectory")])
+    return shards
+
+
+@pytest.mark.parametrize(("seconds", "megabytes"), [(500.0, 1), (1_500.0, 1_000)])
+def test_a_shard_whose_data_is_on_its_way_is_not_dead(
+    ray: FakeRay, seconds: float, megabytes: int
+) -> None:
+    shards = _insert(ray, lambda: FakeShard(ray, data=seconds), megabytes)
+    assert not shards.losses
+    assert shards.fill.size == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [({"work": NEVER}, 125), ({"answers": False, "data": NEVER}, 155)],
+    ids=["hangs", "is silent"],
+)
+def test_one_that_hangs_is_replaced(
+    ray: FakeRay, kind: dict[str, Any], limit: float
+) -> None:
+    before = ray.now
+    shards = _insert(ray, lambda: FakeShard(ray, **kind), 1)
+    assert ray.now - before < limit
+    assert shards.losses["replay shards"] == 1
+    assert shards.fill.size == 1
+
+
+def test_one_whose_data_never_comes_is_replaced_too(ray: FakeRay) -> None:
+    before = ray.now
+    shards = _insert(ray, lambda: FakeShard(ray, data=NEVER), 100)
+    assert 700 < ray.now - before < 830
+    assert shards.losses["replay shards"] == 1
