@@ -87,8 +87,7 @@ def _lost(text: str, what: str) -> int:
 
 # Episodes of 500 steps are killed more often than short ones, which holds the mean
 # training return down: greedy episodes with the final weights say what was learnt.
-_DQN = """--preset --max-steps 100000 --replay-shards 2 --policy-lag 1
-    --asynchronous""".split()
+_DQN = "--preset --replay-shards 2 --policy-lag 1 --asynchronous".split()
 _PPO = "--preset --max-steps 300000 --target-reward 450".split()
 
 
