@@ -282,7 +282,7 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 from xagents_ray.cluster.trial import Forked
 settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "max_steps": 10_000_000,
             "quiet": True}
-trial = Forked([2000, 4000, 6000], "ppo", settings, 1)
+trial = Forked([2000, 4000, 6000], "ppo", settings, 1, ())
 points, spent = [], []
 while len(points) < 2:
     news = trial.news()
