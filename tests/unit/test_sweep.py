@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 import yaml
@@ -247,7 +248,9 @@ def test_what_a_sweep_leaves() -> None:
         assert trial is not None
         study.note(trial, settings=plan.settings(trial.params, None))
         study.complete(trial, value)
+    style = dict(matplotlib.rcParams)
     report.write(plan, study, said.append)
+    assert dict(matplotlib.rcParams) == style
     best = study.best()
     assert best is not None
     words = next(line for line in said if "--n-envs" in line).split()

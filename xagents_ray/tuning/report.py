@@ -68,7 +68,8 @@ def _draw(study: Study, name: str, path: Path) -> str:
         # The other evaluators need scikit-learn.
         importance = importlib.import_module("optuna.importance")
         more["evaluator"] = importance.PedAnovaImportanceEvaluator()
-    with warnings.catch_warnings():
+    # Optuna sets a style, which would stay with all that this process draws later.
+    with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # each of them is called experimental
         try:
             axes = getattr(pictures, f"plot_{name}")(study.whole, **more)
