@@ -165,6 +165,7 @@ def test_a_second_signal_ends_at_once() -> None:
     )
     assert process.stdout is not None
     assert "1 env actor, seed" in process.stdout.readline()
+    assert "add --preset" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
     time.sleep(5)
     process.send_signal(signal.SIGINT)
@@ -187,7 +188,8 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "Maximum steps exceeded"
     assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[0])
-    assert all(line.startswith("time: ") for line in lines[1:-1])
+    assert lines[1].endswith(": add --preset")
+    assert all(line.startswith("time: ") for line in lines[2:-1])
     quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
     done = subprocess.run(
         [sys.executable, "-m", "xagents_ray", *quiet], capture_output=True, timeout=120
@@ -211,6 +213,7 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
     )
     assert process.stdout is not None
     assert "1 env actor, seed" in process.stdout.readline()
+    assert "add --preset" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
     assert time.monotonic() - began < limit
     assert "steps: 0," not in process.stdout.readline()
