@@ -15,7 +15,7 @@ import psutil
 from xagents_ray.actors.definitions import register
 from xagents_ray.algorithms import find
 from xagents_ray.config import Config
-from xagents_ray.errors import Broken, Diverged, UserError, sentence
+from xagents_ray.errors import Broken, Diverged, EnvironmentFault, UserError, sentence
 from xagents_ray.progress import Progress
 from xagents_ray.signals import Signals
 from xagents_ray.training import fit
@@ -76,8 +76,8 @@ class Training:
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:
             last["failure"] = str(error)
-            if isinstance(error, Broken) and error.traceback:
-                last["traceback"] = error.traceback
+            if isinstance(error, Broken | EnvironmentFault) and error.trace:
+                last["traceback"] = error.trace
         except Exception as error:
             last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
         self._tell({**self._facts, "memory": _memory(), **last})

@@ -38,8 +38,8 @@ def run(arguments: Sequence[str]) -> int:
     except UserError as error:
         return _complain(str(error))
     except (Diverged, Broken) as error:
-        if isinstance(error, Broken) and error.traceback:
-            click.echo(f"{error.traceback}\n", err=True)
+        if isinstance(error, Broken) and error.trace:
+            click.echo(f"{error.trace}\n", err=True)
         _complain(str(error))
         return 1
     except click.ClickException as error:

@@ -67,11 +67,11 @@ class Broken(Exception):
     The command line prints the message without a traceback of its own and exits with 1.
 
     Attributes:
-        traceback: of the user's code, printed first; "" when it is not to blame.
+        trace: traceback of the user's code, printed first; "" when it is not to blame.
     """
 
-    def __init__(self, message: str, traceback: str = "") -> None:
+    def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
-        self.traceback = traceback
-        if traceback:
-            self.__cause__ = RemoteTraceback(traceback)
+        self.trace = trace
+        if trace:
+            self.__cause__ = RemoteTraceback(trace)

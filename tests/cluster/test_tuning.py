@@ -188,7 +188,7 @@ def test_the_preset_trains(swept: tuple[Path, str]) -> None:
     best = swept[0] / "runs/tune/s/best.yaml"
     words = ["train", "ppo", "--preset", str(best), "--max-steps", "2000", "--local"]
     done = forked.run(["-m", "xagents_ray", *words], 120)
-    assert done.returncode == 0 and "Maximum steps exceeded" in done.stdout
+    assert done.returncode == 0 and "Maximum steps" in done.stdout
 
 
 def test_a_killed_sweep_goes_on() -> None:
@@ -314,10 +314,10 @@ def test_what_a_trial_raises_is_in_the_study() -> None:
     words = "ppo --env failing_envs:raising --n-envs 2 --local --study s"
     done = tuned(f"{words} --n-trials 2 --trial-steps 2000 --lr 1e-4 1e-3")
     assert done.returncode == 1
-    reason = "RuntimeError: the simulator lost its licence (failing_envs.py, line "
-    assert f"xagents-ray: No trial completed; 2 failed, the last one: {reason}" in (
-        done.stderr
-    )
+    where = Path(__file__).with_name("failing_envs.py")
+    reason = f"RuntimeError: the simulator lost its licence ({where}, line "
+    start = "xagents-ray: No trial completed; 2 failed, the last one: "
+    assert f"{start}--env failing_envs:raising: {reason}" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     for trial in study().trials:
         assert trial.state.name == "FAIL" and reason in trial.user_attrs["reason"]

@@ -192,8 +192,8 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
     message = str(raised.value)
     assert "failed at mine.py, line 7 (RuntimeError), 4 times" in message
     assert "without a finished episode" in message
-    assert raised.value.traceback.startswith("Traceback (most recent call last):")
-    assert raised.value.traceback.endswith("RuntimeError: no licence at line 7")
+    assert raised.value.trace.startswith("Traceback (most recent call last):")
+    assert raised.value.trace.endswith("RuntimeError: no licence at line 7")
     shown = "".join(traceback.format_exception(raised.value))
     assert shown.index("mine.py") < shown.index("No env actor is left")
     (given_up,) = [s for s in started.fleet.news if "given up" in s]
