@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.actors.definitions import register
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor, count_games
-from xagents_ray.actors.environments import Envs, make_envs
-from xagents_ray.algorithms import find
-from xagents_ray.errors import Diverged
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Weights
-from xagents_ray.weights import shapes
+from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.make import Envs, make_envs
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Diverged
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, Weights
+from xagents_ray.storage.weights import shapes
 
 _MOST_STEPS = 5_000
 

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.definitions import register
-from xagents_ray.actors.env_state import decode, encode
-from xagents_ray.actors.environments import EnvStep, make_envs
+from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.make import EnvStep, make_envs
+from xagents_ray.actors.envs.state import decode, encode
 from xagents_ray.actors.measuring import Measuring
 from xagents_ray.actors.policies import Actions, Policy, forget
-from xagents_ray.algorithms import find, resolve
-from xagents_ray.config import Config
-from xagents_ray.errors import Diverged, Stopped, UserError
-from xagents_ray.networks.layout import Layout
-from xagents_ray.trajectory import (
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Diverged, Stopped, UserError
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
     Episode,
@@ -27,6 +26,8 @@ from xagents_ray.trajectory import (
     Weights,
     stack_frames,
 )
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.config import Config
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,20 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.definitions import register
 from xagents_ray.actors.env_actor import ActorSetup, count_games, first_window
-from xagents_ray.actors.environments import Envs, EnvStep, make_envs
+from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.make import Envs, EnvStep, make_envs
 from xagents_ray.actors.policies import Policy, forget
-from xagents_ray.algorithms import find, resolve
-from xagents_ray.errors import Stopped
-from xagents_ray.trajectory import Array, BoolArray, Episode, Weights, stack_frames
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    Episode,
+    Weights,
+    stack_frames,
+)
 
 # Exploration that falls with the env steps has reached its end.
 _TRAINED = sys.maxsize

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.moments import OBSERVATION, Statistics, measure
-from xagents_ray.trajectory import Array, Trajectory
+from xagents_ray.core.moments import OBSERVATION, Statistics, measure
+from xagents_ray.core.trajectory import Array, Trajectory
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 class Measuring:

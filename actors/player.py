@@ -7,13 +7,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup, count_games
-from xagents_ray.actors.environments import make_one
+from xagents_ray.actors.envs.make import make_one
 from xagents_ray.actors.evaluator import make_policy, noise_generators, play_on
 from xagents_ray.actors.video import Video, Window, write_jpg
-from xagents_ray.errors import Stopped, UserError
-from xagents_ray.playing import PlayConfig
-from xagents_ray.quiet import stderr_parked
-from xagents_ray.trajectory import Array, Episode, Weights
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.trajectory import Array, Episode, Weights
+from xagents_ray.settings.episodes import PlayConfig
 
 
 class Player:

@@ -9,16 +9,19 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from xagents_ray.hyperparameters import (
-    AlgorithmConfig,
-    DDPGConfig,
-    DQNConfig,
-    TD3Config,
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Weights,
 )
 from xagents_ray.networks.forward import bind, softmax
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, BoolArray, FloatArray, Weights
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 _NO_MEMORY = np.zeros(0, np.float32)
 _THETA, _DT = 0.15, 0.01

@@ -12,9 +12,9 @@ import av
 import cv2
 import numpy as np
 
-from xagents_ray.errors import UserError
-from xagents_ray.quiet import stderr_parked
-from xagents_ray.trajectory import Array
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.trajectory import Array
 
 
 class Video:

@@ -11,7 +11,7 @@ from benchmarks import scaling as growth
 from benchmarks import soak as long_run
 from benchmarks import throughput as speed
 from benchmarks.works import ROLLOUT, WORKS
-from xagents_ray.errors import Stopped, UserError
+from xagents_ray.core.errors import Stopped, UserError
 
 
 def main() -> NoReturn:

@@ -7,10 +7,10 @@ import click
 import psutil
 
 from benchmarks.works import PONG
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.signals import Signals
-from xagents_ray.training import prepare
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 _N_ENVS, _N_STEPS = 8, 128
 _ROLLOUTS = 4
@@ -21,7 +21,7 @@ def measure() -> None:
     algorithm = find("ppo")
     settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
     config = Config.of(algorithm.config, {**settings, "max_steps": 1})
-    driver = importlib.import_module("xagents_ray.cluster.driver")
+    driver = importlib.import_module("xagents_ray.cluster.run.driver")
     with (
         Signals() as signals,
         closing(driver.start(prepare(algorithm, config), signals)) as backend,

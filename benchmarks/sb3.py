@@ -13,9 +13,9 @@ from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
 from benchmarks.works import Work
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config, EnvConfig
-from xagents_ray.hyperparameters import PPOConfig
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.settings.config import Config, EnvConfig
 
 
 def run(work: Work, steps: int, vec: str, threads: int | None) -> float:

@@ -22,8 +22,8 @@ from rich.table import Table
 import xagents_ray
 from benchmarks.one_run import Request
 from benchmarks.works import ROLLOUT, WORKS
-from xagents_ray.errors import UserError
-from xagents_ray.machine import cores
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.machine import cores
 
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = "xagents-ray"

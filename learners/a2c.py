@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import A2CConfig
+from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Array,
+    Trajectory,
+    Weights,
+    merge,
+)
 from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
@@ -12,8 +19,6 @@ from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Trajectory, Weights, merge
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "grad_norm")
 

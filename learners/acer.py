@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import ACERConfig
+from xagents_ray.algorithms.acer import ACERConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Array,
+    Replayed,
+    Trajectory,
+    Weights,
+    merge,
+)
 from xagents_ray.learners import importance, losses, on_policy, returns
 from xagents_ray.learners.deterministic import polyak, with_target
 from xagents_ray.learners.learner import Metrics, named
@@ -13,8 +21,6 @@ from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Replayed, Trajectory, Weights, merge
 
 _METRICS = (
     "policy_loss",

@@ -4,16 +4,21 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import DDPGConfig
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, Transitions, Weights
 from xagents_ray.learners import losses
-from xagents_ray.learners.deterministic import judge, polyak, signature, with_target
+from xagents_ray.learners.deterministic import (
+    judge,
+    polyak,
+    signature,
+    with_target,
+)
 from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Transitions, Weights
 
 _METRICS = (
     "value_loss",

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
 
 
 def signature(spec: EnvSpec) -> list[tf.TensorSpec]:

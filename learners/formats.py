@@ -1,7 +1,5 @@
 """Weights files as TensorFlow and Keras know them, from and to bytes."""
 
-from xagents_ray.learners import runtime  # isort: skip  # noqa: F401  quiet, first
-
 import errno
 import functools
 import hashlib
@@ -23,11 +21,11 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from xagents_ray import weights
+from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.trajectory import Array, FloatArray
-from xagents_ray.weights import WeightsFile
+from xagents_ray.storage import weights
+from xagents_ray.storage.weights import WeightsFile
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _EXTRAS = "extras/"

@@ -1,6 +1,5 @@
 """Which GPUs TensorFlow can use."""
 
-from xagents_ray.learners import runtime  # isort: skip  # noqa: F401  quiet, first
 import tensorflow as tf
 
 

@@ -5,9 +5,15 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from xagents_ray.core.trajectory import (
+    Array,
+    Replayed,
+    Trajectory,
+    Transitions,
+    Weights,
+)
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.state import LearnerState
-from xagents_ray.trajectory import Array, Replayed, Trajectory, Transitions, Weights
 
 Metrics = dict[str, float]
 """Means over one learning phase, by name."""

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xagents_ray.algorithms import resolve
-from xagents_ray.backend import Run
+from xagents_ray.core.moments import OBSERVATION, Statistics
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.learner import Learner, Metrics
-from xagents_ray.moments import OBSERVATION, Statistics
-from xagents_ray.trajectory import Array, Weights
-from xagents_ray.weights import WeightsFile
+from xagents_ray.run.driver import Run
+from xagents_ray.storage.weights import WeightsFile
 
 
 def make_learner(run: Run) -> tuple[Learner, list[str]]:

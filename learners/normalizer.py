@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.moments import (
+from xagents_ray.core.moments import (
     EPSILON,
     LARGEST,
     OBSERVATION,
@@ -14,9 +13,10 @@ from xagents_ray.moments import (
     Statistics,
     merge,
 )
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 class Normalizer:

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.spec import EnvSpec
 
 
 def signature(spec: EnvSpec) -> list[tf.TensorSpec]:

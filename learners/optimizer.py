@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import AlgorithmConfig
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 def make_optimizer(

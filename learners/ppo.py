@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import PPOConfig
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Array,
+    Trajectory,
+    Weights,
+    merge,
+)
 from xagents_ray.learners import distributions, losses, on_policy, returns
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.learners.learner import Metrics, named
@@ -14,8 +21,6 @@ from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Trajectory, Weights, merge
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
 

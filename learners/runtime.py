@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.quiet import hidden, stderr_parked
+from xagents_ray.core.quiet import hidden, stderr_parked
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The level comes too late for what TensorFlow writes while it is imported. Keras

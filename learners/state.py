@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.errors import UserError
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks import keras as networks
-from xagents_ray.trajectory import Array, Weights
 
 _COUNT = "count/"
 

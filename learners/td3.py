@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import TD3Config
+from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, Transitions, Weights
 from xagents_ray.learners import losses
 from xagents_ray.learners.deterministic import (
     judge,
@@ -20,8 +22,6 @@ from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Transitions, Weights
 
 _CRITIC_METRICS = ("value_loss", "q_value", "value_grad_norm")
 _ACTOR_METRICS = ("policy_loss", "policy_grad_norm")

@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.hyperparameters import TRPOConfig
+from xagents_ray.algorithms.trpo import TRPOConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Array,
+    Trajectory,
+    Weights,
+    merge,
+)
 from xagents_ray.learners import distributions, losses, on_policy, returns, trust_region
 from xagents_ray.learners.learner import Metrics, named
 from xagents_ray.learners.normalizer import Normalizer
@@ -13,8 +20,6 @@ from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.state import LearnerState
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Array, Trajectory, Weights, merge
 
 _ACTOR_METRICS = ("policy_loss", "kl", "entropy", "step_fraction")
 _CRITIC_METRICS = ("value_loss", "value_grad_norm")

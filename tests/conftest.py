@@ -15,7 +15,7 @@ import forked
 import psutil
 import pytest
 
-from xagents_ray.checkpoints import newest_valid
+from xagents_ray.storage.checkpoints import newest_valid
 
 _TRAIN = """
 import json, sys

@@ -19,7 +19,12 @@ _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         f"xagents_ray.{name}"
-        for name in ("local", "session", "learners.make", "actors.env_actor")
+        for name in (
+            "run.local",
+            "run.session",
+            "learners.make",
+            "actors.env_actor",
+        )
     ]
 )
 # Starting one looks at all that run, and only one may look at a time.

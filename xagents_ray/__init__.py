@@ -13,12 +13,11 @@ _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
-__version__ = "0.1.0"
-
-from xagents_ray.errors import Broken, Diverged, UserError  # noqa: E402
-from xagents_ray.plotting import plot_history  # noqa: E402
-from xagents_ray.result import Result  # noqa: E402
-from xagents_ray.training import train  # noqa: E402
+from xagents_ray.commands.plot import plot_history  # noqa: E402
+from xagents_ray.commands.train import train  # noqa: E402
+from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
+from xagents_ray.core.version import __version__  # noqa: E402
+from xagents_ray.run.result import Result  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
 from xagents_ray.tuning.sweep import TuneResult, tune  # noqa: E402
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from xagents_ray import __version__, cli
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import GROUPS
-from xagents_ray.options import options
+from xagents_ray import __version__
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands import cli
+from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.options import options
 
 CARTPOLE = ["--env", "CartPole-v1"]
 END = ["--max-steps", "10"]

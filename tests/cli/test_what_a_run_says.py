@@ -8,12 +8,12 @@ import forked
 import pytest
 from rich.console import Console
 
-from xagents_ray.algorithms import find
-from xagents_ray.checks import preset
-from xagents_ray.config import Config
-from xagents_ray.display import Display
-from xagents_ray.presets import hints
-from xagents_ray.progress import Progress
+from xagents_ray.algorithms.presets import hints
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.doctor.checks import preset
+from xagents_ray.run.display import Display
+from xagents_ray.run.progress import Progress
+from xagents_ray.settings.config import Config
 
 PPO = find("ppo")
 

@@ -16,9 +16,9 @@ import grpc
 import psutil
 import pytest
 
-from xagents_ray.cluster import authentication, connection, probe
-from xagents_ray.cluster.processes import Processes
-from xagents_ray.errors import UserError
+from xagents_ray.cluster.ray import authentication, connection, probe
+from xagents_ray.cluster.ray.processes import Processes
+from xagents_ray.core.errors import UserError
 
 _SLEEP = ["sleep", "60"]
 

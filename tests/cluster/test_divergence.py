@@ -6,7 +6,7 @@ import forked
 import numpy as np
 import pytest
 
-from xagents_ray.checkpoints import load, newest_valid
+from xagents_ray.storage.checkpoints import load, newest_valid
 
 OWN = """
 import gymnasium, numpy

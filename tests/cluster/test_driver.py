@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from xagents_ray.checkpoints import newest_valid
-from xagents_ray.machine import cores
+from xagents_ray.core.machine import cores
+from xagents_ray.storage.checkpoints import newest_valid
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]

@@ -11,8 +11,8 @@ import pytest
 _HANGING = """
 import json, sys
 import psutil, xagents_ray
-from xagents_ray.cluster import learning
-from xagents_ray.cluster.shards import Shards
+from xagents_ray.cluster.run import (learner as learning)
+from xagents_ray.cluster.run.replay import Shards
 
 learning._PING_SECONDS, learning._ARGUMENT_SECONDS = 1.0, 3.0
 sample, calls = Shards.sample, 0

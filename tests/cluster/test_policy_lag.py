@@ -10,7 +10,7 @@ from typing import Any
 import forked
 import pytest
 
-from xagents_ray.algorithms import find
+from xagents_ray.algorithms.table import find
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[..., list[dict[str, Any]]]
@@ -100,7 +100,7 @@ _SOON_STALE = """
 import json, os, sys
 os.environ["RAY_AUTH_MODE"] = "disabled"
 import xagents_ray
-from xagents_ray.cluster import fleet
+from xagents_ray.cluster.run import (fleet)
 fleet._STALE_SECONDS = 1.0
 run = xagents_ray.train(sys.argv[1], quiet=True, **json.loads(sys.argv[2]))
 print(run.steps_per_second)

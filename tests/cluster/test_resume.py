@@ -17,7 +17,7 @@ import forked
 import pyarrow.parquet as parquet
 import pytest
 
-from xagents_ray.checkpoints import all_checkpoints, load, newest_valid
+from xagents_ray.storage.checkpoints import all_checkpoints, load, newest_valid
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]

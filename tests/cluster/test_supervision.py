@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from xagents_ray.checkpoints import load, newest_valid
+from xagents_ray.storage.checkpoints import load, newest_valid
 
 _PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
 

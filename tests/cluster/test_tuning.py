@@ -279,7 +279,7 @@ def test_trials_that_crash_are_failures_and_the_sweep_goes_on() -> None:
 _PAUSED = """
 import json, os, time, psutil
 os.environ["RAY_AUTH_MODE"] = "disabled"
-from xagents_ray.cluster.trial import Forked
+from xagents_ray.cluster.tune.trial import Forked
 settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "max_steps": 10_000_000,
             "quiet": True}
 trial = Forked([2000, 4000, 6000], "ppo", settings, 1, ())

@@ -22,7 +22,7 @@ import pyarrow.parquet as parquet
 import pytest
 from tensorboardX.proto import event_pb2
 
-from xagents_ray.checkpoints import best, best_evaluation
+from xagents_ray.storage.checkpoints import best, best_evaluation
 
 Train = Callable[..., dict[str, Any]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "seed": 7, "run_dir": "runs"}

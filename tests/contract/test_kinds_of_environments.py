@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xagents_ray import UserError, train
-from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.algorithms.table import ALGORITHMS
 
 LOW, HIGH = np.array([-3, 1], np.float32), np.array([1, 4], np.float32)
 WIDEST = {"float32": 10.0, "float64": 1e6, "uint8": 255}

@@ -10,10 +10,12 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism
 
-from xagents_ray.algorithms import ALGORITHMS, Algorithm, resolve
-from xagents_ray.errors import UserError
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import (
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
@@ -88,7 +90,7 @@ def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) ->
         for kind in actions:
             for name in names:
                 shape, dtype, stack = OBSERVATIONS[name]
-                takes = len(shape) == 1 or not any(m.judges_actions for m in row.models)
+                takes = len(shape) == 1 or not any(m.reads_actions for m in row.models)
                 if takes and kinds[kind] and row.on_policy in on_policy:
                     spec = EnvSpec(shape, dtype, stack, **ACTIONS[kind])
                     label = f"{row.name}-{kind}-{name}"

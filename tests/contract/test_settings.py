@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from test_learners import Case, assert_equal, batch, cases, deterministic
 
-from xagents_ray.backend import Run
-from xagents_ray.config import Config
+from xagents_ray.core.moments import Statistics, measure
 from xagents_ray.learners import make
-from xagents_ray.moments import Statistics, measure
+from xagents_ray.run.driver import Run
+from xagents_ray.settings.config import Config
 
 MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0
 STATISTICS = {

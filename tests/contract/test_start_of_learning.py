@@ -3,7 +3,7 @@
 import pytest
 
 from xagents_ray import train
-from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.algorithms.table import ALGORITHMS
 
 OFF_POLICY = [n for n, row in ALGORITHMS.items() if not row.on_policy and row.discrete]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import forked
 import pytest
 
-from xagents_ray.presets import Preset, presets
+from xagents_ray.algorithms.presets import Preset, presets
 
 Mean = Callable[[str, Path], float]
 QUICK = {(agent, "CartPole-v1") for agent in ("dqn", "ppo", "trpo")}

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.replay import Fill
-from xagents_ray.trajectory import Episode, RolloutReport
+from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.replay.transitions import Fill
 
 NEVER = float("inf")
 

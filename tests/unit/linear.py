@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory, stack_frames
 from xagents_ray.networks.layout import Layout, read_layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory, stack_frames
 
 LENGTH, ENVS = 9, 3
 SPECS = {

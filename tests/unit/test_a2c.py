@@ -16,10 +16,10 @@ from linear import (
     rollout,
 )
 
-from xagents_ray.hyperparameters import A2CConfig
+from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.a2c import A2CLearner
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
 
 GAMMA, LOG_STD = 0.9, np.array([0.3, -0.4])
 EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))

@@ -9,13 +9,13 @@ import pytest
 from linear import ENVS, LENGTH, SPECS, features, linear_layout, parameters, rollout
 
 from xagents_ray import train
-from xagents_ray.algorithms import find
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import ACERConfig
+from xagents_ray.algorithms.acer import ACERConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Replayed, Trajectory
 from xagents_ray.learners.acer import ACERLearner
 from xagents_ray.networks.forward import bind
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Replayed, Trajectory
 
 GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
 ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8

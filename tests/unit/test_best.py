@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 from naive import random_arrays
 
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run, Snapshot
-from xagents_ray.checkpoints import (
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.evaluate import evaluate_with
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.policy.loading import load as load_trained
+from xagents_ray.run.checkpointing import Saver
+from xagents_ray.run.driver import Run, Snapshot
+from xagents_ray.run.prepare import prepare
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.recorder import Attempts
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import (
     Checkpoints,
     all_checkpoints,
     best,
@@ -20,19 +29,10 @@ from xagents_ray.checkpoints import (
     replay_files,
     step_of,
 )
-from xagents_ray.config import Config
-from xagents_ray.errors import UserError
-from xagents_ray.files import MANIFEST, write_arrays
-from xagents_ray.history import History
-from xagents_ray.playing import evaluate_with
-from xagents_ray.progress import Progress
-from xagents_ray.recorder import Attempts
-from xagents_ray.rundir import RunDirectory
-from xagents_ray.saving import Saver
-from xagents_ray.trained import load as load_trained
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import Episode, RolloutReport
-from xagents_ray.weights import WeightsFile
+from xagents_ray.storage.files import MANIFEST, write_arrays
+from xagents_ray.storage.history import History
+from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.storage.weights import WeightsFile
 
 PPO = {"env": "CartPole-v1", "max_steps": 10_000, "run_dir": "runs", "name": "a"}
 

@@ -19,10 +19,10 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster.calls import Calls, LateError, Room
-from xagents_ray.errors import Broken, Stopped
-from xagents_ray.signals import Signals
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls, LateError, Room
+from xagents_ray.core.errors import Broken, Stopped
+from xagents_ray.core.signals import Signals
 
 
 @pytest.fixture
@@ -134,6 +134,6 @@ def test_a_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals()
     signals.on_first = None
     signals.press(15)
-    monkeypatch.setattr("xagents_ray.signals.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     with pytest.raises(Stopped):
         Room(Calls(in_process_ray, signals)).wait()

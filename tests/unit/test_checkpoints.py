@@ -20,7 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xagents_ray.checkpoints import (
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array
+from xagents_ray.storage.checkpoints import (
     Checkpoints,
     all_checkpoints,
     best,
@@ -29,9 +31,7 @@ from xagents_ray.checkpoints import (
     read_replay,
     replay_files,
 )
-from xagents_ray.errors import UserError
-from xagents_ray.files import replace_bytes, write_arrays
-from xagents_ray.trajectory import Array
+from xagents_ray.storage.files import replace_bytes, write_arrays
 
 ARRAYS: dict[str, Array] = {
     "policy/dense-0/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from xagents_ray.checkpoints import (
+from xagents_ray.core.trajectory import Array
+from xagents_ray.storage.checkpoints import (
     Checkpoints,
     all_checkpoints,
     best,
@@ -26,8 +27,7 @@ from xagents_ray.checkpoints import (
     read_replay,
     replay_files,
 )
-from xagents_ray.files import write_arrays
-from xagents_ray.trajectory import Array
+from xagents_ray.storage.files import write_arrays
 
 KEEP = 3
 SEED = 29

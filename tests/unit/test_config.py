@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import (
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import (
     GROUPS,
     Config,
     EnvConfig,
@@ -19,9 +22,7 @@ from xagents_ray.config import (
     TrainingConfig,
     train_options,
 )
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import DQNConfig, PPOConfig
-from xagents_ray.options import Option, options
+from xagents_ray.settings.options import Option, options
 from xagents_ray.tuning.config import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +57,7 @@ def receiver(node: ast.expr) -> str:
 
 
 def holds_configs(path: Path) -> bool:
-    return path.name == "config.py" or path.parent.name == "hyperparameters"
+    return path.parent.name in ("settings", "algorithms")
 
 
 def attributes_of_others() -> set[str]:
@@ -90,7 +91,7 @@ def reads() -> set[tuple[str, str]]:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 if node not in skipped:
                     found.add((receiver(node.value), node.attr))
-            elif isinstance(node, ast.Constant) and path.name == "algorithms.py":
+            elif isinstance(node, ast.Constant) and path.parent.name == "algorithms":
                 found.add(("config", node.value))  # a row names the field to read
             elif isinstance(node, ast.Subscript) and receiver(node.value) == "given":
                 # Settings by their flat names, before there is a config.

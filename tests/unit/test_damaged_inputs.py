@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.errors import UserError
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
 from xagents_ray.networks import layout
 from xagents_ray.networks.layout import read_layout
-from xagents_ray.rundir import RunDirectory, flat
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.run_directory import RunDirectory, flat
 
 CFG = Path(layout.__file__).with_name("actor-critic-image.cfg").read_bytes()
 CHANGES = st.lists(
@@ -96,7 +96,7 @@ def test_settings(tmp_path: Path, changes: list[tuple[int, bytes, int]]) -> None
 )
 def test_sealed_settings_that_are_none(text: str, tmp_path: Path) -> None:
     """Even with the right seal."""
-    from xagents_ray.rundir import _digest
+    from xagents_ray.storage.run_directory import _digest
 
     data = text.encode()
     (tmp_path / "config.yaml").write_bytes(_digest(data) + data)

@@ -9,7 +9,7 @@ from http.cookiejar import CookieJar
 
 import pytest
 
-from xagents_ray.cluster.dashboard import Link
+from xagents_ray.cluster.ray.dashboard import Link
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from test_deterministic import (
     value,
 )
 
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Transitions
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Transitions
 
 
 def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list[float]:

@@ -9,9 +9,9 @@ OWN = Path(__file__).parents[1] / "data" / "own_environments.py"
 _MAKE = """
 import pickle, sys
 from pathlib import Path
-from xagents_ray.actors.definitions import register
-from xagents_ray.actors.environments import make_envs, probe
-from xagents_ray.config import EnvConfig
+from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.make import make_envs, probe
+from xagents_ray.settings.config import EnvConfig
 for file in sorted(Path("exported").iterdir()):
     env, definitions = pickle.loads(file.read_bytes())
     register(definitions)
@@ -26,7 +26,7 @@ for file in sorted(Path("exported").iterdir()):
 _EXPORT = """
 import pickle
 from pathlib import Path
-from xagents_ray.actors.definitions import export
+from xagents_ray.actors.envs.definitions import export
 Path("exported").mkdir()
 for number, env in enumerate(ENVIRONMENTS):
     Path(f"exported/{number:02}").write_bytes(pickle.dumps((env, export(env))))
@@ -67,10 +67,10 @@ def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> N
         + """
 print("once")
 import time
-from xagents_ray.actors.definitions import export
-from xagents_ray.bounded import Bounded
-from xagents_ray.config import EnvConfig
-path, config = "xagents_ray.actors.environments:probe", EnvConfig(env="own/Vector-v0")
+from xagents_ray.actors.envs.definitions import export
+from xagents_ray.core.timed_subprocess import Bounded
+from xagents_ray.settings.config import EnvConfig
+path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
 child = Bounded(path, config, export("own/Vector-v0"))
 print(child.one(time.monotonic() + 60).observation_shape)
 child.end()
@@ -82,8 +82,8 @@ child.end()
 def test_what_cannot_be_sent_is_refused() -> None:
     refused = _python("""
 import gymnasium, threading
-from xagents_ray.actors.definitions import export
-from xagents_ray.errors import UserError
+from xagents_ray.actors.envs.definitions import export
+from xagents_ray.core.errors import UserError
 lock = threading.Lock()
 def make(**settings):
     with lock:

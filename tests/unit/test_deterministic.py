@@ -10,8 +10,11 @@ import tensorflow as tf
 from naive import random_arrays
 from tensorflow.python.framework.config import disable_op_determinism
 
-from xagents_ray.algorithms import find, resolve
-from xagents_ray.errors import UserError
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory, Transitions
 from xagents_ray.learners import losses
 from xagents_ray.learners.deterministic import (
     judge,
@@ -20,9 +23,7 @@ from xagents_ray.learners.deterministic import (
     smoothed,
     with_target,
 )
-from xagents_ray.replay import TransitionReplay
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory, Transitions
+from xagents_ray.replay.transitions import TransitionReplay
 
 SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
 RAM = EnvSpec((3,), "uint8", 1, 0, (-1.0, -1.0), (1.0, 1.0))

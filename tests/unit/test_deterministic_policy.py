@@ -11,15 +11,16 @@ from naive import random_arrays
 from xagents_ray import train
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.policies import DeterministicPolicy
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import DDPGConfig, TD3Config
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import Weights
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 LOW, HIGH = (-3.0, 1.0, -0.25), (1.0, 4.0, 0.25)
 SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.env_state import decode, encode, get_state
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run
-from xagents_ray.config import Config
-from xagents_ray.errors import Stopped, UserError
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import RolloutReport, Trajectory, Weights
+from xagents_ray.actors.envs.state import decode, encode, get_state
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
+from xagents_ray.run.driver import Run
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 SEED, N_ENVS = 5, 3
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True, "n_envs": 2}

@@ -9,10 +9,16 @@ import gymnasium
 import numpy as np
 import pytest
 
-from xagents_ray.actors import atari
-from xagents_ray.actors.environments import Envs, make_envs, make_one, notes, probe
-from xagents_ray.config import EnvConfig
-from xagents_ray.errors import UserError
+from xagents_ray.actors.envs import atari
+from xagents_ray.actors.envs.make import (
+    Envs,
+    make_envs,
+    make_one,
+    notes,
+    probe,
+)
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import EnvConfig
 
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
 SHAPES: list[tuple[dict[str, Any], tuple[int, ...], str, int]] = [

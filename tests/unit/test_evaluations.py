@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, crash
 
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.backend import Run
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster import evaluations as evaluations_module
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.evaluations import Evaluations
-from xagents_ray.config import Config
-from xagents_ray.signals import Signals
-from xagents_ray.spec import EnvSpec
-from xagents_ray.training import lay_out
-from xagents_ray.trajectory import Episode
-from xagents_ray.weights import shapes
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run import evaluator as evaluations_module
+from xagents_ray.cluster.run.evaluator import Evaluations
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Episode
+from xagents_ray.run.driver import Run
+from xagents_ray.run.prepare import lay_out
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.weights import shapes
 
 
 @pytest.fixture

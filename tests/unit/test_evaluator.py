@@ -10,15 +10,15 @@ import pytest
 from naive import naive_stacks, random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.environments import make_envs
+from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_on
 from xagents_ray.actors.policies import ActorCriticPolicy
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.errors import Stopped
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped
+from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.networks.forward import bind
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import Episode, Weights
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 SEED = 5
 # Real games last longer than these tests.

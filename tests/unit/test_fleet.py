@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, crash, report
 
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster import fleet as fleet_module
-from xagents_ray.cluster.calls import Calls, place_of, traceback_of
-from xagents_ray.cluster.fleet import Fleet
-from xagents_ray.config import Config
-from xagents_ray.errors import Broken
-from xagents_ray.signals import Signals
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls, place_of, traceback_of
+from xagents_ray.cluster.run import fleet as fleet_module
+from xagents_ray.cluster.run.fleet import Fleet
+from xagents_ray.core.errors import Broken
+from xagents_ray.core.signals import Signals
+from xagents_ray.settings.config import Config
 
 Make = Callable[[int, int], FakeActor]
 """Makes an actor of a slot: (slot, how many it had before)."""

@@ -9,14 +9,14 @@ import pytest
 from in_process_ray import Actor, Ref
 from ray.exceptions import OutOfDiskError, RayTaskError
 
-from xagents_ray.algorithms import find
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.fleet import Fleet
-from xagents_ray.config import Config
-from xagents_ray.errors import Broken
-from xagents_ray.signals import Signals
-from xagents_ray.trajectory import RolloutReport
+from xagents_ray.algorithms.table import find
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run.fleet import Fleet
+from xagents_ray.core.errors import Broken
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.settings.config import Config
 
 
 @pytest.fixture(autouse=True)

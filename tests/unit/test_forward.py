@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from naive import random_arrays
 
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind
-from xagents_ray.networks.layout import ACTIVATIONS, Layout, layout_for, read_layout
-from xagents_ray.spec import EnvSpec
+from xagents_ray.networks.layout import (
+    ACTIVATIONS,
+    Layout,
+    layout_for,
+    read_layout,
+)
 
 VECTOR = EnvSpec((7,), "float32", 1, 5)
 RAM = EnvSpec((128,), "uint8", 1, 5)

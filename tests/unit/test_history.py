@@ -20,9 +20,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xagents_ray import history
-from xagents_ray.errors import UserError
-from xagents_ray.history import COLUMNS, History, Row, read_history
+from xagents_ray.core.errors import UserError
+from xagents_ray.storage import history
+from xagents_ray.storage.history import (
+    COLUMNS,
+    History,
+    Row,
+    read_history,
+)
 
 OLD = {name: [1.0] for name in COLUMNS[:5]} | {"step": [10]}
 
@@ -238,7 +243,7 @@ def test_pandas_is_not_imported(tmp_path: Path) -> None:
     """It takes seconds, at which no environment would be stepped."""
     code = """if True:
         import sys
-        from xagents_ray.history import History
+        from xagents_ray.storage.history import History
         for n in range(3):
             made = History(sys.argv[1])
             made.add(n, n, n, n, n)
@@ -295,7 +300,7 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
 WRITER = """
 import os, signal, sys
 import pyarrow.parquet
-from xagents_ray.history import History
+from xagents_ray.storage.history import History
 
 def write(path):
     signal.alarm(60)

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from test_evaluator import setup_of, weights_of
 
-from xagents_ray import cli
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.actors.environments import check, make_envs
-from xagents_ray.algorithms import find
-from xagents_ray.config import EnvConfig
-from xagents_ray.errors import EnvironmentFault, UserError
-from xagents_ray.playing import EvaluateConfig, evaluate
+from xagents_ray.actors.envs.make import check, make_envs
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands import cli
+from xagents_ray.core.errors import EnvironmentFault, UserError
+from xagents_ray.run.episodes import evaluate
+from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.episodes import EvaluateConfig
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 
@@ -335,8 +336,8 @@ gymnasium.register("names/Spaced-v1", "gymnasium.envs.classic_control:CartPoleEn
 _PROBE = """
 import sys
 sys.path.append("")
-from xagents_ray.actors.environments import make_envs
-from xagents_ray.config import EnvConfig
+from xagents_ray.actors.envs.make import make_envs
+from xagents_ray.settings.config import EnvConfig
 for vectorization in ("auto", "async"):
     for name in ("Registered-v3", "names/Spaced-v1", "Own"):
         config = EnvConfig(env=f"own_ids:{name}", vectorization=vectorization)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from linear import ENVS, LENGTH, linear_layout, rollout
 
-from xagents_ray.algorithms import ALGORITHMS, find, resolve
-from xagents_ray.moments import EPSILON, Moments
+from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.core.moments import EPSILON, Moments
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory, Weights
 
 SPECS = {
     "discrete": EnvSpec((4,), "float32", 1, 3),

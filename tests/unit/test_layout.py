@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xagents_ray.errors import UserError
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import (
     INITIALIZERS,
@@ -16,7 +17,6 @@ from xagents_ray.networks.layout import (
     layout_for,
     read_layout,
 )
-from xagents_ray.spec import EnvSpec
 
 IMAGE = (84, 84, 1)
 # The example of the reference document, section 3.10.

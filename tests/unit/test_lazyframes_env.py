@@ -9,16 +9,16 @@ import pytest
 from ale_py.vector_env import AtariVectorEnv
 from naive import random_arrays
 
-from xagents_ray.actors import atari
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run
-from xagents_ray.config import Config
+from xagents_ray.actors.envs import atari
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.trajectory import Trajectory, Weights, stack_frames
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
-from xagents_ray.replay import TransitionReplay
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import Trajectory, Weights, stack_frames
+from xagents_ray.replay.transitions import TransitionReplay
+from xagents_ray.run.driver import Run
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 N_ENVS, STACK, SEED = 3, 4, 11
 # Long rollouts and short ones, so that starts of episodes lie near their ends.

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.cluster.remotes import LearnerService
-from xagents_ray.config import Config
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.run.services import LearnerService
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
-from xagents_ray.spec import EnvSpec
-from xagents_ray.training import lay_out
+from xagents_ray.run.prepare import lay_out
+from xagents_ray.settings.config import Config
 
 
 def _machine(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xagents_ray.backend import Snapshot
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.driver import RayBackend
-from xagents_ray.errors import Broken, Stopped
-from xagents_ray.signals import Signals
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run.driver import RayBackend
+from xagents_ray.core.errors import Broken, Stopped
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.driver import Snapshot
 
 
 class _RayError(Exception):

@@ -7,10 +7,9 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.actors.measuring import Measuring
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.hyperparameters import A2CConfig
-from xagents_ray.learners.normalizer import Normalizer
-from xagents_ray.moments import (
+from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.moments import (
     Moments,
     from_json,
     measure,
@@ -19,10 +18,11 @@ from xagents_ray.moments import (
     shapes,
     to_json,
 )
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
 
 BOTH = A2CConfig(normalize_observations=True, normalize_rewards=True, gamma=0.5)
 SPEC = EnvSpec((3,), "float32", 1, 2)

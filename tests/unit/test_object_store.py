@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run
-from xagents_ray.cluster.object_store import store_bytes
-from xagents_ray.cluster.shards import PIECE_BYTES
-from xagents_ray.config import Config
-from xagents_ray.spec import EnvSpec
+from xagents_ray.algorithms.table import find
+from xagents_ray.cluster.run.object_store import store_bytes
+from xagents_ray.cluster.run.replay import PIECE_BYTES
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.run.driver import Run
+from xagents_ray.settings.config import Config
 
 _SPEC = EnvSpec((4,), "float32", 1, 2)
 _LARGE = """[dense-0]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import DQNConfig
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.core.errors import UserError
 from xagents_ray.learners.optimizer import descend, make_optimizer
 
 

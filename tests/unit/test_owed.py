@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run
-from xagents_ray.config import Config
-from xagents_ray.owed import Owed
-from xagents_ray.replay import Fill
+from xagents_ray.algorithms.table import find
+from xagents_ray.replay.transitions import Fill
+from xagents_ray.run.driver import Run
+from xagents_ray.run.update_schedule import Owed
+from xagents_ray.settings.config import Config
 
 SETTINGS = {
     "env": "CartPole-v1",

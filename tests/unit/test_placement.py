@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.cluster.placement import as_one, check, demand
-from xagents_ray.config import Config
-from xagents_ray.errors import UserError
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.cluster.run.placement import as_one, check, demand
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import Config
 
 
 def cluster(*cpus: float, gpus: float = 0) -> Any:

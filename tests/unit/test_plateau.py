@@ -2,8 +2,8 @@
 
 import pytest
 
-from xagents_ray.config import TrainingConfig
-from xagents_ray.plateau import Plateau
+from xagents_ray.run.plateau import Plateau
+from xagents_ray.settings.config import TrainingConfig
 
 
 def checks(config: TrainingConfig, *means: float, plateau: Plateau) -> list[str | None]:

@@ -27,19 +27,18 @@ from test_evaluator import (
 )
 
 from xagents_ray.actors.player import Player
-from xagents_ray.algorithms import find
-from xagents_ray.errors import Stopped, UserError
-from xagents_ray.playing import (
-    EvaluateConfig,
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.trajectory import Episode
+from xagents_ray.run.episodes import (
     Games,
-    PlayConfig,
     evaluate,
     game_line,
     play,
     summary,
     summary_line,
 )
-from xagents_ray.trajectory import Episode
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
 SEED = 5
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
@@ -409,9 +408,9 @@ def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Games
 
 _LOADED = """
 import sys
-from xagents_ray.algorithms import find
-from xagents_ray.errors import UserError
-from xagents_ray.trained import load
+from xagents_ray.algorithms.table import (find)
+from xagents_ray.core.errors import UserError
+from xagents_ray.policy.loading import load
 
 def main():
     for path in sys.argv[1:]:

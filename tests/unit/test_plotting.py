@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from xagents_ray.errors import UserError
-from xagents_ray.history import History
-from xagents_ray.plotting import plot_history
+from xagents_ray.commands.plot import plot_history
+from xagents_ray.core.errors import UserError
+from xagents_ray.storage.history import History
 
 
 def make(path: Path, rewards: list[float], seconds: float = 1.0) -> Path:

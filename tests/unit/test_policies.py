@@ -16,15 +16,17 @@ from xagents_ray.actors.policies import (
     epsilon,
     sample_categorical,
 )
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.errors import Stopped
-from xagents_ray.hyperparameters import ACERConfig, DQNConfig, PPOConfig
+from xagents_ray.algorithms.acer import ACERConfig
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Weights
 from xagents_ray.learners.distributions import categorical_log_prob, gaussian_log_prob
 from xagents_ray.networks.forward import bind
-from xagents_ray.spec import EnvSpec
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import Weights
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xagents_ray.algorithms import find
-from xagents_ray.hyperparameters import PPOConfig
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.ppo import PPOLearner
 from xagents_ray.networks.forward import bind
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
 
 LENGTH, ENVS, GAMMA, LAM = 9, 3, 0.9, 0.8
 SPECS = {

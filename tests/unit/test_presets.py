@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from xagents_ray import cli
-from xagents_ray.algorithms import ALGORITHMS, find
-from xagents_ray.config import Config
-from xagents_ray.errors import UserError
-from xagents_ray.presets import Preset, apply, presets
-from xagents_ray.training import prepare
+from xagents_ray.algorithms.presets import Preset, apply, presets
+from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.commands import cli
+from xagents_ray.core.errors import UserError
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
 
 PPO = find("ppo")
 CARTPOLE = {"env": "CartPole-v1", "preset": "auto"}

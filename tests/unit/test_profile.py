@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config
-from xagents_ray.machine import cores
-from xagents_ray.profile import Profile
-from xagents_ray.trajectory import RolloutReport
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.machine import cores
+from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.run.profile import Profile
+from xagents_ray.settings.config import Config
 
 
 def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profile:

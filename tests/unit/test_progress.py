@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.algorithms import find
-from xagents_ray.config import Config, TrainingConfig
-from xagents_ray.hyperparameters import PPOConfig
-from xagents_ray.progress import Progress
-from xagents_ray.training import prepare
-from xagents_ray.trajectory import RolloutReport, Weights
-from xagents_ray.weights import shapes
+from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.trajectory import RolloutReport, Weights
+from xagents_ray.run.prepare import prepare
+from xagents_ray.run.progress import Progress
+from xagents_ray.settings.config import Config, TrainingConfig
+from xagents_ray.storage.weights import shapes
 
 
 def rounds(

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import DQNConfig
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.machine import free_memory
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.frames import stack_transitions
-from xagents_ray.machine import free_memory
-from xagents_ray.replay import TransitionReplay, replay_for
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
+from xagents_ray.replay.transitions import TransitionReplay, replay_for
 
 GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)
-KIND = "xagents_ray.replay:TransitionReplay"
+KIND = "xagents_ray.replay.transitions:TransitionReplay"
 
 
 class Step(NamedTuple):

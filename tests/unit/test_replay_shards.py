@@ -10,20 +10,20 @@ import pytest
 from in_process_ray import Actor, Ref
 from ray.exceptions import ObjectLostError, OutOfDiskError, RayTaskError
 
-from xagents_ray.algorithms import find
-from xagents_ray.backend import Run
-from xagents_ray.checkpoints import Checkpoints
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster import shards as shards_module
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.remotes import ReplayService
-from xagents_ray.cluster.shards import Shards
-from xagents_ray.config import Config
-from xagents_ray.errors import Broken, UserError
-from xagents_ray.replay import replay_file, replay_for
-from xagents_ray.signals import Signals
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
+from xagents_ray.algorithms.table import find
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run import replay as shards_module
+from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.services import ReplayService
+from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.replay.transitions import replay_file, replay_for
+from xagents_ray.run.driver import Run
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import Checkpoints
 
 _SPEC = EnvSpec((84, 84), "uint8", 4, 6)
 _SMALL = 5_000

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners.returns import gae, linear_recurrence, n_step, retrace, vtrace
+from xagents_ray.learners.returns import (
+    gae,
+    linear_recurrence,
+    n_step,
+    retrace,
+    vtrace,
+)
 
 LENGTHS = [1, 2, 3, 5, 7, 8, 64, 127, 128]
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fake_ray import NEVER, FakeRay, FakeShard
 
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster import shards as shards_module
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.shards import Shards
-from xagents_ray.signals import Signals
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run import replay as shards_module
+from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.core.signals import Signals
 
 
 @pytest.fixture

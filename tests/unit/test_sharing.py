@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from xagents_ray.replay import shard_bounds
-from xagents_ray.trajectory import (
+from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
@@ -12,6 +11,7 @@ from xagents_ray.trajectory import (
     part,
     side_by_side,
 )
+from xagents_ray.replay.transitions import shard_bounds
 
 
 def _trajectory(first: int, envs: int) -> Trajectory:

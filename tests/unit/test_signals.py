@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import xagents_ray
-from xagents_ray import training
-from xagents_ray.signals import Signals
+from xagents_ray.commands import train as training
+from xagents_ray.core.signals import Signals
 from xagents_ray.tuning import sweep
 
 _SAVES = """
 import time
-from xagents_ray.signals import Signals
+from xagents_ray.core.signals import Signals
 with Signals() as signals:
     signals.on_first = None
     while signals.received is None:

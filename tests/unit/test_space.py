@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from xagents_ray import categorical, integer, log_uniform
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.errors import UserError
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.errors import UserError
 from xagents_ray.tuning.config import LEFT_OUT, tune_options
 from xagents_ray.tuning.space import Space, split
 

@@ -13,8 +13,8 @@ import pytest
 from optuna.trial import TrialState
 
 from xagents_ray import log_uniform
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.errors import Broken, UserError
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of
@@ -263,7 +263,7 @@ def test_a_database_that_breaks_is_said_in_one_sentence() -> None:
 
 _AT_WORK = """
 import json, sys, time
-from xagents_ray.algorithms import ALGORITHMS
+from xagents_ray.algorithms.table import (ALGORITHMS)
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of
 Study(plan_of(ALGORITHMS["ppo"], json.loads(sys.argv[1]))[0])

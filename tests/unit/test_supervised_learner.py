@@ -9,12 +9,12 @@ import pytest
 from in_process_ray import Actor, Ref
 from ray.exceptions import OutOfDiskError, RayTaskError
 
-from xagents_ray.cluster import calls as calls_module
-from xagents_ray.cluster import learning
-from xagents_ray.cluster.calls import Calls
-from xagents_ray.cluster.learning import Phase, SupervisedLearner
-from xagents_ray.errors import Broken
-from xagents_ray.signals import Signals
+from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run import learner as learning
+from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
+from xagents_ray.core.errors import Broken
+from xagents_ray.core.signals import Signals
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,21 @@ import pytest
 import yaml
 from rich.console import Console
 
-from xagents_ray import categorical, cli, log_uniform, presets
-from xagents_ray.algorithms import ALGORITHMS
-from xagents_ray.config import DisplayConfig
-from xagents_ray.errors import UserError
+from xagents_ray import categorical, log_uniform
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands import cli
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import DisplayConfig
 from xagents_ray.tuning import report
 from xagents_ray.tuning.config import LEFT_OUT, TuneConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
-from xagents_ray.tuning.plan import Plan, command, learnt, preset
+from xagents_ray.tuning.plan import (
+    Plan,
+    command,
+    learnt,
+    preset,
+)
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xagents_ray.algorithms import find
-from xagents_ray.hyperparameters import DQNConfig
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.dqn import DQNLearner
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Transitions
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
 

@@ -22,8 +22,8 @@ from test_deterministic import (
     value,
 )
 
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Transitions
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Transitions
 
 SEED, SIGMA, CLIP = 6, 0.4, 0.5
 CRITICS = ("critic", "critic-2")

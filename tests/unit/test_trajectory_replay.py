@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive_stacks
 
-from xagents_ray.algorithms import find
-from xagents_ray.checkpoints import Checkpoints
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import ACERConfig
+from xagents_ray.algorithms.acer import ACERConfig
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.machine import free_memory
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.machine import free_memory
-from xagents_ray.replay import replay_for
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Replayed, Trajectory
-from xagents_ray.trajectory_replay import TrajectoryReplay
+from xagents_ray.replay.trajectories import TrajectoryReplay
+from xagents_ray.replay.transitions import replay_for
+from xagents_ray.storage.checkpoints import Checkpoints
 
 N_ACTIONS = 3
 SPECS = {

@@ -16,12 +16,13 @@ from linear import (
     rollout,
 )
 
-from xagents_ray import cli, train
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import TRPOConfig
+from xagents_ray import train
+from xagents_ray.algorithms.trpo import TRPOConfig
+from xagents_ray.commands import cli
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.trpo import TRPOLearner
-from xagents_ray.spec import EnvSpec
-from xagents_ray.trajectory import Trajectory
 
 GAMMA, LAM, DAMPING, MAX_KL = 0.9, 0.8, 0.1, 0.01
 LOG_STD = np.array([0.3, -0.4])

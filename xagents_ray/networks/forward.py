@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from xagents_ray.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layer, Layout
-from xagents_ray.trajectory import Array, FloatArray
 
 Step = Callable[[Array], FloatArray]
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks.layout import Layer, Layout
-from xagents_ray.trajectory import FloatArray
 
 
 def _build(layer: Layer, seed: int) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xagents_ray.errors import UserError, near
-from xagents_ray.spec import EnvSpec
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.spec import EnvSpec
 
 ACTIVATIONS = (
     "linear",

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xagents_ray.config import GROUPS
-from xagents_ray.errors import UserError
-from xagents_ray.hyperparameters import AlgorithmConfig
-from xagents_ray.options import Checked, Option, check_directory, option, options
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.options import (
+    Checked,
+    Option,
+    check_directory,
+    option,
+    options,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import psutil
 
-from xagents_ray.errors import UserError
+from xagents_ray.core.errors import UserError
 
 _OWNER = "sweep"
 _BEAT_SECONDS = 10.0

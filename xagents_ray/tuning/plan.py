@@ -8,16 +8,16 @@ from typing import Any
 
 import yaml
 
-from xagents_ray.algorithms import Algorithm
-from xagents_ray.config import (
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.settings.algorithm import FILES
+from xagents_ray.settings.config import (
     GROUPS,
     Config,
     DisplayConfig,
     PlacementConfig,
     RunConfig,
 )
-from xagents_ray.options import options
-from xagents_ray.rundir import FILES
+from xagents_ray.settings.options import options
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
 

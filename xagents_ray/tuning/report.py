@@ -7,8 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.files import replace_bytes
-from xagents_ray.tuning.plan import Plan, command, learnt, preset
+from xagents_ray.storage.files import replace_bytes
+from xagents_ray.tuning.plan import (
+    Plan,
+    command,
+    learnt,
+    preset,
+)
 from xagents_ray.tuning.study import Study
 
 _PRESET = "best.yaml"

@@ -4,8 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xagents_ray.errors import UserError
-from xagents_ray.options import HpType, Option, plain, suggestion
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.options import (
+    HpType,
+    Option,
+    plain,
+    suggestion,
+)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from xagents_ray.errors import Broken, UserError
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.display import Row
 from xagents_ray.tuning.owner import Owner

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xagents_ray import presets
-from xagents_ray.algorithms import Algorithm, find
-from xagents_ray.backend import Run
-from xagents_ray.config import DisplayConfig, PlacementConfig, RunConfig
-from xagents_ray.errors import Broken, UserError
-from xagents_ray.options import options
-from xagents_ray.signals import Signals, interrupting
-from xagents_ray.training import prepare
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.signals import Signals, interrupting
+from xagents_ray.run.driver import Run
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import DisplayConfig, PlacementConfig, RunConfig
+from xagents_ray.settings.options import options
+from xagents_ray.storage.weights import check_paths
 from xagents_ray.tuning.config import LEFT_OUT, TuneConfig, tune_options
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan, placed
@@ -102,7 +104,9 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
                 shown.note(_NOTHING_TO_TUNE)
             try:
                 if study.ended() < plan.config.n_trials:
-                    sweep = importlib.import_module("xagents_ray.cluster.tuning").sweep
+                    sweep = importlib.import_module(
+                        "xagents_ray.cluster.tune.sweep"
+                    ).sweep
                     sweep(plan, study, runs, shown, signals)
             finally:
                 for number in study.interrupt():
@@ -142,7 +146,7 @@ def _examples(plan: Plan) -> list[Run]:
     for settings in plan.examples():
         try:
             config = plan.checked(settings)
-            plan.algorithm.check_files("--weights", config.run.weights)
+            check_paths(plan.algorithm, "--weights", config.run.weights)
             runs.append(prepare(plan.algorithm, config))
         except UserError as error:
             errors.append(error)

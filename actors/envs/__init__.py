@@ -1,0 +1,1 @@
+"""Vectorized environments, made and checked."""

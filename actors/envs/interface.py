@@ -1,0 +1,254 @@
+"""What a user's environment must keep to, and the place in it that does not.
+
+Each fault is one sentence with the file and line of theirs, as nothing of ours is
+wrong.
+"""
+
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FunctionType, TracebackType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from xagents_ray.core.errors import (
+    Diverged,
+    EnvironmentFault,
+    Stopped,
+    UserError,
+)
+from xagents_ray.core.trajectory import Array
+
+_RESET = "def reset(self, *, seed=None, options=None)"
+
+
+class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
+    """Looks at all that a user's environment returns, and changes none of it.
+
+    Args:
+        env: theirs.
+        env_id: the value of --env.
+    Raises:
+        EnvironmentFault: in `reset` and `step` too; it breaks Gymnasium's interface.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
+        super().__init__(env)
+        self._id = env_id
+        for name in ("observation_space", "action_space"):
+            if not isinstance(getattr(env, name, None), gym.Space):
+                place = place_of(env, "__init__")
+                what = f"its {name} is no space of gymnasium.spaces"
+                raise fault(env_id, what, place, "set one when it is made")
+        self._parameters = _named(env)
+        space = env.observation_space
+        self._space = space if isinstance(space, gym.spaces.Box) else None
+
+    def reset(self, **given: Any) -> Any:
+        """Return the first observation and the info."""
+        missing = {"seed", "options"} - self._parameters
+        if missing:
+            what = f"reset() takes no {' and no '.join(sorted(missing, reverse=True))}"
+            raise self._fault("reset", what, f"write {_RESET}")
+        result = self._call("reset", **given)
+        if not isinstance(result, tuple) or len(result) != 2:
+            what = f"reset() returned {_described(result)}"
+            raise self._fault("reset", what, "return observation, info")
+        self._look_at("reset", result[0])
+        return result
+
+    def step(self, action: Any) -> Any:
+        """Return what one step gives."""
+        result = self._call("step", action)
+        if not isinstance(result, tuple) or len(result) != 5:
+            what = f"step() returned {_described(result)}"
+            values = "observation, reward, terminated, truncated, info"
+            raise self._fault("step", what, f"return {values}")
+        self._look_at("step", result[0])
+        try:
+            float(result[1])
+        except (TypeError, ValueError):
+            what = f"step() returned {result[1]!r} as the reward"
+            raise self._fault("step", what, "return a number") from None
+        return result
+
+    def _call(self, name: str, *values: Any, **given: Any) -> Any:
+        """Call a method; what Gymnasium's wrappers find wrong in it is a fault."""
+        try:
+            return getattr(self.env, name)(*values, **given)
+        except (UserError, Diverged, Stopped):
+            raise
+        except Exception as error:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            module = frame.f_globals.get("__name__", "")
+            if module != __name__ and not _is_of(module, "gymnasium"):
+                raise
+            what = f"{name}() led to {_said(error)}"
+            remedy = "see Gymnasium's interface, gymnasium.farama.org/api/env"
+            raise self._fault(name, what, remedy, _trace(error)) from error
+
+    def _look_at(self, name: str, observation: Any) -> None:
+        """Raise EnvironmentFault when an observation is not of its space."""
+        space = self._space
+        if space is None:
+            return
+        found = np.asarray(observation)
+        if found.shape != space.shape:
+            what = f"{name}() gave an observation of shape {found.shape}"
+            remedy = f"observation_space has {space.shape}: make them the same"
+        elif not np.can_cast(found.dtype, space.dtype, "same_kind"):
+            what = f"{name}() gave an observation of {found.dtype} numbers"
+            remedy = f"observation_space has {space.dtype}: make them the same"
+        elif found.dtype.kind == "f" and not np.isfinite(found).all():
+            what, remedy = f"{name}() gave {_infinite(found)}", _FINITE
+        else:
+            return
+        raise self._fault(name, what, remedy)
+
+    def _fault(
+        self, name: str, what: str, remedy: str, trace: str = ""
+    ) -> EnvironmentFault:
+        return fault(self._id, what, place_of(self.env, name), remedy, trace)
+
+
+_FINITE = "return finite numbers"
+
+
+def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
+    """Raise EnvironmentFault when observations of any environment are not finite.
+
+    Args:
+        env_id: the value of --env.
+        env: one of them, where there is one in this process.
+        rows: observations.
+    """
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        place = "" if env is None else place_of(env, "step")
+        raise fault(env_id, f"it gave {_infinite(rows)}", place, _FINITE)
+
+
+def fault(
+    env_id: str, what: str, place: str, remedy: str, trace: str = ""
+) -> EnvironmentFault:
+    """Return the error of an environment that is not as it must be."""
+    where = f" ({place})" if place else ""
+    return EnvironmentFault(f"--env {env_id}: {what}{where}; {remedy}.", trace)
+
+
+@contextmanager
+def naming_their_line(env_id: str) -> Iterator[None]:
+    """Turn what the user's code raises into one sentence with its file and line."""
+    try:
+        yield
+    except (UserError, Diverged, Stopped, gym.error.Error):
+        raise
+    except Exception as error:
+        place = _place_that_raised(error)
+        if not place:
+            raise
+        remedy = "fix it there, --traceback shows how it came to that"
+        raise fault(env_id, _said(error), place, remedy, _trace(error)) from error
+
+
+def place_of(env: gym.Env[Any, Any], name: str) -> str:
+    """Return `file, line N` of the user's class that defines a method; '' if none.
+
+    Args:
+        env: theirs, with wrappers of anyone's around it.
+        name: of the method.
+    """
+    layer: Any = env
+    while True:
+        function = getattr(type(layer), name, None)
+        if isinstance(function, FunctionType) and not _is_library(function.__module__):
+            return line_of(function)
+        if not isinstance(layer, gym.Wrapper):
+            kind = type(layer)
+            return "" if _is_library(kind.__module__) else line_of(kind)
+        layer = layer.env
+
+
+def line_of(what: Any) -> str:
+    """Return `file, line N` where a function, a class or an object's class begins."""
+    what = inspect.unwrap(getattr(what, "func", what))  # of a functools.partial
+    code = getattr(what, "__code__", None)
+    if code is not None:
+        return _shown(code.co_filename, code.co_firstlineno)
+    kind = what if isinstance(what, type) else type(what)
+    try:
+        return _shown(inspect.getfile(kind), inspect.getsourcelines(kind)[1])
+    except (OSError, TypeError):
+        return ""
+
+
+def _named(env: gym.Env[Any, Any]) -> set[str]:
+    """Return which of `seed` and `options` every layer's reset takes."""
+    names, layer = {"seed", "options"}, env
+    while True:
+        parameters = inspect.signature(type(layer).reset).parameters
+        kinds = {each.kind for each in parameters.values()}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            names &= parameters.keys()
+        if not isinstance(layer, gym.Wrapper):
+            return names
+        layer = layer.env
+
+
+def _described(result: Any) -> str:
+    if isinstance(result, tuple):
+        return f"{len(result)} values"
+    return f"one {type(result).__name__}"
+
+
+def _infinite(numbers: Array) -> str:
+    return f"an observation of {numbers[~np.isfinite(numbers)][0]}"
+
+
+def _said(error: BaseException) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    short = f"{text[:300]}…" if len(text) > 300 else text
+    return f"{type(error).__name__}: {short}" if text else type(error).__name__
+
+
+def _place_that_raised(error: BaseException) -> str:
+    """Return `file, line N` of the user's code nearest to where it was raised."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _shown(error.filename, error.lineno or 0)
+    theirs = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _is_library(frame.f_globals.get("__name__", ""))
+    ]
+    installed = f"{os.sep}site-packages{os.sep}"  # what they call, most often
+    found = [place for place in theirs if installed not in place[0]] or theirs
+    return _shown(*found[-1]) if found else ""
+
+
+def _trace(error: BaseException) -> str:
+    """Return the traceback from the first of the user's frames on."""
+    link: TracebackType | None = error.__traceback__
+    while link and _is_library(link.tb_frame.f_globals.get("__name__", "")):
+        link = link.tb_next
+    first = link or error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, first)).rstrip()
+
+
+def _is_library(module: str) -> bool:
+    """Return whether a module is ours, Gymnasium's, NumPy's or Python's own."""
+    top = module.partition(".")[0]
+    is_ours = _is_of(module, "xagents_ray") or _is_of(module, "gymnasium")
+    return is_ours or top in ("numpy", "ale_py") or top in sys.stdlib_module_names
+
+
+def _is_of(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _shown(file: str, line: int) -> str:
+    here = os.path.relpath(file)
+    return f"{file if here.startswith(os.pardir) else here}, line {line}"

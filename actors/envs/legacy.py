@@ -1,0 +1,69 @@
+"""Environments that exist only in gym 0.26, which comes with the extra `[gym]`."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.quiet import stderr_parked
+
+
+def make(env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Return gym's environment as a Gymnasium one.
+
+    Args:
+        env_id: of gym.
+        render_mode: `rgb_array` for pictures, None for none.
+    Raises:
+        UserError: gym is not installed, or has no such environment.
+    """
+    # gym 0.26 uses two names that NumPy 2 dropped.
+    for name, kind in (("bool8", np.bool_), ("float_", np.float64)):
+        if not hasattr(np, name):
+            setattr(np, name, kind)
+    try:
+        with stderr_parked():  # its farewell banner
+            import gym
+    except ImportError:
+        raise UserError(
+            f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."
+        ) from None
+    try:
+        made = gym.make(env_id, disable_env_checker=True, render_mode=render_mode)
+        return _Adapter(made, render_mode)
+    except gym.error.Error as error:
+        raise UserError(f"gym:{env_id} can't be made: {error}") from None
+
+
+class _Adapter(gymnasium.Env[Any, Any]):
+    def __init__(self, env: Any, render_mode: str | None) -> None:
+        self._env, self.render_mode = env, render_mode
+        self.metadata = dict(env.metadata)
+        self.observation_space = _space(env.observation_space)
+        self.action_space = _space(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        return observation, float(reward), bool(terminated), bool(truncated), info
+
+    def render(self) -> Any:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _space(space: Any) -> gymnasium.Space[Any]:
+    kind = type(space).__name__
+    if kind == "Box":
+        return gymnasium.spaces.Box(
+            space.low, space.high, space.shape, space.dtype.type
+        )
+    if kind == "Discrete":
+        return gymnasium.spaces.Discrete(int(space.n), start=int(space.start))
+    raise UserError(f"gym spaces of the kind {kind} can't be learnt from.")

@@ -1,0 +1,60 @@
+"""EnvPool's environments, which come with the extra `[envpool]`."""
+
+import warnings
+from typing import Any
+
+import envpool
+import gymnasium as gym
+
+from xagents_ray.actors.envs import atari
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.settings.config import EnvConfig
+
+
+class _Pool(gym.vector.VectorWrapper):
+    """An EnvPool, which takes its seeds only when it is made."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+        super().__init__(make(0))
+        self._single_observation_space = self.env.observation_space
+        self._single_action_space = self.env.action_space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Make the environments anew with `seed` and begin their episodes."""
+        self.env.close()
+        self.env = self._make(int(seed or 0))
+        return self.env.reset()
+
+
+def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
+    """Return n_envs environments of EnvPool on this many threads."""
+    env_id = str(config.env)
+    settings = atari.settings(env_id) if env_id in gym.registry else None
+    known = envpool.list_all_envs()
+    name, more = env_id, {}
+    if settings is not None and config.preprocess:
+        name = "".join(part.title() for part in settings["game"].split("_")) + "-v5"
+        more = {
+            "stack_num": 1,
+            "frame_skip": atari.SKIP,
+            "noop_max": atari.NOOPS,
+            "use_fire_reset": True,
+            "episodic_life": False,
+            "reward_clip": False,
+            "repeat_action_probability": settings["repeat_action_probability"],
+        }
+    if name not in known or (settings is not None and not config.preprocess):
+        raise UserError(
+            f"EnvPool has no {env_id}{near(name, known) or '.'} "
+            "Use --vectorization auto."
+        )
+
+    def build(seed: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its Box bounds are rounded to float32
+            return envpool.make_gymnasium(
+                name, num_envs=n_envs, num_threads=threads, seed=seed, **more
+            )
+
+    return _Pool(build)

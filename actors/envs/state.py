@@ -1,0 +1,156 @@
+"""The state of environments as JSON: all that their next episodes depend on."""
+
+import base64
+import json
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs import classic_control as classic
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import SyncVectorEnv
+
+from xagents_ray.actors.envs import atari
+from xagents_ray.actors.envs.interface import InterfaceCheck
+from xagents_ray.core.trajectory import Array
+
+# By exact type, since a subclass may hold more. Left out is what only rendering
+# and checks read, and what a reset sets once and for all.
+_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    SyncVectorEnv: ("_autoreset_envs",),
+    CartPoleVectorEnv: ("state", "steps", "prev_done"),
+    classic.CartPoleEnv: ("state",),
+    classic.PendulumEnv: ("state",),
+    classic.AcrobotEnv: ("state",),
+    classic.MountainCarEnv: ("state",),
+    classic.Continuous_MountainCarEnv: ("state",),
+    gym.wrappers.TimeLimit: ("_elapsed_steps",),
+    gym.wrappers.OrderEnforcing: (),
+    gym.wrappers.PassiveEnvChecker: (),
+    gym.wrappers.FlattenObservation: (),
+    gym.wrappers.ClipAction: (),
+    gym.wrappers.RescaleAction: (),
+    atari.Preprocessing: (),
+}
+
+
+def get_state(envs: Any) -> list[dict[str, Any]] | None:
+    """Return what JSON can hold of a vector environment that was reset.
+
+    Known are Gymnasium's classic control, and environments and wrappers with
+    `get_state()`, whose result JSON must be able to hold, and `set_state(state)`;
+    one by one in a SyncVectorEnv or as a vector environment. Generators that
+    Gymnasium seeds need not be part of `get_state()`.
+
+    Returns:
+        One entry per layer: the vector environment, then each environment from its
+        outermost wrapper inwards; None where a layer's state can't be had.
+    """
+    layers = _layers(envs)
+    if not all(type(layer) in _ATTRIBUTES or _is_own(layer) for layer in layers):
+        return None
+    try:
+        return [_state_of(layer) for layer in layers]
+    except _UnusableError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return None
+
+
+def set_state(envs: Any, state: list[dict[str, Any]]) -> None:
+    """Put a state of `get_state` into a vector environment that was reset.
+
+    Raises:
+        Exception: of some kind; the state is damaged or not of such environments.
+    """
+    for layer, saved in zip(_layers(envs), state, strict=True):
+        name = type(layer).__name__
+        if saved["type"] != name:
+            raise ValueError(f"expected the state of {name}, got {saved['type']}")
+        attributes, values = _ATTRIBUTES.get(type(layer)), saved["values"]
+        if attributes is None:
+            layer.set_state(values)
+        for attribute in attributes or ():
+            now = getattr(layer, attribute)
+            setattr(layer, attribute, _decode(values[attribute], now))
+        if saved["random"] is not None:
+            layer.np_random.bit_generator.state = saved["random"]
+
+
+def encode(array: Array) -> dict[str, Any]:
+    """Return an array of numbers as JSON, bit for bit."""
+    data = base64.b64encode(array.tobytes()).decode()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": data}
+
+
+def decode(value: dict[str, Any], like: Array) -> Array:
+    """Return an encoded array.
+
+    Args:
+        value: from `encode`.
+        like: an array of the same shape and kind; the width of numbers may differ.
+    Raises:
+        Exception: of some kind; the value is damaged or not like that.
+    """
+    dtype = np.dtype(value["dtype"])
+    if dtype.str != value["dtype"] or dtype.kind != like.dtype.kind:
+        raise ValueError(f"expected dtype {like.dtype.str}, got {value['dtype']}")
+    if value["shape"] != list(like.shape):
+        raise ValueError(f"expected shape {list(like.shape)}, got {value['shape']}")
+    data = base64.b64decode(value["base64"], validate=True)
+    array: Array = np.frombuffer(data, dtype).reshape(like.shape)
+    return np.array(array)
+
+
+class _UnusableError(Exception):
+    """An own environment's state can't be kept."""
+
+
+def _layers(envs: Any) -> list[Any]:
+    """Return the vector environment, and all within it if it is Gymnasium's."""
+    layers = [envs]
+    for env in envs.envs if type(envs) is SyncVectorEnv else ():
+        while isinstance(env, gym.Wrapper):
+            if type(env) is not InterfaceCheck:  # it has no state
+                layers.append(env)
+            env = env.env
+        layers.append(env)
+    return layers
+
+
+def _is_own(layer: Any) -> bool:
+    methods = (getattr(layer, name, None) for name in ("get_state", "set_state"))
+    return all(callable(method) for method in methods)
+
+
+def _state_of(layer: Any) -> dict[str, Any]:
+    attributes = _ATTRIBUTES.get(type(layer))
+    state: dict[str, Any] = {"type": type(layer).__name__}
+    if attributes is not None:
+        values = {name: _encode(getattr(layer, name)) for name in attributes}
+        return {**state, "values": values, "random": _random(layer)}
+    try:  # through JSON at once: what the environment changes later is not kept
+        own = {"values": layer.get_state(), "random": _random(layer)}
+        return {**state, **json.loads(json.dumps(own))}
+    except Exception as error:
+        raise _UnusableError(
+            f"{state['type']}.get_state() gives nothing that JSON can hold ({error}): "
+            "a resumed run drops its unfinished episodes."
+        ) from error
+
+
+def _random(layer: Any) -> Any:
+    generator = None if isinstance(layer, gym.Wrapper) else layer._np_random
+    return None if generator is None else generator.bit_generator.state
+
+
+def _encode(value: Any) -> Any:
+    return value if isinstance(value, int) else encode(np.asarray(value))
+
+
+def _decode(value: Any, like: Any) -> Any:
+    if not isinstance(like, int):
+        return decode(value, np.asarray(like))
+    if type(value) is not int:
+        raise ValueError(f"expected a whole number, got {value!r}")
+    return value

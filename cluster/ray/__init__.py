@@ -1,0 +1,1 @@
+"""Ray itself: connecting, calling, and what its processes need."""

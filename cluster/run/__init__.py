@@ -1,0 +1,1 @@
+"""One run on Ray: its actors, their supervision and placement."""

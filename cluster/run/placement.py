@@ -1,0 +1,192 @@
+"""Which cores and GPUs the parts of a run claim, and where they may lie."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.settings.config import Config
+
+_READY_SECONDS = 60.0
+_STEP = 1e-4
+"""Ray counts resources in ten-thousandths."""
+
+
+Bundle = dict[str, float]
+
+
+def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
+    """Return what the learner of a run claims, then what each env actor does.
+
+    Args:
+        ray: the module, connected.
+        config: of the run.
+        share: of the cluster that the run may claim.
+    """
+    flags, nodes = config.placement, _nodes(ray)
+    cpus = share * sum(node.get("CPU", 0.0) for node in nodes)
+    gpus = share * sum(node.get("GPU", 0.0) for node in nodes)
+    n_actors = flags.n_actors or min(config.env.n_envs, max(1, int(cpus)))
+    learner_gpus = min(1.0, gpus) if flags.learner_gpus is None else flags.learner_gpus
+    learner = {"CPU": _rounded(1.0 if cpus >= 2 else cpus / 2)}
+    if learner_gpus:
+        learner["GPU"] = learner_gpus
+    free = sorted(share * node.get("CPU", 0.0) for node in nodes)
+    free[-1] -= learner["CPU"]
+    return [
+        learner,
+        *[{"CPU": flags.actor_cpus or _even_share(free, n_actors)}] * n_actors,
+    ]
+
+
+def as_one(ray: Any, config: Config, share: float) -> Bundle:
+    """Return what a run in one process claims; no more cores than a node has."""
+    learner, *_ = demand(ray, config, share)
+    cpus = [node.get("CPU", 0.0) for node in _nodes(ray)]
+    return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
+
+
+def check(ray: Any, bundles: Sequence[Bundle]) -> None:
+    """Raise UserError when all nodes together, or each alone, lack something."""
+    nodes = _nodes(ray)
+    flags = {"CPU": "--actor-cpus or --n-actors", "GPU": "--learner-gpus"}
+    for kind, flag in flags.items():
+        needs = [bundle.get(kind, 0.0) for bundle in bundles]
+        has = [node.get(kind, 0.0) for node in nodes]
+        total, there = sum(needs), sum(has)
+        if total > there + len(needs) * _STEP:
+            raise UserError(
+                f"The run needs {total:g} {kind}s and the cluster has {there:g}: "
+                f"lower {flag}, or add nodes."
+            )
+        if max(needs) > max(has, default=0.0):
+            raise UserError(
+                f"One part of the run needs {max(needs):g} {kind}s and the largest "
+                f"node has {max(has):g}: lower {flag}."
+            )
+
+
+class Placement:
+    """Claims what a run needs, all at once, and refuses what no cluster node has.
+
+    A trial of a sweep has its claim already.
+
+    Args:
+        calls: waits for it.
+        config: of the run.
+    Attributes:
+        n_actors: env actors.
+        threads: cores that the environments of one may use.
+    Raises:
+        UserError: the cluster lacks something.
+    """
+
+    def __init__(self, calls: Calls, config: Config) -> None:
+        self._ray = calls.ray
+        self._group = self._ray.util.get_current_placement_group()
+        self._is_own = self._group is None
+        if self._is_own:
+            bundles = demand(self._ray, config)
+            check(self._ray, bundles)
+            self._group = self._claim(calls, bundles)
+            cpus = sum(node.get("CPU", 0.0) for node in _nodes(self._ray))
+        else:
+            bundles = self._group.bundle_specs
+            cpus = sum(bundle["CPU"] for bundle in bundles)
+        self.n_actors = len(bundles) - 1
+        self.threads = max(1, int(cpus) // self.n_actors)
+        self._learner_gpus = bundles[0].get("GPU", 0.0)
+        self._actor_cpus = bundles[1]["CPU"]
+        # A replacement must not wait for a share that the user didn't ask for.
+        self._is_fixed = config.placement.actor_cpus is not None
+        self._has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
+
+    def learner(self) -> dict[str, Any]:
+        """Return the options of the learner's actor."""
+        options = self._within(0, num_gpus=self._learner_gpus)
+        if self._learner_gpus == 0:
+            options |= self._blind()
+        return options
+
+    def env_actor(self, number: int, is_first: bool) -> dict[str, Any]:
+        """Return the options of an env actor.
+
+        Args:
+            number: from 0.
+            is_first: it replaces none.
+        """
+        if is_first or self._is_fixed:
+            claimed = self._within(number + 1, num_cpus=self._actor_cpus)
+        else:
+            claimed = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        return claimed | self._blind()
+
+    def service(self) -> dict[str, Any]:
+        """Return the options of a part that mostly waits."""
+        return {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind()}
+
+    def release(self) -> None:
+        """Give everything back that was claimed here."""
+        if self._is_own:
+            self._ray.util.remove_placement_group(self._group)
+
+    def _within(self, bundle: int, **claims: float) -> dict[str, Any]:
+        strategies = self._ray.util.scheduling_strategies
+        strategy = strategies.PlacementGroupSchedulingStrategy(
+            self._group, placement_group_bundle_index=bundle
+        )
+        return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
+
+    def _blind(self) -> dict[str, Any]:
+        """Return the option that hides GPUs; Ray doesn't hide them by itself."""
+        if not self._has_gpus:
+            return {}  # an environment of its own would slow the start
+        return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
+
+    def _claim(self, calls: Calls, bundles: list[Bundle]) -> Any:
+        """Return a placement group of the bundles once it is there."""
+        group = self._ray.util.placement_group(bundles, strategy="SPREAD")
+        began = time.monotonic()
+        while not group.wait(1):  # it takes whole seconds
+            if calls.is_pressing():
+                raise Stopped
+            if time.monotonic() - began > _READY_SECONDS:
+                free = self._ray.available_resources()
+                self._ray.util.remove_placement_group(group)
+                kinds = {kind for bundle in bundles for kind in bundle}
+                found = " and ".join(f"{free.get(k, 0):g} {k}s" for k in sorted(kinds))
+                raise UserError(
+                    f"The cluster has {found} free after {_READY_SECONDS:.0f} s and no "
+                    "room on its nodes for all parts of the run: wait for other jobs, "
+                    "or lower --actor-cpus, --n-actors or --learner-gpus."
+                )
+        return group
+
+
+def _nodes(ray: Any) -> list[Bundle]:
+    """Return what each node has that is alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _rounded(amount: float) -> float:
+    """Return an amount that Ray can count, not above this one."""
+    return math.floor(amount / _STEP) * _STEP
+
+
+def _even_share(free: Sequence[float], n_actors: int) -> float:
+    """Return the most cores that each of so many env actors can have, 1 at most.
+
+    Args:
+        free: cores of each node, without the learner's.
+        n_actors: which must all fit, none across two nodes.
+    """
+    shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
+    for share in sorted(shares, reverse=True):
+        rounded = _rounded(share)
+        if rounded >= _STEP:
+            fit = sum(int(cores / rounded + 1e-6) for cores in free)
+            if fit >= n_actors:
+                return rounded
+    return _STEP

@@ -1,0 +1,75 @@
+"""What `xagents-ray doctor` asks of Ray."""
+
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.run.object_store import store_bytes
+from xagents_ray.run.driver import Run
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A cluster that was joined.
+
+    Attributes:
+        nodes: that are alive.
+        cpus: of all nodes together.
+        free_cpus: of these, not taken.
+        gpus: of all nodes together.
+        free_gpus: of these, not taken.
+        memory: bytes, of the node that has most.
+        store: bytes of the smallest object store.
+        ray: version, here and there: Ray refuses others.
+        python: likewise.
+    """
+
+    nodes: int
+    cpus: int
+    free_cpus: int
+    gpus: int
+    free_gpus: int
+    memory: int
+    store: int
+    ray: str
+    python: str
+
+
+def reach(address: str) -> Reached:
+    """Join the cluster at host:port and look around.
+
+    Raises:
+        UserError: it does not answer, or refuses the token or the versions.
+    """
+    ray = connection.connect(address, False, 0)
+    nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+    whole, free = ray.cluster_resources(), ray.available_resources()
+
+    def total(resources: dict[str, Any], name: str) -> int:
+        return int(resources.get(name, 0))
+
+    return Reached(
+        nodes=len(nodes),
+        cpus=total(whole, "CPU"),
+        free_cpus=total(free, "CPU"),
+        gpus=total(whole, "GPU"),
+        free_gpus=total(free, "GPU"),
+        memory=max(total(node, "memory") for node in nodes),
+        store=min(total(node, "object_store_memory") for node in nodes),
+        ray=str(ray.__version__),
+        python=platform.python_version(),
+    )
+
+
+def store(run: Run, reached: Reached | None) -> tuple[int, int]:
+    """Return the bytes that a run's object store wants, and gets.
+
+    Args:
+        run: before it starts.
+        reached: the cluster; None for this machine.
+    Raises:
+        UserError: there is not enough shared memory for Ray.
+    """
+    wanted = store_bytes(run)
+    return wanted, connection.store(wanted) if reached is None else reached.store

@@ -1,0 +1,186 @@
+"""What runs in Ray's actor processes: plain classes, wrapped where they are used."""
+
+import importlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.core.moments import Statistics
+from xagents_ray.core.trajectory import (
+    Array,
+    Replayed,
+    Trajectory,
+    Transitions,
+    Weights,
+    mix,
+    part,
+    side_by_side,
+)
+from xagents_ray.replay.transitions import Fill, replay_for, shard_bounds
+from xagents_ray.run.driver import Run
+from xagents_ray.storage.weights import WeightsFile
+
+
+class ReplayService:
+    """A shard of the replay buffer of a run; `is_idle` is heard at any time.
+
+    Args:
+        run: whose replay.
+        shard: which one, from 0.
+    """
+
+    def __init__(self, run: Run, shard: int) -> None:
+        self._run, self._shard = run, shard
+        self._is_idle = True
+
+    def start(self) -> int:
+        """Take the memory; return the bytes of everything."""
+        run, config = self._run, self._run.config.algorithm
+        kind = run.algorithm.replay
+        assert kind is not None and isinstance(config, ReplayConfig)
+        n_envs = run.config.env.n_envs
+        bounds = shard_bounds(n_envs, config.replay_shards)
+        self._first, self._end = bounds[self._shard : self._shard + 2]
+        self._replay = replay_for(kind, run.spec, config, n_envs, run.seed, self._shard)
+        return self._replay.nbytes
+
+    def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
+        """Copy its environments' steps in; return how full it is, and the seconds."""
+        began = time.perf_counter()
+        with self._busy():
+            for trajectory in trajectories:
+                own = part(trajectory, self._first, self._end)
+                if own is not None:
+                    shifted = own._replace(first_env=own.first_env - self._first)
+                    self._replay.insert(shifted)
+        return self._replay.fill, time.perf_counter() - began
+
+    def is_idle(self) -> bool:
+        """Return whether it does nothing, as while what a call needs is on its way."""
+        return self._is_idle
+
+    def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Return the dtype and shape of everything by name, for `piece` and `put`."""
+        self._arrays = self._replay.arrays()
+        self._filled = dict.fromkeys(self._arrays, 0)
+        return {name: (a.dtype.str, a.shape) for name, a in self._arrays.items()}
+
+    def piece(self, name: str, first: int, end: int) -> Array:
+        """Return some bytes of an array."""
+        return self._bytes(name)[first:end]
+
+    def put(self, name: str, piece: Array) -> None:
+        """Take the next bytes of an array."""
+        first = self._filled[name]
+        self._filled[name] += len(piece)
+        self._bytes(name)[first : first + len(piece)] = piece
+
+    def take(self) -> None:
+        """Go on from what was put."""
+        self._replay.go_on(self._arrays)
+
+    def _bytes(self, name: str) -> Array:
+        return self._arrays[name].reshape(-1, copy=False).view(np.uint8)
+
+    def sample(self, batches: int, count: int) -> Transitions | Replayed:
+        """Draw K batches of transitions, or of trajectories of each environment."""
+        with self._busy():
+            return self._replay.sample(batches, count)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        self._is_idle = False
+        try:
+            yield
+        finally:
+            self._is_idle = True
+
+
+class LearnerService:
+    """The learner of a run; `stop` and `ping` are heard while `update` is at work."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def start(self) -> tuple[int, list[str]]:
+        """Make the learner; return its cores, and notes on the first weights."""
+        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._learner, notes = self._make.make_learner(self._run)
+        return self._run.cores, list(notes)
+
+    def ping(self) -> None:
+        """Show that the process is alive."""
+
+    def weights(self) -> Weights:
+        """Return the newest weights under a new version."""
+        return self._learner.policy_weights()
+
+    def update(
+        self,
+        env_steps: int,
+        statistics: Statistics,
+        *batch: Trajectory | Replayed | Transitions,
+    ) -> tuple[dict[str, float], Weights]:
+        """Run one learning phase; return its metrics and the weights after it.
+
+        Args:
+            env_steps: of the run, after the batch was collected.
+            statistics: of the steps since the phase before.
+            batch: trajectories of a round, and what each shard of the replay drew.
+        """
+        began = time.perf_counter()
+        data = self._together(batch, env_steps)
+        learn = self._make.learn
+        metrics, weights = learn(self._run, self._learner, data, env_steps, statistics)
+        return {**metrics, "seconds": time.perf_counter() - began}, weights
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+        return self._learner.state.scale_lr(factor)
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of the learner's state by name."""
+        return self._learner.state.arrays()
+
+    def restore(self, arrays: dict[str, Array], above: int) -> tuple[int, Weights]:
+        """Take the learner's state from a copy.
+
+        Args:
+            arrays: the copy.
+            above: publish above this version, and above the copy's own.
+        Returns:
+            The weights' version, and the weights.
+        """
+        state = self._learner.state
+        state.restore(arrays)
+        state.counts["version"] = max(state.counts["version"], above)
+        weights = self.weights()
+        return weights.version, weights
+
+    def encode(
+        self, arrays: dict[str, Array], paths: Sequence[str]
+    ) -> list[WeightsFile]:
+        """Return the models in a state as weights files."""
+        return self._make.encode_models(self._run, arrays, paths)
+
+    def stop(self) -> None:
+        """Make an update in progress end after its current pass."""
+        self._learner.stop()
+
+    def _together(self, batch: Sequence[Any], env_steps: int) -> Any:
+        """Return what the learner's update takes."""
+        drawn = [each for each in batch if isinstance(each, Transitions)]
+        if len(drawn) > 1:
+            config = self._run.config.algorithm
+            assert isinstance(config, ReplayConfig)
+            generator = np.random.default_rng([self._run.seed, env_steps])
+            return mix(drawn, config.buffer_batch_size, generator)
+        if drawn:
+            return drawn[0]
+        replayed = [each for each in batch if isinstance(each, Replayed)]
+        fresh = [each for each in batch if isinstance(each, Trajectory)]
+        return [*fresh, side_by_side(replayed)] if replayed else fresh

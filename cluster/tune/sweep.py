@@ -1,0 +1,65 @@
+"""A sweep's start and end on Ray; what is in between is in `trials`."""
+
+import importlib
+import os
+from collections.abc import Sequence
+
+from xagents_ray.cluster.ray import connection
+from xagents_ray.cluster.run.object_store import store_bytes
+from xagents_ray.core.errors import Stopped
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.driver import Run
+from xagents_ray.tuning.display import SweepDisplay
+from xagents_ray.tuning.plan import Plan
+from xagents_ray.tuning.study import Study
+
+# Tune would print a table, write each result and TensorBoard events of its own, take
+# Ctrl-C, and work in a directory of its own.
+_ENVIRONMENT = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+}
+
+
+def sweep(
+    plan: Plan,
+    study: Study,
+    runs: Sequence[Run],
+    display: SweepDisplay,
+    signals: Signals,
+) -> None:
+    """Run trials until the study has enough, or a signal comes.
+
+    Args:
+        plan: of the sweep.
+        study: says what to try, and keeps what came of it.
+        runs: trials as they might be; each must fit on the cluster.
+        display: shows them.
+        signals: end the sweep.
+    Raises:
+        UserError: there is no such cluster, or no room for a trial on it.
+        Broken: the study's database failed.
+    """
+    signals.on_first = None  # heard by polling: Ray must not be interrupted
+    is_local = runs[0].config.placement.local
+    bytes_ = 0 if is_local else max(store_bytes(run) for run in runs)
+    os.environ.update(_ENVIRONMENT)
+    logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
+    try:
+        ray = connection.start(plan.ray, bytes_, signals, logs)
+    except Stopped:
+        return
+    try:
+        for note in connection.notes():
+            display.note(note)
+        # It imports Ray, which must not be before the connection's settings are.
+        make = importlib.import_module("xagents_ray.cluster.tune.trials").Trials
+        trials = make(ray, plan, study, display, signals)
+        for run in runs:
+            trials.claims(run.config)
+        trials.run()
+    finally:
+        connection.disconnect(ray)

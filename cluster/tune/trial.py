@@ -1,0 +1,143 @@
+"""A trial of a sweep: a process of Ray Tune, and the training that it looks after.
+
+TensorFlow never gives back all memory of a graph that it has run. So a trial trains in
+a child of its own, forked from a process that has imported everything and run nothing:
+it starts at once, leaves nothing behind, and if it crashes nothing else does. A trial
+with env actors has its learner in an actor of its own, and trains in a thread here.
+"""
+
+import multiprocessing
+import queue
+import signal
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ray import tune
+
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.timed_subprocess import how_it_ended, without_main
+from xagents_ray.tuning.trainee import News, Training, train_alone
+
+_ENDING_SECONDS = 10.0
+_PRELOADED = (
+    "run.local",
+    "run.session",
+    "learners.make",
+    "actors.env_actor",
+    "tuning.trainee",
+)
+
+
+class Trainee(Protocol):
+    """A training somewhere."""
+
+    def news(self) -> News:
+        """Return what is new, once there is something; permit it to go on."""
+
+    def end(self) -> None:
+        """End it, early if it is still at work."""
+
+
+class Forked:
+    """A training in a process of its own."""
+
+    def __init__(self, points: list[int], *job: Any) -> None:
+        server = multiprocessing.get_context("forkserver")
+        server.set_forkserver_preload([f"xagents_ray.{name}" for name in _PRELOADED])
+        self._link, theirs = server.Pipe()
+        self._process = server.Process(target=train_alone, args=(theirs, points, *job))
+        with without_main():  # it is Ray's worker
+            self._process.start()
+        theirs.close()
+        self._last: News = {"env_steps": 0, "mean_reward": None}
+        self._last |= {"began": None, "ended": None, "memory": 0}
+
+    def news(self) -> News:
+        """Return what is new, once there is something."""
+        try:
+            if "point" in self._last:
+                self._link.send("go on")
+            self._last = self._link.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            failure = f"the process ended with {how_it_ended(self._process)}"
+            self._last = {**self._last, "value": None, "failure": failure}
+            self._last.pop("point", None)
+        return self._last
+
+    def end(self) -> None:
+        """End it, early if it is still at work."""
+        self._process.terminate()
+        self._process.join(_ENDING_SECONDS)
+        self._process.kill()
+        self._process.join()
+        self._link.close()
+
+
+class Threaded:
+    """A training in a thread of this process."""
+
+    def __init__(self, points: list[int], *job: Any) -> None:
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._signals = Signals()
+        self._signals.on_first = None
+        self._training = Training(self._news.put, points)
+        self._thread = threading.Thread(
+            target=self._training.run, args=(*job, self._signals), daemon=True
+        )
+        self._thread.start()
+        self._last: News = {}
+
+    def news(self) -> News:
+        """Return what is new, once there is something."""
+        if "point" in self._last:
+            self._training.permits.release()
+        self._last = self._news.get()
+        return self._last
+
+    def end(self) -> None:
+        """End it, early if it is still at work."""
+        self._signals.press(signal.SIGTERM)
+        self._thread.join()
+
+
+class Trial(tune.Trainable):
+    """A trial as Ray Tune sees it; its process goes on with the next one."""
+
+    _training: Trainee | None
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Take what the first trial is to do."""
+        self._config, self._training = config, None
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """End the training, and take what the next trial is to do."""
+        self.cleanup()
+        self.setup(new_config)
+        return True
+
+    def step(self) -> News:
+        """Return what is new, once there is something."""
+        # Not begun in `setup`: while that goes on, Tune would take another process.
+        if self._training is None:
+            self._training = _begin(**self._config)
+        return self._training.news()
+
+    def cleanup(self) -> None:
+        """End the training."""
+        if self._training is not None:
+            self._training.end()
+
+
+def _begin(
+    agent: str,
+    settings: Mapping[str, Any],
+    points: list[int],
+    claims: list[Mapping[str, float]],
+    definitions: tuple[bytes, ...],
+) -> Trainee:
+    """Begin a training with as many threads as cores are claimed."""
+    threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
+    make = Forked if settings.get("local") else Threaded
+    return make(points, agent, settings, threads, definitions)

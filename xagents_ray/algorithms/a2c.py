@@ -1,0 +1,27 @@
+"""Advantage actor-critic."""
+
+from dataclasses import dataclass
+
+from xagents_ray.algorithms.families import ACTOR_CRITIC, PolicyGradientConfig
+from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.settings.algorithm import OneModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(OneModel, PolicyGradientConfig):
+    """Advantage actor-critic, arXiv:1602.01783."""
+
+
+register(
+    Algorithm(
+        name="a2c",
+        config=A2CConfig,
+        learner="xagents_ray.learners.a2c:A2CLearner",
+        policy="xagents_ray.actors.policies:ActorCriticPolicy",
+        models=(ACTOR_CRITIC,),
+        on_policy=True,
+        replay=None,
+        discrete=True,
+        continuous=True,
+    )
+)

@@ -1,0 +1,30 @@
+"""Deep deterministic policy gradient."""
+
+from dataclasses import dataclass
+
+from xagents_ray.algorithms.families import (
+    ACTION_CRITIC,
+    DETERMINISTIC_ACTOR,
+    DeterministicConfig,
+)
+from xagents_ray.algorithms.row import Algorithm, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(DeterministicConfig):
+    """Deep deterministic policy gradient, arXiv:1509.02971."""
+
+
+register(
+    Algorithm(
+        name="ddpg",
+        config=DDPGConfig,
+        learner="xagents_ray.learners.ddpg:DDPGLearner",
+        policy="xagents_ray.actors.policies:DeterministicPolicy",
+        models=(DETERMINISTIC_ACTOR, ACTION_CRITIC),
+        on_policy=False,
+        replay="xagents_ray.replay.transitions:TransitionReplay",
+        discrete=False,
+        continuous=True,
+    )
+)

@@ -1,0 +1,254 @@
+"""What algorithms of one family share: settings and networks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xagents_ray.algorithms.row import Model
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig
+from xagents_ray.settings.options import changed, option
+
+ACTOR_CRITIC = Model(
+    "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
+)
+"""One network with the policy's output and the value's."""
+DETERMINISTIC_ACTOR = Model(
+    "actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"
+)
+ACTION_CRITIC = Model(
+    "critic", "critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
+)
+"""The value of an observation and an action."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradientConfig(AlgorithmConfig):
+    """What every algorithm with a stochastic policy has."""
+
+    n_steps: int = option(
+        5,
+        low=1,
+        unit="vector steps",
+        hp_type="categorical",
+        help="Transition steps of each environment per update",
+        known_as=("num_steps", "rollout_steps"),
+    )
+    entropy_coef: float = option(
+        0.01,
+        low=0,
+        hp_type="log_uniform",
+        help="Entropy coefficient for loss calculation",
+        known_as=("ent_coef", "entropy_coeff"),
+    )
+    value_loss_coef: float = option(
+        0.5,
+        low=0,
+        hp_type="log_uniform",
+        help="Value loss coefficient for value loss calculation",
+        known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
+    )
+    grad_norm: float = option(
+        0.5,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Largest global norm of the gradient; larger ones are scaled to it",
+        known_as=("max_grad_norm", "grad_clip"),
+    )
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        return self.n_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageConfig(PolicyGradientConfig):
+    """What learning from mini-batches of one rollout's advantages has."""
+
+    lam: float = option(
+        0.95,
+        low=0,
+        high=1,
+        hp_type="log_uniform",
+        help="GAE-Lambda for advantage estimation",
+        known_as=("gae_lambda", "lambda_"),
+    )
+    mini_batches: int = option(
+        4,
+        low=1,
+        hp_type="categorical",
+        help="Number of mini-batches to use per pass",
+        known_as=("num_minibatches", "n_minibatches"),
+    )
+    advantage_epsilon: float = option(
+        1e-8,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Value added to the standard deviation that advantages are divided by",
+    )
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when there are more mini-batches than samples."""
+        if self.mini_batches > self.n_steps * n_envs:
+            raise UserError(
+                f"--mini-batches {self.mini_batches} is more than the batch of "
+                f"{self.n_steps * n_envs} samples (--n-steps x --n-envs): lower it."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(AlgorithmConfig):
+    """What every algorithm with a replay buffer has."""
+
+    buffer_max_size: int = option(
+        10_000,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Maximum replay buffer size, of all environments together",
+        known_as=("buffer_size", "replay_size", "replay_buffer_size"),
+    )
+    buffer_initial_size: int | None = option(
+        None,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Replay buffer size at which learning starts; "
+        "default: a tenth of the maximum",
+        known_as=("learning_starts",),
+    )
+    buffer_batch_size: int = option(
+        32,
+        low=1,
+        hp_type="categorical",
+        help="Replay buffer batch size",
+        known_as=("batch_size",),
+    )
+    replay_shards: int = option(
+        1,
+        low=1,
+        help="Ray actors that share the replay buffer, each with some of the "
+        "environments; spread over the nodes of a cluster",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        largest = max(self.initial_size, self.buffer_batch_size)
+        if largest > self.buffer_max_size:
+            raise UserError(
+                f"--buffer-max-size {self.buffer_max_size} is smaller than the "
+                f"{largest} of --buffer-initial-size or --buffer-batch-size; "
+                "raise it to at least that."
+            )
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when a shard of the replay would have no environment."""
+        super().check_batch(n_envs)
+        if self.replay_shards > n_envs:
+            raise UserError(
+                f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
+                "each shard holds what some environments did, so lower it."
+            )
+
+    @property
+    def initial_size(self) -> int:
+        """Fill of the buffer at which learning from it starts."""
+        return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
+
+    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return how much is to be learnt from the replay buffer.
+
+        Args:
+            steps: env steps that no batch has answered yet.
+            generator: the same one wherever the run stands after as many env steps.
+        Returns:
+            Batches, and the env steps that they leave unanswered.
+        """
+        raise NotImplementedError
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return about how many observations the batches of one phase hold."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(ReplayConfig):
+    """What algorithms that learn from single transitions have."""
+
+    rollout_length: int = option(
+        16,
+        low=1,
+        unit="vector steps",
+        hp_type="categorical",
+        help="Steps of all environments between two learning phases",
+    )
+    train_frequency: int = option(
+        4,
+        low=1,
+        unit="env steps",
+        hp_type="categorical",
+        help="Env steps of all environments together per --gradient-steps",
+        known_as=("train_freq",),
+    )
+    gradient_steps: int = option(
+        1,
+        low=1,
+        unit="updates",
+        hp_type="categorical",
+        help="Updates owed per --train-frequency",
+    )
+    grad_norm: float | None = option(
+        None,
+        low=0,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Largest global norm of each network's gradient; larger ones are scaled "
+        "to it; default: no limit",
+    )
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        return self.rollout_length
+
+    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return the batches due, and the env steps short of the next ones."""
+        periods, rest = divmod(steps, self.train_frequency)
+        return periods * self.gradient_steps, rest
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return the observations of the batches that one rollout makes due."""
+        batches, _ = self.owed(self.rollout_length * n_envs, np.random.default_rng(0))
+        return (batches + self.gradient_steps) * self.buffer_batch_size * (stack + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
+    """What algorithms with a deterministic actor have."""
+
+    train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
+    step_noise_coef: float = option(
+        0.1,
+        low=0,
+        hp_type="log_uniform",
+        help="Standard deviation of the noise added to actions, which span -1 to 1",
+    )
+    noise: str = option(
+        "normal",
+        choices=("normal", "ou"),
+        hp_type="categorical",
+        help="Noise of each step by itself, or Ornstein-Uhlenbeck's, which wanders "
+        "(theta 0.15, dt 0.01, sigma --step-noise-coef) and starts at 0 per episode",
+    )
+    tau: float = option(
+        0.005,
+        low=0,
+        high=1,
+        exclusive=True,
+        hp_type="log_uniform",
+        help="Value used for syncing target model weights",
+        known_as=("polyak",),
+    )

@@ -1,0 +1,136 @@
+"""Tuned settings by agent and environment, from data files beside this one.
+
+Each AGENT.yaml is a list of presets. A user's own file holds one:
+
+    settings: {n_envs: 8, lr: 1.0e-3, model: small.cfg}
+
+Paths of networks in it begin where the file lies.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.settings.algorithm import FILES
+
+AUTO = "auto"
+"""What `--preset` alone means: the one for the agent and the environment."""
+_HERE = Path(__file__).parent
+_REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings that are known to work, or said to.
+
+    Attributes:
+        agent: its name.
+        env: the environment's id; `*` stands for anything, as in `ALE/*`.
+        settings: by flat name.
+        goal: mean return of 20 greedy games that the final weights must reach.
+        expected: what came of it, or of the source's settings.
+        source: who has seen that.
+    """
+
+    agent: str
+    env: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    goal: float | None = None
+    expected: str = ""
+    source: str = ""
+
+
+@functools.cache
+def presets() -> tuple[Preset, ...]:
+    """Return all of the package."""
+    return tuple(
+        Preset(agent=agent, **_located(entry, _HERE))
+        for agent in ALGORITHMS
+        for entry in yaml.safe_load((_HERE / f"{agent}.yaml").read_text("utf-8"))
+    )
+
+
+def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those of the preset that they ask for below them.
+
+    Args:
+        algorithm: that is to learn.
+        given: settings by flat name; `preset` is "auto" or a file.
+    Raises:
+        UserError: there is no such preset, or its file is damaged.
+    """
+    if given.get("preset") is None:
+        return dict(given)
+    asked = given["preset"]
+    if asked == AUTO:
+        settings = _find(algorithm.name, given.get("env")).settings
+    else:
+        settings = _read(Path(asked))
+    return {**settings, **given}
+
+
+def fitting(agent: str, env: str) -> Preset | None:
+    """Return the preset of the package for an agent and an environment, if any."""
+    for preset in presets():
+        if preset.agent == agent and fnmatchcase(env, preset.env):
+            return preset
+    return None
+
+
+def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
+    """Return what to say to a user who leaves out a preset that there is."""
+    env = given.get("env")
+    if env is None or given.get("preset") is not None:
+        return []
+    preset = fitting(algorithm.name, str(env))
+    if preset is None:
+        return []
+    return [
+        f"There is a preset of {algorithm.name} for {env} ({preset.expected}; "
+        f"{preset.source}): add --preset"
+    ]
+
+
+def _find(agent: str, env: str | None) -> Preset:
+    if env is None:
+        raise UserError("--preset goes by the environment: name one with --env.")
+    found = fitting(agent, env)
+    if found is not None:
+        return found
+    known = [preset.env for preset in presets() if preset.agent == agent]
+    hint = near(env, known) or (
+        f", only for {', '.join(known)}: give the settings one by one, or a file with "
+        "--preset FILE."
+    )
+    raise UserError(f"There is no preset of {agent} for {env}{hint}")
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Return the settings of a user's file."""
+    try:
+        entry = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"--preset {path}: {error.strerror}; name a file.") from None
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise UserError(f"--preset {path} is no YAML: {_REMEDY}.") from None
+    settings = entry.get("settings") if isinstance(entry, dict) else None
+    if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
+        raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
+    located: Mapping[str, Any] = _located(entry, path.parent)["settings"]
+    return located
+
+
+def _located(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return an entry whose settings say where their networks' files lie."""
+    settings = dict(entry["settings"])
+    for name in FILES & settings.keys():
+        settings[name] = str(folder / str(settings[name]))
+    return {**entry, "settings": settings}

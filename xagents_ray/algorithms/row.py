@@ -1,0 +1,130 @@
+"""What there is to know of one algorithm, and the table of those that are known."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xagents_ray.core import moments
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
+from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.settings.algorithm import AlgorithmConfig
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network of an algorithm.
+
+    Attributes:
+        name: `policy`, `critic`; its arrays are `policy/dense-0/kernel`, ….
+        networks: default .cfg file, `{kind}` becomes `vector` or `image`.
+        heads: its outputs: `actions` or one `value`.
+        file: the config's field that names the user's .cfg file.
+        reads_actions: it reads an observation vector and an action, side by side.
+        has_log_std: it draws continuous actions, with a learnt standard deviation.
+        gives_logits: a softmax that ends one of its outputs is left to who reads it.
+    """
+
+    name: str
+    networks: str
+    heads: tuple[str, ...]
+    file: str = "model"
+    reads_actions: bool = False
+    has_log_std: bool = False
+    gives_logits: bool = False
+
+    def layout(self, file: str | None, spec: EnvSpec) -> Layout:
+        """Return its network for an environment, from the user's file or our own."""
+        units = {"actions": spec.action_units, "value": 1}
+        outputs = [units[head] for head in self.heads]
+        extra = spec.action_units if self.reads_actions else 0
+        layout = layout_for(file, self.networks, spec, outputs, extra)
+        return layout.without_softmax() if self.gives_logits else layout
+
+    def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return its arrays within a learner's state, by their own names."""
+        start = f"{self.name}/"
+        return {
+            name.removeprefix(start): array
+            for name, array in arrays.items()
+            if name.startswith(start)
+        }
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row.
+
+    Attributes:
+        name: as typed, `ppo`.
+        config: its settings.
+        learner: `module:class` of its learner.
+        policy: `module:class` of the NumPy policy that acts for it.
+        models: its networks, in the order of --weights and --checkpoints; the first
+            one acts.
+        on_policy: whether it learns from each round as it comes.
+        replay: `module:class` of the replay that it learns from, or None.
+        discrete: takes discrete actions.
+        continuous: takes continuous actions.
+    """
+
+    name: str
+    config: type[AlgorithmConfig]
+    learner: str
+    policy: str
+    models: tuple[Model, ...]
+    on_policy: bool
+    replay: str | None
+    discrete: bool
+    continuous: bool
+
+    def layout(self, file: str | None, spec: EnvSpec) -> Layout:
+        """Return the network that acts, from the user's file or our own."""
+        return self.models[0].layout(file, spec)
+
+    def layouts(self, config: AlgorithmConfig, spec: EnvSpec) -> tuple[Layout, ...]:
+        """Return its networks for an environment."""
+        return tuple(
+            model.layout(getattr(config, model.file), spec) for model in self.models
+        )
+
+    def extras(
+        self, model: Model, config: AlgorithmConfig, spec: EnvSpec
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what a model's weights file holds beside the network."""
+        extras: dict[str, tuple[int, ...]] = {}
+        if model.has_log_std and not spec.is_discrete:
+            extras["log_std"] = (spec.action_units,)
+        if config.normalize_observations and model is self.models[0]:
+            extras |= moments.shapes(spec.observation_shape)
+        return extras
+
+    def check_spaces(self, spec: EnvSpec) -> None:
+        """Raise UserError when the algorithm can't take the spaces."""
+        obstacle = self._obstacle(spec)
+        if obstacle is not None:
+            fit = [r.name for r in ALGORITHMS.values() if r._obstacle(spec) is None]
+            remedy = " or ".join(fit) or "another environment"
+            raise UserError(f"{self.name} {obstacle}; use {remedy}.")
+
+    def _obstacle(self, spec: EnvSpec) -> str | None:
+        """Return why the algorithm can't take the spaces; None when it can."""
+        if not (self.discrete if spec.is_discrete else self.continuous):
+            has = "discrete" if spec.is_discrete else "continuous"
+            return f"can't take the {has} actions of this environment"
+        if any(model.reads_actions for model in self.models):
+            if spec.is_image:
+                return "needs observation vectors and this environment gives images"
+            if not all(map(math.isfinite, (*spec.action_low, *spec.action_high))):
+                return "needs bounded actions and this environment's have no bounds"
+        return None
+
+
+ALGORITHMS: dict[str, Algorithm] = {}
+"""The rows by name; `xagents_ray.algorithms.table` fills it."""
+
+
+def register(row: Algorithm) -> None:
+    """Add an algorithm to the table."""
+    ALGORITHMS[row.name] = row

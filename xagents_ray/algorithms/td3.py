@@ -1,0 +1,52 @@
+"""Twin delayed deep deterministic policy gradient."""
+
+from dataclasses import dataclass, replace
+
+from xagents_ray.algorithms.families import (
+    ACTION_CRITIC,
+    DETERMINISTIC_ACTOR,
+    DeterministicConfig,
+)
+from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.settings.options import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(DeterministicConfig):
+    """Twin delayed DDPG, arXiv:1802.09477."""
+
+    policy_noise_coef: float = option(
+        0.2,
+        low=0,
+        hp_type="log_uniform",
+        help="Standard deviation of the noise added to target actions",
+    )
+    noise_clip: float = option(
+        0.5, low=0, hp_type="log_uniform", help="Target noise clipping value"
+    )
+    policy_delay: int = option(
+        2,
+        low=1,
+        unit="updates",
+        hp_type="categorical",
+        help="Delay after which, actor weights and target models will be updated",
+    )
+
+
+register(
+    Algorithm(
+        name="td3",
+        config=TD3Config,
+        learner="xagents_ray.learners.td3:TD3Learner",
+        policy="xagents_ray.actors.policies:DeterministicPolicy",
+        models=(
+            DETERMINISTIC_ACTOR,
+            ACTION_CRITIC,
+            replace(ACTION_CRITIC, name="critic-2"),
+        ),
+        on_policy=False,
+        replay="xagents_ray.replay.transitions:TransitionReplay",
+        discrete=False,
+        continuous=True,
+    )
+)

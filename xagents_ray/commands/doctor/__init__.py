@@ -1,0 +1,1 @@
+"""Checks what `train` needs before it trains."""

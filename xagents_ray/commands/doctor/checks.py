@@ -1,0 +1,286 @@
+"""What `xagents-ray doctor` finds of the machine, one row of its table each."""
+
+import ast
+import importlib.metadata
+import importlib.util
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.algorithms.presets import fitting
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.machine import cores, free_memory
+from xagents_ray.core.resolve import resolve
+from xagents_ray.run.driver import Run
+from xagents_ray.settings.config import Config
+from xagents_ray.settings.options import options
+from xagents_ray.storage.weights import shapes
+
+_SPARE_BYTES = 2**30
+"""For TensorFlow, Ray and the environments."""
+_SMI_SECONDS = 5
+_STATE_COPIES = 3
+"""A weight and Adam's two moments of it; target networks are rarely counted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check.
+
+    Attributes:
+        name: what was checked.
+        found: in a few words.
+        remedy: what to change, with the flag, in one sentence; "" when all is well.
+        verdict: ok, warning, error, or - for what could not be checked.
+    """
+
+    name: str
+    found: str
+    remedy: str = ""
+    verdict: str = "ok"
+
+
+def error(name: str, found: str, remedy: str) -> Row:
+    """Return a row of what would stop the run."""
+    return Row(name, found, remedy, "error")
+
+
+def warning(name: str, found: str, remedy: str) -> Row:
+    """Return a row of what would slow the run down, or might stop it."""
+    return Row(name, found, remedy, "warning")
+
+
+def size(count: float) -> str:
+    """Return bytes as a person reads them."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while power < len(units) - 1 and count >= 1024 ** (power + 1):
+        power += 1
+    value = count / 1024**power
+    return f"{value:,.{int(value < 10 and power > 0)}f} {units[power]}"
+
+
+def processors(config: Config, load: float) -> Row:
+    """Compare cores with env actors and with what else runs."""
+    count, actors = cores(), config.placement.n_actors or 0
+    found = f"{count} cores here, load {load:.1f} before this check"
+    if config.placement.address is not None:
+        return Row("cores", found)
+    if actors > count:
+        return warning(
+            "cores",
+            f"{found}, {actors} env actors",
+            f"Lower --n-actors to {count}: more env actors than cores take turns.",
+        )
+    if load >= count:
+        return warning(
+            "cores",
+            found,
+            "End what else keeps the cores busy: it slows the run down, and the times "
+            "above are longer than they need be.",
+        )
+    return Row("cores", found)
+
+
+def transition(run: Run, row_bytes: float | None) -> Row:
+    """Return what a transition takes, every frame once.
+
+    Args:
+        run: before it starts.
+        row_bytes: of one env step in a trajectory, where that was measured.
+    """
+    config, parts = run.config.algorithm, []
+    if isinstance(config, ReplayConfig):
+        unit = _unit(config).removesuffix("s").replace("ie", "y")
+        parts.append(f"{_held_bytes(run, config):,.0f} bytes per {unit} in the replay")
+    if row_bytes is not None:
+        steps = config.batch_steps * run.config.env.n_envs
+        parts.append(f"{row_bytes:,.0f} bytes per env step in flight")
+        parts.append(f"{size(row_bytes * steps)} in a round of {steps:,}")
+    if not parts:
+        return unchecked("transition")[0]
+    return Row("transition", ", ".join(parts))
+
+
+def memory(run: Run, node_bytes: int | None) -> Row:
+    """Compare the replay buffer with the memory.
+
+    Args:
+        run: before it starts.
+        node_bytes: of a cluster's largest node; None for this machine.
+    """
+    if node_bytes is not None:
+        free, has = node_bytes, f"{size(node_bytes)} on the cluster's largest node"
+    else:
+        total = psutil.virtual_memory().total
+        free = free_memory() or psutil.virtual_memory().available
+        has = f"{size(free)} of {size(total)} free"
+    config = run.config.algorithm
+    if not isinstance(config, ReplayConfig):
+        return _fits(f"no replay buffer; {has}", free, 0, "End other programs")
+    each = _held_bytes(run, config)
+    needed = each * config.buffer_max_size
+    most = _rounded(max(1, int((free - _SPARE_BYTES) / each)))
+    found = f"{config.buffer_max_size:,} {_unit(config)} take {size(needed)}; {has}"
+    return _fits(found, free, needed, f"Lower --buffer-max-size to {most} or less")
+
+
+def _rounded(count: int) -> int:
+    """Return it with two digits and zeros, not more than it is."""
+    zeros: int = 10 ** max(0, len(str(count)) - 2)
+    return count // zeros * zeros
+
+
+def _fits(found: str, free: int, needed: float, remedy: str) -> Row:
+    if needed > free:
+        why = "the replay buffer does not fit into memory"
+        return error("memory", found, f"{remedy}: {why}.")
+    if needed + _SPARE_BYTES > free:
+        why = "TensorFlow and Ray need 1 GiB too"
+        return warning("memory", found, f"{remedy}: {why}.")
+    return Row("memory", found)
+
+
+def _held_bytes(run: Run, config: ReplayConfig) -> float:
+    """Return what one more transition or trajectory adds to the replay buffer."""
+    assert run.algorithm.replay is not None
+    make, n_envs = resolve(run.algorithm.replay), run.config.env.n_envs
+    few = 30 * n_envs * config.batch_steps
+
+    def nbytes(capacity: int) -> int:
+        # Untouched zeros take no memory.
+        replay = make(run.spec, capacity, n_envs, config.batch_steps, 0)
+        return int(replay.nbytes)
+
+    return (nbytes(2 * few) - nbytes(few)) / few
+
+
+def _unit(config: ReplayConfig) -> str:
+    return next(o.unit for o in options(type(config)) if o.name == "buffer_max_size")
+
+
+def disk(config: Config, run: Run | None) -> Row:
+    """Compare the room for checkpoints with what they take."""
+    path = Path(config.run.run_dir).absolute()
+    place = next(p for p in (path, *path.parents) if p.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        return error(
+            "disk",
+            f"{place} can't be written",
+            "Name a directory that can be written with --run-dir.",
+        )
+    free = shutil.disk_usage(place).free
+    found = f"{size(free)} free for --run-dir {config.run.run_dir}"
+    if run is None:
+        return Row("disk", found)
+    weights = sum(math.prod(s) for x in run.layouts for s in shapes(x).values())
+    kept = config.run.keep_checkpoints + 2  # the best, and the one being written
+    needed = weights * 4 * _STATE_COPIES * kept
+    found = f"{found}; checkpoints take {size(needed)}"
+    if config.run.checkpoint_replay and isinstance(config.algorithm, ReplayConfig):
+        held = 2 * _held_bytes(run, config.algorithm) * config.algorithm.buffer_max_size
+        needed, found = (
+            needed + int(held),
+            f"{found}, with the replay {size(held)} more",
+        )
+    if needed > free:
+        return warning(
+            "disk",
+            found,
+            "Free some room or name another --run-dir, or lower --keep-checkpoints or "
+            "leave --checkpoint-replay out: without room training goes on unsaved.",
+        )
+    return Row("disk", found)
+
+
+def preset(algorithm: Algorithm, config: Config) -> Row:
+    """Say whether there are settings that are known to learn the environment."""
+    env, used = str(config.env.env), config.run.preset
+    if used is not None:
+        return Row("preset", "used" if used == "auto" else f"{used} is used")
+    known = fitting(algorithm.name, env)
+    if known is None:
+        return Row("preset", f"none for {algorithm.name} on {env}")
+    result = f"{known.expected}; {known.source}"
+    return Row("preset", f"add --preset for that of {known.env} ({result})")
+
+
+def ray_here() -> Row:
+    """Return which Ray would start."""
+    python = platform.python_version()
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return error("Ray", "not installed", "Use --local, or pip install ray.")
+    return Row("Ray", f"{version} on Python {python}; starting it was not tried")
+
+
+def gpus() -> Sequence[str]:
+    """Return the NVIDIA GPUs of this machine, as the driver names them."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return [path.name for path in sorted(Path("/dev").glob("nvidia[0-9]*"))]
+    return done.stdout.strip().splitlines()
+
+
+def has_cuda() -> bool:
+    """Return whether TensorFlow was built with CUDA, without importing it."""
+    found = importlib.util.find_spec("tensorflow")
+    if found is None or found.origin is None:
+        return False
+    path = Path(found.origin).parent / "python" / "platform" / "build_info.py"
+    try:
+        tree = ast.parse(path.read_text("utf-8"))
+    except (OSError, SyntaxError):
+        return True  # TensorFlow itself will say
+    pairs = (n.elts for n in ast.walk(tree) if isinstance(n, ast.Tuple))
+    return any(
+        isinstance(key, ast.Constant)
+        and key.value == "is_cuda_build"
+        and isinstance(value, ast.Constant)
+        and value.value is True
+        for key, value in (pair for pair in pairs if len(pair) == 2)
+    )
+
+
+def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Row:
+    """Compare the GPUs that are there with those that TensorFlow takes.
+
+    Args:
+        shown: by the driver.
+        usable: by TensorFlow, or why that is not known.
+    """
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
+    if not shown:
+        return Row("GPU", f"none: the learner uses {cores()} cores{note}")
+    found = f"{', '.join(shown)}{note}"
+    if isinstance(usable, str):
+        return warning("GPU", f"{found}; {usable}", _GPU_REMEDY)
+    if not usable:
+        remedy = _GPU_REMEDY if hidden is None else f"Unset {note[2:]}: it hides GPUs."
+        return warning("GPU", f"{found}; TensorFlow sees none", remedy)
+    return Row("GPU", f"{found}; TensorFlow sees {len(usable)}")
+
+
+_GPU_REMEDY = (
+    "Install TensorFlow with its CUDA libraries, pip install 'xagents-ray[gpu]', or "
+    "the learner runs on the cores."
+)
+
+
+def unchecked(*names: str) -> list[Row]:
+    """Return rows of what needs an environment, when there is none."""
+    return [Row(name, "not checked", verdict="-") for name in names]

@@ -1,0 +1,28 @@
+"""`xagents-ray evaluate`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.commands.play import check_sampling
+from xagents_ray.policy.loading import load, make
+from xagents_ray.run.episodes import evaluate, summary, summary_line
+from xagents_ray.settings.episodes import EvaluateConfig
+
+
+def evaluate_with(
+    algorithm: Algorithm, given: Mapping[str, Any], say: Callable[[str], object]
+) -> int | None:
+    """Evaluate with settings by their flat names; see `play_with`."""
+    config: EvaluateConfig = make(EvaluateConfig, given)
+    check_sampling(config, given)
+    agent = load(algorithm, given)
+    parts = algorithm, agent.env, agent.algorithm, agent.layout, agent.weights
+    games = evaluate(*parts, config)
+    if not config.json:
+        for note in agent.notes:
+            say(note)
+    if games.episodes:
+        found = summary(games.episodes, games.seed)
+        say(summary_line({**found, "notes": agent.notes}, config.json))
+    return games.signal

@@ -1,0 +1,246 @@
+"""Curves of training histories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.storage.history import COLUMNS, read_history
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BENCHMARKS = ("step", "time")
+TIME_UNITS = {"second": 1, "minute": 60, "hour": 3_600}
+SUFFIXES = (".png", ".svg")
+# More points than a wide picture has columns.
+_POINTS = 3_000
+# Fewer points are marked, so that a single one is seen.
+_FEW = 50
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINES = ("-", "--", "-.", ":")
+
+Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+def plot_history(
+    paths: Sequence[str | Path],
+    agents: Sequence[str] | None = None,
+    env: str | None = None,
+    plot: str = "mean_reward",
+    benchmark: str = "step",
+    history_interval: int = 1,
+    time_unit: str | None = None,
+    smoothing: int = 1,
+    output: str | Path | None = None,
+) -> Figure:
+    """Draw one curve per history; no display is needed.
+
+    Args:
+        paths: histories, parquet files or directories of them.
+        agents: a label for each; else the file names.
+        env: title.
+        plot: column to draw; rows without a value are left out.
+        benchmark: "step" for env steps, "time" for seconds, minutes or hours.
+        history_interval: episodes; one in so many is drawn, the last one always.
+        time_unit: "second", "minute" or "hour"; None for what suits the curves.
+        smoothing: games; each point is the mean of the newest that many (trailing).
+        output: .png or .svg file to write; missing parents are created.
+    Returns:
+        The matplotlib Figure.
+    Raises:
+        UserError: a history cannot be read or has no such values, the number of
+            labels differs, or `output` cannot be written.
+    """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    _check(paths, agents, plot, benchmark, output)
+    _check_numbers(history_interval, time_unit, smoothing)
+    curves = [
+        _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
+    ]
+    labels = _labels(paths) if agents is None else agents
+    figure = _figure(curves, labels, env, plot, benchmark, time_unit)
+    if output is not None:
+        _save(figure, Path(output))
+    return figure
+
+
+def _check(
+    paths: Sequence[str | Path],
+    agents: Sequence[str] | None,
+    plot: str,
+    benchmark: str,
+    output: str | Path | None,
+) -> None:
+    if not paths:
+        raise UserError("There is nothing to plot; name one history or more.")
+    if agents is not None and len(agents) != len(paths):
+        raise UserError(
+            f"{len(agents)} labels do not fit {len(paths)} histories; "
+            "give one label for each, or none."
+        )
+    for name, known, what in (
+        (plot, COLUMNS, "column"),
+        (benchmark, BENCHMARKS, "benchmark"),
+    ):
+        if name not in known:
+            remedy = near(name, known) or f"; choose from {', '.join(known)}."
+            raise UserError(f"A history has no {what} {name!r}{remedy}")
+    if output is not None and Path(output).suffix.lower() not in SUFFIXES:
+        raise UserError(
+            f"{output} is no picture that can be written; "
+            f"end its name in {' or '.join(SUFFIXES)}."
+        )
+
+
+def _check_numbers(
+    history_interval: int, time_unit: str | None, smoothing: int
+) -> None:
+    if smoothing < 1:
+        raise UserError(f"smoothing is {smoothing} games; it must be 1 or more.")
+    if history_interval < 1:
+        raise UserError(
+            f"history_interval is {history_interval} episodes; it must be 1 or more."
+        )
+    if time_unit is not None and time_unit not in TIME_UNITS:
+        raise UserError(
+            f"There is no time unit {time_unit!r}; choose from {', '.join(TIME_UNITS)}."
+        )
+
+
+def _curve(
+    path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
+) -> Curve:
+    """Return where (env steps or seconds) and what to draw, float64 [points]."""
+    rows = read_history(path)
+    x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)
+    there = np.isfinite(y)
+    if not there.any():
+        raise UserError(
+            f"The column {plot} of {path} has no values; plot another column."
+        )
+    x, y = x[there], y[there]
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], _smooth(y[order], smoothing)
+    if interval > 1:
+        kept = np.union1d(np.arange(0, len(x), interval), len(x) - 1)
+        x, y = x[kept], y[kept]
+    return _thin(x, y)
+
+
+def _smooth(y: npt.NDArray[np.float64], games: int) -> npt.NDArray[np.float64]:
+    """Return the mean of the newest `games` values at each, of fewer at the start."""
+    if games == 1:
+        return y
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    ends = np.arange(1, len(y) + 1)
+    starts = np.maximum(ends - games, 0)
+    smooth: npt.NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
+    return smooth
+
+
+def _thin(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Curve:
+    """Keep the ends and each stretch's lowest and highest point: no peak is lost."""
+    if len(y) <= _POINTS:
+        return x, y
+    stretches = np.array_split(np.arange(len(y)), _POINTS // 2 - 1)
+    extremes = [s[f(y[s])] for s in stretches for f in (np.argmin, np.argmax)]
+    kept = np.unique([0, *extremes, len(y) - 1])
+    return x[kept], y[kept]
+
+
+def _labels(paths: Sequence[str | Path]) -> list[str]:
+    """Return the shortest ends of the paths that tell them apart."""
+    whole = [os.path.abspath(path).removesuffix(".parquet") for path in paths]
+    parts = [Path(path).parts for path in whole]
+    for length in range(1, max(map(len, parts)) + 1):
+        labels = ["/".join(part[-length:]) for part in parts]
+        if len(set(labels)) == len(set(parts)):
+            break
+    return [
+        f"{label} ({labels[: n + 1].count(label)})"
+        if labels.count(label) > 1
+        else label
+        for n, label in enumerate(labels)
+    ]
+
+
+def _figure(
+    curves: Sequence[Curve],
+    labels: Sequence[str],
+    title: str | None,
+    plot: str,
+    benchmark: str,
+    time_unit: str | None,
+) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5.5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    unit = time_unit or _unit(max(x[-1] for x, _ in curves))
+    for n, ((x, y), label) in enumerate(zip(curves, labels, strict=True)):
+        axes.plot(
+            x / TIME_UNITS[unit] if benchmark == "time" else x,
+            y,
+            # A label that begins with _ would be left out.
+            label=f" {label}" if label.startswith("_") else label,
+            color=_COLORS[n % len(_COLORS)],
+            linestyle=_LINES[n // len(_COLORS) % len(_LINES)],
+            linewidth=1.5,
+            marker="o" if len(x) <= _FEW else None,
+            markersize=4,
+        )
+    _decorate(axes)
+    axes.set_xlabel(f"Time ({unit}s)" if benchmark == "time" else "Env steps")
+    axes.set_ylabel(plot.replace("_", " ").capitalize())
+    if title:
+        axes.set_title(title, parse_math=False)
+    if benchmark == "step":
+        _count_in_thousands(axes.xaxis)
+    if plot == "step":
+        _count_in_thousands(axes.yaxis)
+    return figure
+
+
+def _decorate(axes: Axes) -> None:
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+    legend = axes.legend(loc="best", frameon=True, framealpha=0.9, edgecolor="0.9")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _count_in_thousands(axis: Any) -> None:
+    """Write 250k and 1.5M at the ticks."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _unit(seconds: float) -> str:
+    if seconds < 120:
+        return "second"
+    return "minute" if seconds < 7_200 else "hour"
+
+
+def _save(figure: Figure, output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, format=output.suffix[1:].lower())
+    except OSError as error:
+        raise UserError(
+            f"{output} cannot be written ({error.strerror}); name another output."
+        ) from None

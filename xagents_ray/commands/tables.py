@@ -1,0 +1,60 @@
+"""Tables and lists, as commands print them."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from xagents_ray.settings.options import Option
+
+
+def print_options(title: str, options: Iterable[Option]) -> None:
+    """Print flags, help, default and hp_type."""
+    rows = [
+        (option.flag, _help(option), _default(option), option.hp_type or "-")
+        for option in sorted(options, key=lambda option: option.name)
+    ]
+    _console().print(f"{title}\n", soft_wrap=True)
+    print_table(("flags", "help", "default", "hp_type"), rows, wrapped=1)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: int
+) -> None:
+    """Print rows of text below their columns' names; one column is wrapped."""
+    table = Table(box=MARKDOWN)
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i != wrapped)
+    for row in rows:
+        table.add_row(*row)
+    _console().print(table)
+
+
+def print_list(title: str, items: Iterable[str]) -> None:
+    """Print sentences below a title, each behind a dash."""
+    grid = Table.grid(padding=(0, 1))
+    for item in items:
+        grid.add_row("-", item)
+    _console().print(f"{title}\n", soft_wrap=True)
+    _console().print(grid)
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 120
+    return console
+
+
+def _help(option: Option) -> str:
+    limits = "|".join(option.choices) or option.bounds
+    extra = ", ".join(part for part in (option.unit, limits) if part)
+    return f"{option.help} ({extra})" if extra else option.help
+
+
+def _default(option: Option) -> str:
+    if option.default is True:
+        return "on"
+    off = option.default is None or option.default is False
+    return "-" if off else f"{option.default}"

@@ -1,0 +1,53 @@
+"""`xagents-ray train` and `xagents_ray.train`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.signals import Signals, interrupting
+from xagents_ray.run import resume
+from xagents_ray.run.prepare import fit
+from xagents_ray.run.result import Result
+from xagents_ray.settings.config import Config, train_options
+from xagents_ray.settings.options import plain
+from xagents_ray.storage.weights import check_paths
+
+
+def train(agent: str, **settings: Any) -> Result:
+    """Train an agent; the same as `xagents-ray train AGENT`.
+
+    Args:
+        agent: its name, `ppo`.
+        settings: the command's flags with `_` for `-`: `env`, `n_envs`, `lr`, ….
+    Returns:
+        How it ended.
+    Raises:
+        UserError: a setting is wrong; the message says what to do.
+        Diverged: a loss, gradient or reward is no number.
+        KeyboardInterrupt: Ctrl-C ended the run, which is saved.
+        SystemExit: SIGTERM ended the run, which is saved.
+    """
+    algorithm = find(agent)
+    values = plain(train_options(algorithm.config), settings)
+    with interrupting():
+        result = train_with(algorithm, values)
+        if result.signal is not None:
+            raise SystemExit(128 + result.signal)
+    return result
+
+
+def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
+    """Train with settings by their flat names; see `train`."""
+    resumed, hints = None, []
+    if given.get("resume") is not None:
+        resumed, given = resume.find(algorithm.name, given)
+    else:
+        hints = presets.hints(algorithm, given)
+        given = presets.apply(algorithm, given)
+    config = Config.of(algorithm.config, given)
+    check_paths(algorithm, "--weights", config.run.weights)
+    check_paths(algorithm, "--checkpoints", config.run.checkpoints)
+    with Signals() as signals:
+        return fit(algorithm, config, signals, resumed, notes=hints)

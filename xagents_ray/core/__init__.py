@@ -1,0 +1,1 @@
+"""What every room speaks of: errors, trajectories, specs, signals."""

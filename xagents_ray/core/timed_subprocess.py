@@ -1,0 +1,128 @@
+"""Work in a process of its own that ends when its time is up, whatever it does."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import psutil
+
+from xagents_ray.core.errors import Diverged, UserError, sentence
+from xagents_ray.core.resolve import resolve
+
+_ORPHAN_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why work ended early.
+
+    Attributes:
+        sentence: what was raised, and where.
+        is_advice: the sentence has a remedy in it.
+    """
+
+    sentence: str
+    is_advice: bool = False
+
+
+class Bounded:
+    """A call in a fresh process, as Ray's workers are: its arguments are pickled.
+
+    Args:
+        path: `module:function`; what it returns is one item, what it yields are many.
+        arguments: of the function.
+        seconds: after which it ends itself, should this process be killed.
+    """
+
+    def __init__(
+        self, path: str, *arguments: Any, seconds: int = _ORPHAN_SECONDS
+    ) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._items, theirs = spawn.Pipe(duplex=False)
+        job = theirs, seconds, path, *arguments
+        self._process = spawn.Process(target=_work, args=job)
+        with without_main():
+            self._process.start()
+        theirs.close()
+
+    def items(self, until: float) -> Iterator[Any]:
+        """Yield what it gave by `until`, time.monotonic(); a Failure comes last.
+
+        Raises:
+            TimeoutError: it is still at work then.
+        """
+        while True:
+            if not self._items.poll(max(0.0, until - time.monotonic())):
+                raise TimeoutError
+            try:
+                item = self._items.recv()
+            except EOFError:
+                self._process.join()
+                yield Failure(f"the process ended with {how_it_ended(self._process)}")
+                return
+            if item is None:
+                return
+            yield item
+            if isinstance(item, Failure):
+                return
+
+    def one(self, until: float) -> Any:
+        """Return its one item, or the Failure; see `items`."""
+        return next(self.items(until))
+
+    def end(self) -> None:
+        """Kill it with all that it started."""
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+        self._process.kill()
+        self._process.join()
+        self._items.close()
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Keep a new process from importing this one's main module.
+
+    A script's would run again, and a notebook's is no file.
+    """
+    main = sys.modules["__main__"]
+    kept = {name: vars(main).get(name) for name in ("__file__", "__spec__")}
+    main.__file__ = main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
+
+
+def how_it_ended(process: BaseProcess) -> str:
+    """Return the signal or the exit code of a process that has been joined."""
+    code = process.exitcode or 0
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _work(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
+    """Call, and send what comes; print nothing."""
+    os.setsid()  # Ctrl-C is the parent's
+    signal.alarm(seconds)  # should the parent be killed
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        found = resolve(path)(*arguments)
+        for item in found if isinstance(found, Iterator) else [found]:
+            items.send(item)
+        items.send(None)
+    except (UserError, Diverged) as error:
+        items.send(Failure(str(error), is_advice=True))
+    except BaseException as error:
+        items.send(Failure(sentence(error)))

@@ -1,0 +1,250 @@
+"""Trajectories with frames stored once, and the NumPy rebuild of their stacks.
+
+Row `t` of a trajectory holds the action taken on observation `t` and what it
+brought; observation `t + 1` is the next row's. After an end the environment
+resets on the following step (Gymnasium's NEXT_STEP), so the final observation
+is a row like any other; the step that only resets has `valid = False`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from xagents_ray.core.moments import Statistics
+
+Array = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class Trajectory(NamedTuple):
+    """T steps of B environments, time-major, with the weights of one version.
+
+    Attributes:
+        observations: [T + stack, B, *observation_shape], each once; the first
+            stack - 1 rows are the frames before, the last row follows step T - 1.
+        starts: bool [T + stack, B], an episode's first observation.
+        actions: int32 [T, B], or float32 [T, B, A], as the policy drew them.
+        rewards: float32 [T, B], for learning (clipped on Atari).
+        terminated: bool [T, B], no value after this step.
+        truncated: bool [T, B], cut off; the next observation has a value.
+        valid: bool [T, B], False for a step that only reset its environment.
+        log_probs: float32 [T, B] of the actions under the acting policy, or None.
+        values: float32 [T + 1, B], the acting network's, or None.
+        weights_version: which weights acted.
+        first_env: index of the first environment among all of the run.
+        probabilities: float32 [T, B, n] of all actions under the acting policy, or
+            None.
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    log_probs: FloatArray | None
+    values: FloatArray | None
+    weights_version: int
+    first_env: int
+    probabilities: FloatArray | None = None
+
+    @property
+    def stack(self) -> int:
+        """Frames per stack."""
+        return len(self.observations) - len(self.rewards)
+
+
+class Transitions(NamedTuple):
+    """K batches of N transitions from the replay, frames unstacked.
+
+    Attributes:
+        observations: [K, N, stack + 1, *observation_shape]; the last frame belongs
+            to the next observation only.
+        starts: bool [K, N, stack + 1], an episode's first observation.
+        actions: int32 [K, N], or float32 [K, N, A].
+        rewards: float32 [K, N], for learning.
+        terminated: bool [K, N].
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+
+
+class Replayed(NamedTuple):
+    """K batches of trajectories of B environments, as they were inserted.
+
+    Attributes:
+        observations: [K, T + stack, B, *observation_shape], as in a Trajectory.
+        starts: bool [K, T + stack, B].
+        actions: int32 [K, T, B].
+        rewards: float32 [K, T, B].
+        terminated: bool [K, T, B].
+        truncated: bool [K, T, B].
+        valid: bool [K, T, B].
+        probabilities: float32 [K, T, B, n], of the policies that acted.
+    """
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    probabilities: FloatArray
+
+
+class Weights(NamedTuple):
+    """A network's arrays by name (`dense-0/kernel`), and their version."""
+
+    version: int
+    arrays: dict[str, FloatArray]
+
+
+class Episode(NamedTuple):
+    """A game that ended in a rollout.
+
+    Attributes:
+        env: index of its environment among all of the run.
+        row: the rollout's step in which it ended.
+        episode_return: sum of raw rewards.
+        length: env steps.
+    """
+
+    env: int
+    row: int
+    episode_return: float
+    length: int
+
+
+@dataclass(frozen=True)
+class RolloutReport:
+    """What a driver reads of a rollout; small.
+
+    Attributes:
+        steps: int64 [T], env steps of all of the actor's environments by row.
+        episodes: the games that ended, by row.
+        seconds: how long the rollout took.
+        statistics: moments of what is to be normalised.
+        weights_version: which weights acted.
+        stepping: seconds of the environments' steps.
+        acting: seconds of the policy.
+        resets: rows of single environments that only reset, which are no env steps.
+        computing: seconds of processor time; the rest was spent waiting.
+    """
+
+    steps: IntArray
+    episodes: tuple[Episode, ...]
+    seconds: float
+    statistics: Statistics = field(default_factory=dict)
+    weights_version: int = 0
+    stepping: float = 0.0
+    acting: float = 0.0
+    resets: int = 0
+    computing: float = 0.0
+
+
+def seen(starts: BoolArray) -> BoolArray:
+    """Return which frames of a window belong to its last frame's episode.
+
+    Args:
+        starts: bool [stack, B], an episode's first observation.
+    Returns:
+        bool [stack, B]; the others are zeros in the stack.
+    """
+    later = np.zeros_like(starts)
+    # A frame is hidden when a later one in the window starts an episode.
+    np.logical_or.accumulate(starts[:0:-1], axis=0, out=later[-2::-1])
+    return ~later
+
+
+def stack_frames(frames: Array, starts: BoolArray) -> Array:
+    """Return what the network sees at a window's last row.
+
+    Args:
+        frames: uint8 [stack, B, H, W] or [stack, B, H, W, C], oldest first.
+        starts: bool [stack, B], an episode's first observation.
+    Returns:
+        uint8 [B, H, W, stack * C]; frames from before the episode are zeros.
+    """
+    mask = seen(starts)
+    if not mask.all():
+        frames = np.where(
+            mask.reshape(mask.shape + (1,) * (frames.ndim - 2)), frames, 0
+        )
+    axis = frames.ndim - 1 if frames.ndim == 4 else -2
+    stacked = np.stack(list(frames), axis=axis)
+    return stacked.reshape((*stacked.shape[:3], -1))
+
+
+def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
+    """Return trajectories of one round side by side: [T, B1 + B2 + ...]."""
+    if len(trajectories) == 1:
+        return trajectories[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate(parts, axis=1)
+        for name, *parts in zip(Trajectory._fields, *trajectories, strict=True)
+        if isinstance(parts[0], np.ndarray)
+    }
+    oldest = min(t.weights_version for t in trajectories)
+    return trajectories[0]._replace(**arrays, weights_version=oldest)
+
+
+def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
+    """Return the columns of environments first to end - 1, or None without one.
+
+    Args:
+        trajectory: of any environments.
+        first: index among all environments of the run.
+        end: likewise.
+    """
+    own, count = trajectory.first_env, trajectory.rewards.shape[1]
+    low, high = max(first, own) - own, min(end, own + count) - own
+    if low >= high:
+        return None
+    if (low, high) == (0, count):
+        return trajectory
+    columns: dict[str, Any] = {
+        name: value[:, low:high]
+        for name, value in zip(Trajectory._fields, trajectory, strict=True)
+        if isinstance(value, np.ndarray)
+    }
+    return trajectory._replace(**columns, first_env=own + low)
+
+
+def mix(
+    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
+) -> Transitions:
+    """Return transitions of several shards as K batches, in random order.
+
+    Args:
+        parts: [1, n, ...] each, at least N together.
+        batch_size: N; what is more than K * N is left out.
+        generator: of the order.
+    """
+    batches = sum(p.rewards.shape[1] for p in parts) // batch_size
+    order = generator.permutation(batches * batch_size)
+
+    def mixed(*arrays: Array) -> Array:
+        rows = np.concatenate([array[0] for array in arrays])[order]
+        return rows.reshape(batches, batch_size, *rows.shape[1:])
+
+    return Transitions(*map(mixed, *parts))
+
+
+def side_by_side(parts: Sequence[Replayed]) -> Replayed:
+    """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
+    if len(parts) == 1:
+        return parts[0]
+    return Replayed(
+        *(np.concatenate(arrays, axis=2) for arrays in zip(*parts, strict=True))
+    )

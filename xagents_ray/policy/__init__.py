@@ -1,0 +1,1 @@
+"""A trained policy, loaded from files."""

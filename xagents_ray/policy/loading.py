@@ -1,0 +1,222 @@
+"""A trained agent to play with: from a run's directory, or from weights files."""
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.timed_subprocess import Bounded, Failure
+from xagents_ray.core.trajectory import Array, Weights
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import FILES, AlgorithmConfig
+from xagents_ray.settings.config import EnvConfig, RunConfig
+from xagents_ray.settings.options import Checked, option
+from xagents_ray.storage import checkpoints
+from xagents_ray.storage.run_directory import RunDirectory, locate
+from xagents_ray.storage.weights import (
+    check,
+    check_paths,
+    decode_npz,
+    kind,
+    read_file,
+    shapes,
+)
+
+_ALONGSIDE_RUN = {"n_envs", "vectorization"}
+_DECODE = "xagents_ray.learners.formats:decode"
+_DECODE_SECONDS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(Checked):
+    """Where a trained agent comes from."""
+
+    weights: tuple[str, ...] | None = option(
+        None,
+        help="Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5 or .npz",
+    )
+    run: str | None = option(
+        None,
+        help="Directory of a run or of one of its checkpoints, or last, in place of "
+        "--weights and the environment's flags",
+    )
+    which: str | None = option(
+        None,
+        help="Checkpoint of --run: best, last, or the env step of one; default: best "
+        "where --eval-every was on, else last",
+    )
+    run_dir: str = option(RunConfig().run_dir, help="Directory of runs, for --run last")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.which is None:
+            return
+        if self.which not in ("best", "last") and not self.which.isdecimal():
+            raise UserError(
+                f"--which takes best, last or an env step, got {self.which!r}."
+            )
+        if self.run is None:
+            raise UserError(
+                "--which chooses a checkpoint of --run: leave it out, or give --run."
+            )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained agent.
+
+    Attributes:
+        env: the environments that it knows.
+        algorithm: settings of its policy.
+        layout: of its network.
+        weights: to act with.
+        notes: what the user should know, one sentence each.
+    """
+
+    env: EnvConfig
+    algorithm: AlgorithmConfig
+    layout: Layout
+    weights: Weights
+    notes: list[str]
+
+
+def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
+    """Return the agent that settings by their flat names speak of.
+
+    Raises:
+        UserError: there is none, or it does not fit the environment.
+    """
+    source = make(SourceConfig, given)
+    if (source.weights is None) == (source.run is None):
+        raise UserError(
+            "Give either --weights with the trained files, or --run with a run's "
+            "directory."
+        )
+    values = dict(given)
+    checkpoint = None
+    if source.run is not None:
+        run_dir = source.run_dir
+        directory, path = locate("--run", source.run, run_dir, algorithm.name)
+        values = _stored(directory, algorithm, given)
+        path, reason = _chosen(directory, path, source.which)
+        checkpoint = checkpoints.load(path, "give --run")
+    env, config = make(EnvConfig, values), make(algorithm.config, values)
+    if env.env is None:
+        raise UserError("--env is missing: name one, as in --env CartPole-v1.")
+    environments = importlib.import_module("xagents_ray.actors.envs.make")
+    spec: EnvSpec = environments.check(env)
+    algorithm.check_spaces(spec)
+    model = algorithm.models[0]
+    layout = model.layout(getattr(config, model.file), spec)
+    if checkpoint is not None:
+        found = model.own(checkpoint.arrays)
+        expected, extras = shapes(layout), algorithm.extras(model, config, spec)
+        source_path = str(checkpoint.path)
+        arrays, notes = check(found, expected, extras, source_path, layout)
+        notes = [f"Weights of {checkpoint.path}: {reason}", *notes]
+    else:
+        check_paths(algorithm, "--weights", source.weights)
+        assert source.weights is not None
+        extras = algorithm.extras(model, config, spec)
+        arrays, notes = _read(source.weights[0], layout, extras)
+    notes = [*environments.notes(env), *notes]
+    return Trained(env, config, layout, Weights(1, arrays), notes)
+
+
+def make(config: type[Any], values: Mapping[str, Any]) -> Any:
+    """Return a config made of those settings that are its own."""
+    names = [field.name for field in dataclasses.fields(config)]
+    return config(**{name: values[name] for name in names if name in values})
+
+
+def _stored(
+    directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a run's settings, with what may be given beside them."""
+    agent, stored = directory.settings()
+    if agent != algorithm.name:
+        raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
+    fixed = {field.name for field in dataclasses.fields(EnvConfig)} | FILES
+    for name in fixed - _ALONGSIDE_RUN:
+        if name in given and given[name] != stored.get(name):
+            flag = name.replace("_", "-")
+            raise UserError(
+                f"--{flag} is the run's own with --run: leave it out, or give "
+                "--weights in place of --run."
+            )
+    return {**stored, **given}
+
+
+def _chosen(
+    directory: RunDirectory, named: Path | None, which: str | None
+) -> tuple[Path, str]:
+    """Return the checkpoint of a run to take, and why it is that one."""
+    if named is not None:
+        if which is not None:
+            raise UserError(
+                "--which chooses a checkpoint of a run and --run names one already: "
+                "drop one of the two."
+            )
+        return named, "named by --run"
+    found = checkpoints.all_checkpoints(directory.checkpoints)
+    if not found:
+        raise UserError(f"{directory.path} has no checkpoint yet: train it longer.")
+    best = checkpoints.best(directory.checkpoints)
+    evaluation = None if best is None else checkpoints.best_evaluation(best)
+    if which is not None and which.isdecimal():
+        return _of_step(int(which), found), "chosen by --which"
+    if which == "last" or (which is None and evaluation is None):
+        without = "" if which else "; no evaluation ranked them, see --eval-every"
+        return found[0], f"the newest checkpoint{without}"
+    if best is None:
+        raise UserError(
+            f"{directory.path} has no best checkpoint yet: use --which last, or train "
+            "it until its reward buffer is full."
+        )
+    if evaluation is None:
+        return best, "the best mean reward in training"
+    return best, f"the best evaluation, mean reward {evaluation:.2f}"
+
+
+def _of_step(step: int, found: Sequence[Path]) -> Path:
+    """Return the checkpoint of an env step; UserError with those that there are."""
+    steps = {checkpoints.step_of(path): path for path in reversed(found)}
+    if step not in steps:
+        raise UserError(
+            f"--which {step}: the run has checkpoints of env steps "
+            f"{', '.join(map(str, steps))}; name one of them, best or last."
+        )
+    return steps[step]
+
+
+def _read(
+    path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, Array], list[str]]:
+    """Return the arrays of a weights file, those of TensorFlow by another process."""
+    file = read_file(path)
+    if kind(path) == ".npz":
+        return check(decode_npz(file), shapes(layout), extras, path, layout)
+    # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
+    # they end in a segmentation fault.
+    reading = Bounded(_DECODE, file, layout, extras, seconds=_DECODE_SECONDS)
+    try:
+        found = reading.one(time.monotonic() + _DECODE_SECONDS)
+    except TimeoutError:
+        raise UserError(
+            f"{path}: TensorFlow did not read it within {_DECODE_SECONDS} s; try again "
+            "when the machine is less busy."
+        ) from None
+    finally:
+        reading.end()
+    if isinstance(found, Failure):
+        if found.is_advice:
+            raise UserError(found.sentence)
+        raise Broken(f"{path} could not be read: {found.sentence}.")
+    arrays, notes = found
+    return arrays, notes

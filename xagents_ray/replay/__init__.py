@@ -1,0 +1,1 @@
+"""Data that is learnt from again."""

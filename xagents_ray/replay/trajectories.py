@@ -1,0 +1,96 @@
+"""The replay buffer of whole trajectories."""
+
+import numpy as np
+
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Replayed, Trajectory
+from xagents_ray.replay.transitions import Fill, Replay
+
+
+class TrajectoryReplay(Replay):
+    """Holds the newest trajectories of every environment, sampled uniformly.
+
+    Each environment has a ring of its own, so env actors insert independently. Slot
+    `p % quota` holds the p-th trajectory of its environment: every frame once, with
+    those before that its first stacks show.
+
+    Args:
+        spec: of the environments; actions are discrete.
+        capacity: trajectories of all environments together.
+        n_envs: how many environments insert; at most the capacity.
+        longest: rows of each trajectory.
+        seed: of the sampling.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, capacity: int, n_envs: int, longest: int, seed: int
+    ) -> None:
+        self._quota = np.full(n_envs, capacity // n_envs)
+        self._quota[: capacity % n_envs] += 1
+        # Time-major within a slot, as trajectories and what is sampled are.
+        shape = (int(self._quota[0]), longest, n_envs)
+        rows = (shape[0], longest + spec.stack, n_envs)
+        frames = (*rows, *spec.observation_shape)
+        self._observations = np.zeros(frames, spec.observation_dtype)
+        self._starts = np.zeros(rows, np.bool_)
+        self._actions = np.zeros(shape, np.int32)
+        self._rewards = np.zeros(shape, np.float32)
+        self._terminated = np.zeros(shape, np.bool_)
+        self._truncated = np.zeros(shape, np.bool_)
+        self._valid = np.zeros(shape, np.bool_)
+        self._probabilities = np.zeros((*shape, spec.n_actions), np.float32)
+        self._inserted = np.zeros(n_envs, np.int64)
+        self._random = np.random.default_rng([seed, capacity])
+
+    @property
+    def fill(self) -> Fill:
+        """How full it is."""
+        held = np.minimum(self._inserted, self._quota)
+        return Fill(int(held.sum()), bool((held == self._quota).all()))
+
+    def insert(self, trajectory: Trajectory) -> None:
+        """Copy a trajectory in, each environment's part in place of its oldest one."""
+        assert trajectory.probabilities is not None
+        first, count = trajectory.first_env, trajectory.rewards.shape[1]
+        for column, env in enumerate(range(first, first + count)):
+            slot = self._inserted[env] % self._quota[env]
+            at = slot, slice(None), env
+            self._observations[at] = trajectory.observations[:, column]
+            self._starts[at] = trajectory.starts[:, column]
+            self._actions[at] = trajectory.actions[:, column]
+            self._rewards[at] = trajectory.rewards[:, column]
+            self._terminated[at] = trajectory.terminated[:, column]
+            self._truncated[at] = trajectory.truncated[:, column]
+            self._valid[at] = trajectory.valid[:, column]
+            self._probabilities[at] = trajectory.probabilities[:, column]
+            self._inserted[env] += 1
+
+    def sample(self, batches: int, batch_size: int) -> Replayed:
+        """Draw K batches, in each of them N trajectories of every environment.
+
+        Args:
+            batches: K.
+            batch_size: N; each is drawn by itself, uniformly with replacement.
+        Returns:
+            K batches of N * n_envs trajectories, the environments in turn; without
+            those that have inserted none.
+        Raises:
+            ValueError: it is empty.
+        """
+        if not self._inserted.any():
+            raise ValueError("The replay is empty: insert a trajectory first.")
+        envs = np.tile(np.flatnonzero(self._inserted), batch_size)
+        held = np.minimum(self._inserted, self._quota)[envs]
+        slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
+        steps = np.arange(self._rewards.shape[1])[:, None]
+        frames = np.arange(self._starts.shape[1])[:, None]
+        return Replayed(
+            self._observations[slots, frames, envs],
+            self._starts[slots, frames, envs],
+            self._actions[slots, steps, envs],
+            self._rewards[slots, steps, envs],
+            self._terminated[slots, steps, envs],
+            self._truncated[slots, steps, envs],
+            self._valid[slots, steps, envs],
+            self._probabilities[slots, steps, envs],
+        )

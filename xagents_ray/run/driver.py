@@ -1,0 +1,183 @@
+"""What a driver is to the training loop, and what it is made from."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.machine import cores
+from xagents_ray.core.moments import Statistics
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.networks.layout import Layout
+from xagents_ray.replay.transitions import Fill
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import Checkpoint
+from xagents_ray.storage.weights import WeightsFile
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run before it starts.
+
+    Attributes:
+        algorithm: its row of the table.
+        config: all settings.
+        spec: of the environments.
+        layouts: of the networks; the first one acts.
+        seed: given, or drawn.
+        weights: files that the models begin with; none for new ones.
+        threads: cores that one part of it may use; None for all of its machine.
+        notes: what the user should know, one sentence each.
+    """
+
+    algorithm: Algorithm
+    config: Config
+    spec: EnvSpec
+    layouts: tuple[Layout, ...]
+    seed: int
+    weights: tuple[WeightsFile, ...] = ()
+    threads: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """Cores that a part of it may use on this machine, where it is asked."""
+        return min(cores(), self.threads or cores())
+
+    @property
+    def layout(self) -> Layout:
+        """Of the network that acts."""
+        return self.layouts[0]
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the user gave the seed, and so wants a reproducible run."""
+        return self.config.training.seed is not None
+
+    @property
+    def evaluation_seed(self) -> int:
+        """Of the games of evaluations; they are not those of the training."""
+        return (self.seed + 2**20) % 2**30
+
+
+class Collected(NamedTuple):
+    """One round of rollouts, as the loop sees it.
+
+    Attributes:
+        reports: of the rollouts.
+        replay: how full it is; None without one.
+        lags: of each rollout, the newest weights' version less the one that acted.
+        replay_seconds: that the replay took to copy them in.
+        dropped: reports of rollouts that were too old to learn from.
+    """
+
+    reports: Sequence[RolloutReport]
+    replay: Fill | None
+    lags: Sequence[int]
+    replay_seconds: float = 0.0
+    dropped: Sequence[RolloutReport] = ()
+
+
+class Snapshot(NamedTuple):
+    """The state of a run's parts at one moment, or references to it.
+
+    Attributes:
+        learner: arrays by name.
+        actors: states of the env actors; none where rollouts are ahead of them.
+    """
+
+    learner: Any
+    actors: Any
+
+
+class Backend(Protocol):
+    """Where the parts of a run live: this process, or Ray.
+
+    Attributes:
+        n_actors: env actors.
+        notes: what the user should know of the start, one sentence each.
+        replay_nbytes: of the whole replay; 0 without one.
+    """
+
+    n_actors: int
+    notes: list[str]
+    replay_nbytes: int
+
+    @property
+    def learner_threads(self) -> int:
+        """Cores that the learner uses on its machine."""
+
+    @property
+    def losses(self) -> Counter[str]:
+        """What failures have cost so far, by name; nothing is lost silently."""
+
+    def news(self) -> list[str]:
+        """Return what has failed since the last time, in sentences for the user."""
+
+    def publish(self, numbers: Mapping[str, float]) -> None:
+        """Show numbers by name where others look at them."""
+
+    def collect(self, env_steps: int) -> Collected:
+        """Take rollouts, within --policy-lag unless a replay holds them; fill it.
+
+        Raises:
+            Stopped: a signal asked the run to end.
+            Broken: no env actor is left.
+        """
+
+    def learn(
+        self, batches: int, env_steps: int, statistics: Statistics
+    ) -> list[dict[str, float]]:
+        """Begin a learning phase; return the metrics of those that ended.
+
+        Args:
+            batches: to learn from; on-policy, the newest round is the first one. All
+                others are drawn from the replay.
+            env_steps: of the whole run, after the newest round.
+            statistics: what the env actors measured since the last phase.
+        Raises:
+            Stopped: as in `collect`, when the phase does not end soon.
+            Broken: the learner dies again and again.
+        """
+
+    def drain(self) -> list[dict[str, float]]:
+        """Wait for what is still learnt; return its metrics. Raises as `learn`."""
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state of the learner and the env actors.
+
+        Raises:
+            Stopped: a part is busy and the run is to end.
+        """
+
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot's arrays in place of references."""
+
+    def save_replay(self, directory: Path) -> None:
+        """Write the replay's files there."""
+
+    def restore(self, checkpoint: Checkpoint, session: int) -> int:
+        """Go on from a checkpoint; return how many unfinished games it dropped.
+
+        Args:
+            checkpoint: of the same config.
+            session: how many times the run has been resumed, with this one.
+        """
+
+    def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
+        """Return a snapshot's models as weights files with these paths."""
+
+    def evaluate(self, env_steps: int) -> bool:
+        """Begin a greedy evaluation of the newest weights; False when it is skipped."""
+
+    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+        """Return (env step, mean return) of those that ended; wait for the last."""
+
+    def close(self) -> None:
+        """End every part."""

@@ -1,0 +1,182 @@
+"""Playing and evaluating: whole games with given weights, in this process."""
+
+import dataclasses
+import importlib
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.machine import cores
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import Episode, Weights
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import Config, EnvConfig, TrainingConfig
+from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
+
+
+@dataclass(frozen=True)
+class Games:
+    """Games that were played.
+
+    Attributes:
+        episodes: with raw returns; fewer than asked for after a signal, or when the
+            user closed the window.
+        seed: given, or drawn.
+        signal: that ended them early; None when there was none.
+    """
+
+    episodes: tuple[Episode, ...]
+    seed: int
+    signal: int | None
+
+
+def play(
+    algorithm: Algorithm,
+    env_config: EnvConfig,
+    algorithm_config: AlgorithmConfig,
+    layout: Layout,
+    weights: Weights,
+    config: PlayConfig,
+    say: Callable[[str], object],
+) -> Games:
+    """Play games in one environment and show, film or photograph them.
+
+    Args:
+        algorithm: whose policy acts.
+        env_config: the environment; it is always stepped alone.
+        algorithm_config: settings of its policy.
+        layout: of the network.
+        weights: of the network.
+        config: how many games, and where their pictures go.
+        say: gets a line for each game.
+    Raises:
+        UserError: there is no display, no picture, no place for a file, or no such
+            output of the network.
+    """
+    layout = _action_first(layout, config.action_idx)
+    seed = secrets.randbits(31) if config.seed is None else config.seed
+    player = importlib.import_module("xagents_ray.actors.player").Player
+    setup = _setup(algorithm, env_config, algorithm_config, layout, seed, 1)
+    episodes: list[Episode] = []
+    with Signals() as signals, closing(player(setup, config)) as made:
+        signals.on_first = made.stop
+        with suppress(Stopped), _naming_their_line(env_config):
+            for episode in made.play(weights, seed):
+                episodes.append(episode)
+                say(game_line(len(episodes), episode))
+    return Games(tuple(episodes), seed, signals.received)
+
+
+def evaluate(
+    algorithm: Algorithm,
+    env_config: EnvConfig,
+    algorithm_config: AlgorithmConfig,
+    layout: Layout,
+    weights: Weights,
+    config: EvaluateConfig,
+) -> Games:
+    """Play games in `--n-envs` environments for their returns.
+
+    Args:
+        algorithm: whose policy acts.
+        env_config: the environments.
+        algorithm_config: settings of its policy.
+        layout: of the network.
+        weights: of the network.
+        config: how many games.
+    Returns:
+        All games; none when a signal came.
+    """
+    seed = secrets.randbits(31) if config.seed is None else config.seed
+    evaluator = importlib.import_module("xagents_ray.actors.evaluator").Evaluator
+    n_envs = min(env_config.n_envs, config.episodes)
+    setup = _setup(algorithm, env_config, algorithm_config, layout, seed, n_envs)
+    episodes: list[Episode] = []
+    with Signals() as signals, closing(evaluator(setup)) as made:
+        signals.on_first = made.stop
+        with suppress(Stopped), _naming_their_line(env_config):
+            episodes = made.evaluate(weights, config.episodes, seed, not config.sample)
+    return Games(tuple(episodes), seed, signals.received)
+
+
+def summary(episodes: Sequence[Episode], seed: int) -> dict[str, Any]:
+    """Return what `evaluate --json` prints of at least one game.
+
+    The standard deviation is that of these games (divided by their number).
+    """
+    returns = [episode.episode_return for episode in episodes]
+    return {
+        "mean": float(np.mean(returns)),
+        "std": float(np.std(returns)),
+        "min": min(returns),
+        "max": max(returns),
+        "episodes": len(returns),
+        "seed": seed,
+        "returns": returns,
+        "lengths": [episode.length for episode in episodes],
+    }
+
+
+def summary_line(summary: dict[str, Any], as_json: bool) -> str:
+    """Return a summary as one readable line, or as JSON."""
+    if as_json:
+        return json.dumps(summary)
+    numbers = (f"{name} {summary[name]:.2f}" for name in ("mean", "std", "min", "max"))
+    return (
+        f"{', '.join(numbers)} of {summary['episodes']} games, seed {summary['seed']}"
+    )
+
+
+def game_line(number: int, episode: Episode) -> str:
+    """Return what is said of a game when it has ended."""
+    total, length = episode.episode_return, episode.length
+    return f"game {number}: reward {total:.2f}, {length} env steps"
+
+
+def _naming_their_line(config: EnvConfig) -> AbstractContextManager[None]:
+    interface = importlib.import_module("xagents_ray.actors.envs.interface")
+    naming: AbstractContextManager[None] = interface.naming_their_line(str(config.env))
+    return naming
+
+
+def _setup(
+    algorithm: Algorithm,
+    env_config: EnvConfig,
+    algorithm_config: AlgorithmConfig,
+    layout: Layout,
+    seed: int,
+    n_envs: int,
+) -> Any:
+    """Return the ActorSetup of games without training."""
+    unused = TrainingConfig(max_steps=1)  # a Config wants an end of training
+    config = Config(algorithm=algorithm_config, env=env_config, training=unused)
+    env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+    return env_actor.ActorSetup(
+        algorithm.name, config, layout, seed, 0, n_envs, cores()
+    )
+
+
+def _action_first(layout: Layout, index: int) -> Layout:
+    """Return the network with output `index` first, where policies look for actions."""
+    outputs = layout.outputs
+    if index >= len(outputs):
+        raise UserError(
+            f"--action-idx {index}: the network has {len(outputs)} output"
+            f"{'s' * (len(outputs) > 1)}, numbered from 0; use 0."
+        )
+    units, wanted = (layout.layers[outputs[i]].units for i in (index, 0))
+    if units != wanted:
+        raise UserError(
+            f"--action-idx {index}: this output has {units} units and the "
+            f"environment's actions need {wanted}; use 0."
+        )
+    rest = (output for i, output in enumerate(outputs) if i != index)
+    return dataclasses.replace(layout, outputs=(outputs[index], *rest))

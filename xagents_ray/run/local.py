@@ -1,0 +1,217 @@
+"""The in-process driver: `--local`, no Ray."""
+
+import importlib
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Timer
+from typing import Any, TypeVar
+
+from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.core.moments import Statistics
+from xagents_ray.core.signals import GRACE_SECONDS, Signals
+from xagents_ray.core.trajectory import RolloutReport, Trajectory
+from xagents_ray.replay.transitions import Replay, replay_for
+from xagents_ray.run.driver import Collected, Run, Snapshot
+from xagents_ray.run.resume import actor_states, unfinished
+from xagents_ray.storage.checkpoints import Checkpoint
+from xagents_ray.storage.weights import WeightsFile
+
+_T = TypeVar("_T")
+
+
+class LocalBackend:
+    """One env actor, one learner and one replay as plain objects.
+
+    The learner runs in a thread of its own, so that a signal is heard while
+    TensorFlow is busy.
+    """
+
+    n_actors = 1
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._config = run, run.config.algorithm
+        if run.config.placement.learner_gpus == 0:
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        self.learner_threads = run.cores
+        self._thread = ThreadPoolExecutor(1, "learner")
+        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
+        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+        n_envs = run.config.env.n_envs
+        interface = importlib.import_module("xagents_ray.actors.envs.interface")
+        self._naming = interface.naming_their_line
+        self._actor = env_actor.EnvActor(self._setup(n_envs))
+        self._replay: Replay | None = None
+        self.replay_nbytes = 0
+        kind = run.algorithm.replay
+        if kind is not None and isinstance(self._config, ReplayConfig):
+            self._replay = replay_for(kind, run.spec, self._config, n_envs, run.seed)
+            self.replay_nbytes = self._replay.nbytes
+        self._weights = self._learner.policy_weights()
+        self._lag = run.config.pipeline.policy_lag
+        self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
+        self._round: Trajectory | None = None
+        self._evaluator: Any = None
+        self._evaluations: list[tuple[int, float]] = []
+
+    @property
+    def losses(self) -> Counter[str]:
+        """Nothing: what fails here ends the run."""
+        return Counter()
+
+    def news(self) -> list[str]:
+        """Return nothing: what fails here ends the run."""
+        return []
+
+    def publish(self, numbers: Mapping[str, float]) -> None:
+        """Show them to nobody: there is no cluster here."""
+
+    def collect(self, env_steps: int) -> Collected:
+        """Roll every environment out; take the oldest round, and fill the replay."""
+        length = self._config.batch_steps
+        while len(self._rounds) <= self._lag:
+            with self._naming(str(self._run.config.env.env)):
+                rollout = self._actor.rollout(self._weights, length, env_steps)
+            self._rounds.append(rollout)
+        trajectory, report = self._rounds.popleft()
+        self._round = trajectory
+        lags = [self._weights.version - report.weights_version]
+        if self._replay is None:
+            return Collected([report], None, lags)
+        began = time.perf_counter()
+        self._replay.insert(trajectory)
+        seconds = time.perf_counter() - began
+        return Collected([report], self._replay.fill, lags, seconds)
+
+    def learn(
+        self, batches: int, env_steps: int, statistics: Statistics
+    ) -> list[dict[str, float]]:
+        """Run one learning phase and take its weights."""
+        batch = self._batch(batches)
+        began = time.perf_counter()
+        metrics, self._weights = self._learning(
+            lambda: self._make.learn(
+                self._run, self._learner, batch, env_steps, statistics
+            )
+        )
+        return [{**metrics, "seconds": time.perf_counter() - began}]
+
+    def drain(self) -> list[dict[str, float]]:
+        """Return nothing: a phase ends before `learn` does."""
+        return []
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates; return the new one."""
+        return float(self._learning(lambda: self._learner.state.scale_lr(factor)))
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state of the learner and the env actor."""
+        learner = self._learning(lambda: self._learner.state.arrays())
+        return Snapshot(learner, [] if self._lag else [self._actor.state()])
+
+    def fetch(self, snapshot: Snapshot) -> Snapshot:
+        """Return it: there are no references here."""
+        return snapshot
+
+    def save_replay(self, directory: Path) -> None:
+        """Write the replay's file there."""
+        if self._replay is not None:
+            self._replay.save(directory)
+
+    def restore(self, checkpoint: Checkpoint, session: int) -> int:
+        """Go on from a checkpoint; return how many unfinished games it dropped."""
+        self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
+        self._weights = self._learner.policy_weights()
+        if self._replay is not None:
+            self._replay.load(checkpoint.path)
+        states = actor_states(checkpoint, [self._run.config.env.n_envs])
+        if states is None:
+            self._actor.restart(session)
+            return unfinished(checkpoint, self._run.config.env.n_envs)
+        dropped: int = self._actor.restore(states[0])
+        return dropped
+
+    def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
+        """Return a snapshot's models as weights files with these paths."""
+        return self._learning(
+            lambda: self._make.encode_models(self._run, snapshot.learner, paths)
+        )
+
+    def evaluate(self, env_steps: int) -> bool:
+        """Play the evaluation's games now."""
+        config = self._run.config.run
+        if self._evaluator is None:
+            evaluator = importlib.import_module("xagents_ray.actors.evaluator")
+            n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
+            self._evaluator = evaluator.Evaluator(self._setup(n_envs))
+        with self._naming(str(self._run.config.env.env)):
+            games = self._evaluator.evaluate(
+                self._weights, config.eval_episodes, self._run.evaluation_seed
+            )
+        mean = sum(game.episode_return for game in games) / len(games)
+        self._evaluations.append((env_steps, mean))
+        return True
+
+    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+        """Return (env step, mean return) of those that ended."""
+        ended, self._evaluations = self._evaluations, []
+        return ended
+
+    def stop(self) -> None:
+        """End what is in progress early."""
+        self._actor.stop()
+        self._learner.stop()
+        if self._evaluator is not None:
+            self._evaluator.stop()
+
+    def close(self) -> None:
+        """End the environments."""
+        self._thread.shutdown()
+        self._actor.close()
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def _batch(self, batches: int) -> Any:
+        """Return the round, or samples, or both."""
+        fresh = [self._round] if self._run.algorithm.on_policy else []
+        if batches == len(fresh):
+            return fresh
+        assert self._replay is not None and isinstance(self._config, ReplayConfig)
+        size = self._config.buffer_batch_size
+        sample = self._replay.sample(batches - len(fresh), size)
+        return [*fresh, sample] if fresh else sample
+
+    def _setup(self, n_envs: int) -> Any:
+        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+        run = self._run
+        return env_actor.ActorSetup(
+            run.algorithm.name,
+            run.config,
+            run.layout,
+            run.seed,
+            0,
+            n_envs,
+            run.cores,
+        )
+
+    def _learning(self, work: Callable[[], _T]) -> _T:
+        """Run something in the learner's thread."""
+        return self._thread.submit(work).result()
+
+
+def start(run: Run, signals: Signals) -> LocalBackend:
+    """Return the parts of a run in this process."""
+    backend = LocalBackend(run)
+
+    def stop_soon() -> None:
+        # A short phase ends whole, and the run can go on exactly.
+        timer = Timer(GRACE_SECONDS, backend.stop)
+        timer.daemon = True
+        timer.start()
+
+    signals.on_first = stop_soon
+    return backend

@@ -1,0 +1,170 @@
+"""Where the time of a run goes, what limits it, and the flag to change."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from xagents_ray.core.machine import cores
+from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.settings.config import Config
+
+PARTS = ("stepping", "acting", "transport", "replay", "learning", "waiting")
+"""Of what the time goes to; `waiting` is that of the env actors."""
+_OVERLAP = 0.2
+"""Share of the smaller one of acting and learning at which overlapping them pays."""
+_DROPPED = 0.2
+"""Share of the rollouts that are dropped above which --policy-lag is too small."""
+_IDLE = 0.5
+"""Share of a core below which environments wait for something else than a core."""
+
+
+class Profile:
+    """Seconds by part, since the run began.
+
+    Stepping and acting are means of the env actors. Learning runs beside them with
+    --policy-lag 1 or more, so that the shares of all parts may be more than 1.
+
+    Args:
+        config: of the run.
+        n_actors: env actors.
+    """
+
+    def __init__(self, config: Config, n_actors: int) -> None:
+        self._config, self._n_actors = config, n_actors
+        self._seconds = dict.fromkeys(PARTS, 0.0)
+        self._rollouts = self._dropped = 0
+        self._computing = 0.0
+        self._began, self._ended = time.perf_counter(), 0.0
+
+    def stop(self) -> None:
+        """Count no time from here on."""
+        self._ended = time.perf_counter()
+
+    def collected(
+        self,
+        reports: Sequence[RolloutReport],
+        replay: float,
+        waited: float,
+        dropped: Sequence[RolloutReport] = (),
+    ) -> None:
+        """Count a round of rollouts.
+
+        Args:
+            reports: of it.
+            replay: seconds of the insertions.
+            waited: seconds until all of it was there.
+            dropped: reports of rollouts that were too old to learn from.
+        """
+        done = [*reports, *dropped]
+        self._rollouts += len(done)
+        self._dropped += len(dropped)
+        self._computing += sum(r.computing for r in done)
+        stepping = sum(r.stepping for r in done)
+        busy = sum(r.seconds for r in done)
+        self._seconds["stepping"] += stepping / self._n_actors
+        self._seconds["acting"] += (busy - stepping) / self._n_actors
+        self._seconds["replay"] += replay
+        longest = max(r.seconds for r in reports)
+        self._on_the_way(waited - longest - replay)
+
+    def learnt(self, phases: Iterable[dict[str, float]], waited: float) -> None:
+        """Count learning phases, and take their seconds out of their metrics.
+
+        Args:
+            phases: their metrics.
+            waited: seconds until all of it was there.
+        """
+        seconds = sum(metrics.pop("seconds", 0.0) for metrics in phases)
+        self._seconds["learning"] += seconds
+        self._on_the_way(waited - seconds)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of the time since the run began, by part."""
+        passed = max((self._ended or time.perf_counter()) - self._began, 1e-9)
+        shares = {part: self._seconds[part] / passed for part in PARTS}
+        busy = shares["stepping"] + shares["acting"]
+        shares["waiting"] = max(0.0, 1 - busy)
+        return shares
+
+    @property
+    def limit(self) -> str:
+        """The part that takes most of the time."""
+        shares = self.shares
+        return max(PARTS[:-1], key=lambda part: shares[part])
+
+    @property
+    def advice(self) -> str:
+        """What to change for more speed, in a few words."""
+        shares = self.shares
+        acting = shares["stepping"] + shares["acting"]
+        if self._dropped > _DROPPED * self._rollouts:
+            lost = self._dropped / self._rollouts
+            return f"raise --policy-lag: {lost:.0%} of the rollouts are too old for it"
+        if not self._overlaps and min(acting, shares["learning"]) > _OVERLAP:
+            if not self._config.placement.local:
+                return "--policy-lag 1 overlaps acting and learning"
+            return "without --local, --policy-lag 1 overlaps acting and learning"
+        return self._remedy(self.limit)
+
+    def sentence(self) -> str:
+        """Return all of it on one line."""
+        shares = ", ".join(f"{k} {v:.0%}" for k, v in self.shares.items())
+        return f"{shares}; limited by {self.limit}: {self.advice}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return all of it, JSON-able."""
+        shares = {part: round(share, 4) for part, share in self.shares.items()}
+        return {"shares": shares, "limited_by": self.limit, "advice": self.advice}
+
+    @property
+    def _overlaps(self) -> bool:
+        return self._config.pipeline.policy_lag > 0
+
+    @property
+    def _cores_are_idle(self) -> bool:
+        """Whether the env actors would step faster with more processes."""
+        if self._config.env.vectorization == "async":
+            return False  # the environments compute in processes that aren't counted
+        passed = (self._ended or time.perf_counter()) - self._began
+        busy = self._n_actors * (self._seconds["stepping"] + self._seconds["acting"])
+        return self._computing < _IDLE * min(busy, passed * cores())
+
+    def _on_the_way(self, seconds: float) -> None:
+        """Count what is left of a wait; unknown while other things go on beside it."""
+        if not self._overlaps:
+            self._seconds["transport"] += max(0.0, seconds)
+
+    def _remedy(self, part: str) -> str:
+        """Return what makes a part take less time."""
+        names = vars(self._config.algorithm)
+
+        def flags(*wanted: str) -> str:
+            found = [f"--{n.replace('_', '-')}" for n in wanted if n in names]
+            return " or ".join(found)
+
+        if part == "stepping":
+            placement, n_envs = self._config.placement, self._config.env.n_envs
+            if placement.local and cores() > 1 and n_envs > 1:
+                return "leave out --local: env actors use every core"
+            if self._n_actors < n_envs and self._cores_are_idle:
+                return (
+                    f"raise --n-actors, up to {n_envs}: the environments wait more "
+                    "than they compute"
+                )
+            if self._n_actors < min(cores(), n_envs):
+                return f"raise --n-actors to {min(cores(), n_envs)}"
+            if n_envs < 2 * cores():
+                return "raise --n-envs, or add machines with --address"
+            return "add machines with --address, or cores"
+        if part == "learning":
+            fewer = flags(
+                "ppo_epochs", "critic_iterations", "train_frequency", "replay_ratio"
+            )
+            change = f", or change {fewer}" if fewer else ""
+            return f"a GPU for the learner, or a smaller network{change}"
+        return {
+            "acting": "raise --n-envs, which act together, or take a smaller network",
+            "transport": f"raise {flags('n_steps', 'rollout_length')}: longer rollouts",
+            "replay": "raise --replay-shards",
+        }[part]

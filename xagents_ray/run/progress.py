@@ -1,0 +1,205 @@
+"""Counters of a run, and when it ends."""
+
+import math
+import time
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xagents_ray.core.moments import (
+    Statistics,
+    from_json,
+    merge_all,
+    to_json,
+)
+from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.settings.config import TrainingConfig
+
+
+class Game(NamedTuple):
+    """A game that ended, and the means right after it; see `Progress`."""
+
+    step: int
+    episode_return: float
+    mean_reward: float
+    best_reward: float | None
+
+
+@dataclass
+class Progress:
+    """What a run has done so far.
+
+    Attributes:
+        rewards: returns of the newest games, at most `reward_buffer_size`.
+        round_rows: rows of one round, of all environments together.
+        env_steps: of all environments together.
+        resets: rows that only reset an environment.
+        games: that ended.
+        updates: gradient steps.
+        replay_size: transitions in the replay; None without one.
+        best_reward: largest mean reward of a full window; None before there is one.
+        best_evaluation: largest mean return of an evaluation; None before one.
+        steady: env steps and seconds when the first learning phase ended.
+        learnt_until: env steps and seconds when the newest one ended.
+        episode_steps: env step of the end of every game, in order.
+        episode_returns: return of every game, in order.
+        before: seconds of earlier sessions of a resumed run.
+        dropped: unfinished episodes that resuming has cost.
+        statistics: what env actors have measured since the newest learning phase.
+        began: clock when every part was ready.
+        lags: how many rollouts of this session had which policy lag.
+    """
+
+    rewards: deque[float]
+    round_rows: int = 0
+    env_steps: int = 0
+    resets: int = 0
+    games: int = 0
+    updates: int = 0
+    replay_size: int | None = None
+    best_reward: float | None = None
+    best_evaluation: float | None = None
+    steady: tuple[int, float] | None = None
+    learnt_until: tuple[int, float] = (0, 0.0)
+    episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
+    episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
+    before: float = 0.0
+    dropped: int = 0
+    statistics: Statistics = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
+    lags: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def policy_lag(self) -> dict[str, float]:
+        """Smallest, mean and largest lag of this session's rollouts."""
+        if not self.lags:
+            return {}
+        mean = sum(lag * n for lag, n in self.lags.items()) / self.lags.total()
+        return {"min": min(self.lags), "mean": mean, "max": max(self.lags)}
+
+    @property
+    def seconds(self) -> float:
+        """Since the start, of all sessions."""
+        return self.before + time.perf_counter() - self.began
+
+    @property
+    def episodes(self) -> tuple[tuple[int, float], ...]:
+        """(env step, return) of every game of this session, in order."""
+        return tuple(zip(self.episode_steps, self.episode_returns, strict=True))
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean return of the newest games; None before the first one."""
+        return math.fsum(self.rewards) / len(self.rewards) if self.rewards else None
+
+    @property
+    def steps_per_second(self) -> float:
+        """Env steps a second from the first learning phase's end to the newest's."""
+        (first, began), (last, ended) = self.steady or (0, 0.0), self.learnt_until
+        return (last - first) / max(ended - began, 1e-9)
+
+    def learnt(self, updates: int) -> None:
+        """Count a learning phase."""
+        self.updates += updates
+        self.learnt_until = self.env_steps, self.seconds
+        if self.steady is None:
+            self.steady = self.learnt_until
+
+    def collected(
+        self, reports: Sequence[RolloutReport], config: TrainingConfig
+    ) -> tuple[list[Game], str | None]:
+        """Count one round of rollouts; return its games, and why the run ends."""
+        steps = np.sum([report.steps for report in reports], axis=0).cumsum()
+        before, reason = self.env_steps, None
+        games = []
+        for episode in _in_order(reports):
+            step = before + int(steps[episode.row])
+            games.append(self._ended(step, episode.episode_return))
+            if reason is None and self._achieved(config, games[-1].mean_reward):
+                reason = f"Reward achieved in {step} steps"
+        self.env_steps = before + int(steps[-1])
+        self.resets += sum(report.resets for report in reports)
+        measured = (report.statistics for report in reports)
+        self.statistics = merge_all(self.statistics, *measured)
+        return games, reason
+
+    def out_of_steps(self, config: TrainingConfig) -> str | None:
+        """Return why the run ends when it has made its steps."""
+        if config.max_steps is None:
+            return None
+        if self.env_steps >= config.max_steps:
+            return "Maximum steps exceeded"
+        if self._lacks_only_resets(config.max_steps):
+            return f"Maximum steps reached, {self.resets} resets included"
+        return None
+
+    def _lacks_only_resets(self, max_steps: int) -> bool:
+        """Return whether another round would be made only because of resets.
+
+        Rows that only reset are no env steps, so a run may end its last round a few
+        steps short of `max_steps`. Where a round is a quarter of the run or more,
+        another one would overshoot by far; one more of many makes no difference.
+        """
+        missing = max_steps - self.env_steps
+        is_nearer = 2 * missing < self.round_rows
+        is_large = 4 * self.round_rows >= max_steps
+        return missing <= self.resets and is_nearer and is_large
+
+    def over(self, config: TrainingConfig) -> str | None:
+        """Return why a run that goes on has nothing to do."""
+        mean = self.mean_reward
+        if mean is not None and self._achieved(config, mean):
+            return f"Reward achieved in {self.env_steps} steps"
+        return self.out_of_steps(config)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run goes on with; JSON-able."""
+        counts = ("env_steps", "resets", "games", "updates", "dropped")
+        kept = (*counts, "best_reward", "seconds")
+        return {name: getattr(self, name) for name in kept} | {
+            "best_window": self.rewards.maxlen,
+            "rewards": list(self.rewards),
+            "statistics": to_json(self.statistics),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        for name in ("env_steps", "games", "updates", "dropped"):
+            setattr(self, name, int(state[name]))
+        self.resets = int(state.get("resets", 0))  # older checkpoints have none
+        # Earlier versions let a mean of fewer games be the best.
+        best = state["best_reward"] if "best_window" in state else None
+        self.best_reward = None if best is None else float(best)
+        self.before = float(state["seconds"])
+        self.rewards.extend(map(float, state["rewards"]))
+        self.statistics = from_json(state["statistics"])
+
+    def _ended(self, step: int, episode_return: float) -> Game:
+        self.games += 1
+        self.rewards.append(episode_return)
+        self.episode_steps.append(step)
+        self.episode_returns.append(episode_return)
+        mean = self.mean_reward
+        assert mean is not None
+        if self.is_full and (self.best_reward is None or mean > self.best_reward):
+            self.best_reward = mean
+        return Game(step, episode_return, mean, self.best_reward)
+
+    def _achieved(self, config: TrainingConfig, mean: float) -> bool:
+        target = config.target_reward
+        return self.is_full and target is not None and mean >= target
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the mean reward is that of a full reward buffer."""
+        return len(self.rewards) == self.rewards.maxlen
+
+
+def _in_order(reports: Iterable[RolloutReport]) -> list[Episode]:
+    """Return all games by the row in which they ended, then by environment."""
+    episodes = [episode for report in reports for episode in report.episodes]
+    return sorted(episodes, key=lambda episode: (episode.row, episode.env))

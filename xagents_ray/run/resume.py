@@ -1,0 +1,115 @@
+"""Going on with a run: its checkpoint, and the settings that may change."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import DisplayConfig, PlacementConfig, RunConfig
+from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.run_directory import RunDirectory, locate
+
+_FREE = {"max_steps", "target_reward"}.union(
+    field.name
+    for group in (RunConfig, DisplayConfig, PlacementConfig)
+    for field in dataclasses.fields(group)
+)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run to go on with.
+
+    Attributes:
+        directory: of the run.
+        checkpoint: where it goes on.
+        session: how many times the run has been resumed, with this one.
+    """
+
+    directory: RunDirectory
+    checkpoint: Checkpoint
+    session: int
+
+
+def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]:
+    """Return the run that `given["resume"]` names, and the settings to go on with.
+
+    Args:
+        agent: that was asked for.
+        given: settings that the user gave, by flat name.
+    Raises:
+        UserError: there is no such run or checkpoint, it is damaged or of another
+            agent, or a setting is given that can't change.
+    """
+    run_dir = given.get("run_dir") or RunConfig().run_dir
+    directory, path = locate("--resume", given["resume"], run_dir, agent)
+    was, stored = directory.settings()
+    if was != agent:
+        raise UserError(
+            f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
+        )
+    for name, value in given.items():
+        if name not in _FREE and stored.get(name) != value:
+            flag = name.replace("_", "-")
+            raise UserError(
+                f"--{flag} is {stored.get(name)} in {directory.path} and can't change "
+                "on --resume: leave it out, or begin a new run with --weights."
+            )
+    if path is None:
+        found = all_checkpoints(directory.checkpoints)
+        if not found:
+            raise UserError(f"{directory.path} has no checkpoint yet: start it anew.")
+        path = found[0]
+    checkpoint = load(path, "go on with --resume")
+    anew = {"weights": None, "name": None, "preset": None}
+    return _resumed(directory, checkpoint), {
+        **_placed(stored, given),
+        **anew,
+        **given,
+    }
+
+
+def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings without those that the given placement ends."""
+    ends = {"address", "n_actors", "dashboard"} if given.get("local") else {"local"}
+    placed = {field.name for field in dataclasses.fields(PlacementConfig)}
+    if not placed & given.keys():
+        return stored
+    return {k: v for k, v in stored.items() if k not in ends}
+
+
+def _resumed(directory: RunDirectory, checkpoint: Checkpoint) -> Resumed:
+    facts = checkpoint.facts
+    try:
+        session = int(facts["session"]) + 1
+        int(facts["seed"]), int(facts["owed"]), facts["progress"]["env_steps"]
+        list(facts["actors"]), dict(facts["plateau"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{checkpoint.path} lacks what a run goes on with: it was written by "
+            "another version; resume with that one, or begin a new run."
+        ) from None
+    return Resumed(directory, checkpoint, session)
+
+
+def actor_states(
+    checkpoint: Checkpoint, shares: Sequence[int]
+) -> list[dict[str, Any]] | None:
+    """Return the states for env actors with these numbers of environments.
+
+    None when other actors wrote them, whose environments can't be shared out anew.
+    """
+    states: list[dict[str, Any]] = checkpoint.facts["actors"]
+    if [len(state["noise"]) for state in states] == list(shares):
+        return states
+    return None
+
+
+def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
+    """Return how many games of the environments had begun and not ended.
+
+    All of them where the env actors were ahead of what was learnt.
+    """
+    states = checkpoint.facts["actors"]
+    return sum(int(state["unfinished"]) for state in states) if states else n_envs

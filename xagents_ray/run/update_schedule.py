@@ -1,0 +1,43 @@
+"""How much learning a round of rollouts asks for."""
+
+import numpy as np
+
+from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.replay.transitions import Fill
+from xagents_ray.run.driver import Run
+
+
+class Owed:
+    """How many batches the next learning phase takes.
+
+    Attributes:
+        steps: env steps that no update has answered yet.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.steps = 0
+        self._has_begun = False
+
+    def batches(self, before: int, now: int, replay: Fill | None) -> int:
+        """Return what is owed, the newest round itself included where it is learnt.
+
+        Args:
+            before: env steps of the whole run before the newest round.
+            now: after it.
+            replay: how full it is; None without one.
+        """
+        c, fresh = self._run.config.algorithm, int(self._run.algorithm.on_policy)
+        if not isinstance(c, ReplayConfig) or replay is None or replay.size == 0:
+            return fresh
+        # When a shard of the replay dies, learning goes on from what is left.
+        needed = c.initial_size
+        if self._has_begun:
+            needed = min(needed, c.buffer_batch_size)
+        if not (replay.is_full or replay.size >= needed):
+            return fresh
+        self._has_begun = True
+        # A resumed run draws what an unbroken one would have drawn.
+        generator = np.random.default_rng([self._run.seed, now])
+        drawn, self.steps = c.owed(self.steps + now - before, generator)
+        return fresh + drawn

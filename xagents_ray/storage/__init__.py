@@ -1,0 +1,1 @@
+"""Files that outlive a run: checkpoints, weights, histories, run directories."""

@@ -1,0 +1,219 @@
+"""A run's directory: its settings, how it was started, and how it ended."""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.version import __version__
+from xagents_ray.settings.algorithm import FILES
+from xagents_ray.settings.config import GROUPS, Config
+from xagents_ray.storage.files import replace_bytes
+
+_CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
+"""Settings that name a network's .cfg file."""
+_LARGEST = 1 << 20  # bytes of config.yaml
+_PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
+
+
+class RunDirectory:
+    """`RUNS/<agent>/<env>/<name>/`.
+
+    Attributes:
+        path: of the directory.
+        checkpoints: directory of its checkpoints.
+        history: parquet file of its games.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.history = path / "history.parquet"
+
+    @classmethod
+    def create(cls, config: Config, agent: str, seed: int) -> "RunDirectory":
+        """Make the directory of a new run.
+
+        Raises:
+            UserError: it is there already, or can't be made.
+        """
+        env = str(config.env.env).replace("/", "-").replace(":", "-")
+        name = config.run.name or f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
+        above = Path(config.run.run_dir) / agent / env
+        try:
+            above.mkdir(parents=True, exist_ok=True)
+            path, number = above / name, 1
+            while True:
+                try:
+                    path.mkdir()
+                    return cls(path)
+                except FileExistsError:
+                    if config.run.name is not None:
+                        raise UserError(
+                            f"{path} is there already: go on with it by "
+                            f"--resume {path}, or take another --name."
+                        ) from None
+                number += 1
+                path = above / f"{name}-{number}"
+        except OSError as error:
+            raise UserError(
+                f"--run-dir {config.run.run_dir}: the directory of the run can't be "
+                f"made there ({error.strerror}); name one that can be written."
+            ) from None
+
+    def begin(self, config: Config, agent: str, seed: int) -> None:
+        """Write the settings, and add this start to the list; OSError if it can't."""
+        for name in FILES:
+            model = getattr(config.algorithm, name, None)
+            if model is not None:  # the run must not depend on the user's file
+                replace_bytes(self.path / f"{name}.cfg", Path(model).read_bytes())
+        groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
+        plain = json.loads(json.dumps({"agent": agent, **groups}))
+        data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
+        replace_bytes(self.path / _CONFIG, _digest(data) + data)
+        starts = self.starts()
+        starts.append(
+            {
+                "command": shlex.join(sys.argv),
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "seed": seed,
+                "commit": _commit(),
+                "versions": _versions(),
+            }
+        )
+        text = json.dumps(starts, indent=2)
+        replace_bytes(self.path / _STARTS, text.encode())
+
+    def starts(self) -> list[dict[str, Any]]:
+        """Return how the run was started and resumed; [] when that is lost."""
+        try:
+            found = json.loads((self.path / _STARTS).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return []
+        return found if isinstance(found, list) else []
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write how the run ended; OSError if it can't be."""
+        text = json.dumps(dict(summary), indent=2)
+        replace_bytes(self.path / _SUMMARY, text.encode())
+
+    def settings(self) -> tuple[str, dict[str, Any]]:
+        """Return the agent and the settings by their flat names.
+
+        Raises:
+            UserError: they can't be read.
+        """
+        path = self.path / _CONFIG
+        try:
+            with path.open("rb") as file:
+                digest, data = file.readline(_LARGEST), file.read(_LARGEST)
+            if digest != _digest(data):
+                raise ValueError  # its paths might lead anywhere
+            found = yaml.safe_load(data.decode())
+            agent = found.pop("agent")
+            names = [*GROUPS, "algorithm"]
+            values = {
+                key: tuple(value) if isinstance(value, list) else value
+                for name in names
+                for key, value in found.pop(name).items()
+            }
+            if found or not isinstance(agent, str):
+                raise ValueError
+            if not all(isinstance(name, str) for name in values):
+                raise ValueError
+        except OSError as error:
+            raise UserError(
+                f"{self.path} is no run's directory ({_CONFIG}: {error.strerror}); "
+                "name one that holds config.yaml."
+            ) from None
+        except Exception:
+            raise UserError(
+                f"{path} was edited or damaged: restore it, or begin a new run with "
+                "the --weights of this one."
+            ) from None
+        for name in FILES:
+            kept = self.path / f"{name}.cfg"
+            if values.get(name) is not None and kept.is_file():
+                values[name] = str(kept)
+        return agent, values
+
+
+def _digest(data: bytes) -> bytes:
+    """Return the first line of the settings' file, which seals the rest."""
+    return f"# sha256 {hashlib.sha256(data).hexdigest()}\n".encode()
+
+
+def locate(
+    flag: str, named: str, run_dir: str, agent: str
+) -> tuple[RunDirectory, Path | None]:
+    """Return the run's directory that a flag names, and the checkpoint if it named one.
+
+    Args:
+        flag: for the message.
+        named: a run's directory, one of its checkpoints, or `last`: the agent's run
+            that was started or resumed last.
+        run_dir: where the last one is looked for.
+        agent: whose last one.
+    Raises:
+        UserError: there is no such directory.
+    """
+    if named == "last":
+        found = list(Path(run_dir).glob(f"{agent}/*/*/{_STARTS}"))
+        if not found:
+            raise UserError(
+                f"There is no run of {agent} in {run_dir}: name its directory, or the "
+                "right --run-dir."
+            )
+        newest = max(found, key=lambda path: path.stat().st_mtime_ns)
+        return RunDirectory(newest.parent), None
+    path = Path(named)
+    if not path.is_dir():
+        raise UserError(
+            f"{flag} {named}: there is no such directory; name a run's, or last."
+        )
+    if path.parent.name == "checkpoints":
+        return RunDirectory(path.parent.parent), path
+    return RunDirectory(path), None
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Return all settings of a config by their flat names."""
+    parts = (getattr(config, name) for name in (*GROUPS, "algorithm"))
+    return {f.name: getattr(p, f.name) for p in parts for f in dataclasses.fields(p)}
+
+
+def _versions() -> dict[str, str]:
+    versions = {"xagents-ray": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _commit() -> str | None:
+    """Return the git commit of the working directory, with + when it was changed."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, text=True, timeout=5, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

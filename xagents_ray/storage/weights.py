@@ -1,0 +1,315 @@
+"""Weights files: one model's arrays and extras, at a path that the user names.
+
+What needs TensorFlow, `.tf` and `.weights.h5`, is turned into bytes and back by
+the learners' formats; this module reads and writes the bytes, and knows `.npz`.
+"""
+
+import io
+import math
+import os
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.layout import Layout
+from xagents_ray.storage.files import sync_directory, write_new
+
+# What each kind appends to the path, in the order in which it is put into place.
+_PARTS = {
+    ".tf": (".data-00000-of-00001", ".index"),
+    ".weights.h5": ("",),
+    ".npz": ("",),
+}
+_REMEDY = "--model must be the .cfg file that these weights were trained with"
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][fiu]\d)', 'fortran_order': (True|False), "
+    rb"'shape': \(([\d, ]{0,99})\), \} *\n"
+)
+
+
+class WeightsFile(NamedTuple):
+    """A weights file's bytes, which another process may decode.
+
+    Attributes:
+        path: as the user named it, `best.tf`.
+        files: contents by what is appended to the path; `""` for a single file.
+    """
+
+    path: str
+    files: dict[str, bytes]
+
+
+def check_paths(algorithm: Algorithm, flag: str, paths: Sequence[str] | None) -> None:
+    """Raise UserError when there is not one path of a known kind per model."""
+    for path in paths or ():
+        kind(path)
+    models = algorithm.models
+    if paths is not None and len(paths) != len(models):
+        raise UserError(
+            f"{flag} names {len(paths)} files and {algorithm.name} has "
+            f"{len(models)} model{'s'[: len(models) - 1]} "
+            f"({', '.join(m.name for m in models)}): give one path for each."
+        )
+
+
+def _bare(path: str) -> str:
+    """Return the path of a `.tf` file that was named by one of its two parts."""
+    return re.sub(r"\.tf\.(index|data-\d{5}-of-\d{5})$", ".tf", path)
+
+
+def kind(path: str) -> str:
+    """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
+    for ending in _PARTS:
+        if _bare(path).endswith(ending):
+            return ending
+    raise UserError(
+        f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
+        "or .npz."
+    )
+
+
+def _aside(path: str, suffix: str) -> Path:
+    """Return where a part is written before it is renamed."""
+    place = Path(path + suffix)
+    return place.with_name(f".{place.name}.new")
+
+
+def _half_done(path: str, parts: tuple[str, ...]) -> bool:
+    """Whether a writer was killed after putting all parts but the last in place."""
+    first, last = _aside(path, parts[0]), _aside(path, parts[-1])
+    return first != last and last.exists() and not first.exists()
+
+
+def _discard(path: str, parts: tuple[str, ...]) -> None:
+    """Remove what was written aside; never leave the last part alone."""
+    for suffix in reversed(parts):
+        _aside(path, suffix).unlink(missing_ok=True)
+
+
+def read_file(path: str) -> WeightsFile:
+    """Return a weights file's bytes, undecoded.
+
+    Raises:
+        UserError: another ending, no such file, or it can't be read.
+    """
+    parts = _PARTS[kind(path)]
+    path = _bare(path)
+    whole = {suffix: Path(path + suffix) for suffix in parts}
+    if _half_done(path, parts):
+        whole[parts[-1]] = _aside(path, parts[-1])
+    try:
+        return WeightsFile(path, {s: p.read_bytes() for s, p in whole.items()})
+    except FileNotFoundError as error:
+        raise UserError(_missing(path, str(error.filename))) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(
+            f"{path}: can't be read ({reason}); give a weights file that you may read."
+        ) from None
+
+
+def _missing(path: str, file: str) -> str:
+    """Return the sentence for a file that is not there."""
+    if any(os.path.exists(path + suffix) for suffix in _PARTS[kind(path)]):
+        return f"{path}: incomplete, {file} is missing; copy both files of it."
+    folder, name = os.path.split(path)
+    try:
+        names = {_bare(each) for each in os.listdir(folder or ".")}
+    except OSError:
+        names = set()
+    known = sorted(each for each in names if each.endswith(tuple(_PARTS)))
+    advice = near(name, known) or "; give the path that --checkpoints wrote."
+    if os.path.isdir(path):
+        return f"{path}: a directory, not a weights file{advice}"
+    return f"{path}: no such weights file{advice}"
+
+
+def write_file(file: WeightsFile) -> None:
+    """Write a weights file whole, or leave the old one as it was.
+
+    Each part is written beside its place, synced and renamed. A `.tf` file has two
+    parts: a process killed between the two renames leaves the new data in place and
+    the new index beside it, which `read_file` takes, so that our readers find the
+    old file or the new one at every moment; TensorFlow's own readers refuse the
+    mixed pair by its checksums until the next `write_file`.
+
+    Raises:
+        OSError: as the system says; the old file is still there.
+    """
+    path, parts = file.path, _PARTS[kind(file.path)]
+    folder = Path(path).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if _half_done(path, parts):
+        os.replace(_aside(path, parts[-1]), path + parts[-1])
+    _discard(path, parts)
+    try:
+        for suffix in parts:
+            write_new(_aside(path, suffix), file.files[suffix])
+    except BaseException:
+        _discard(path, parts)
+        raise
+    for suffix in parts:
+        os.replace(_aside(path, suffix), path + suffix)
+    sync_directory(folder)
+
+
+def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
+    """Return the contents of an `.npz` file with these arrays."""
+    out = io.BytesIO()
+    named: dict[str, Any] = dict(arrays)
+    np.savez(out, **named)
+    return {"": out.getvalue()}
+
+
+def decode_npz(file: WeightsFile) -> dict[str, Array]:
+    """Return the arrays of an `.npz` file by name, read-only.
+
+    Memory is bounded by the file's size; nothing in it is executed.
+
+    Raises:
+        UserError: not a whole `.npz` file of numbers.
+    """
+    data = file.files[""]
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            # Weights hardly compress; a file that grows this much isn't weights.
+            if sum(m.file_size for m in members) > 16 * len(data) + 2**20:
+                raise ValueError("grows too much")
+            return {
+                m.filename.removesuffix(".npy"): _array(archive, m) for m in members
+            }
+    except Exception as error:  # whatever damage makes zipfile, zlib or NumPy say
+        raise damaged(file.path) from error
+
+
+def damaged(path: str) -> UserError:
+    """Return the error for a weights file whose bytes are not as they were written."""
+    return UserError(
+        f"{path}: not a {kind(path)} weights file, or a damaged one; give another "
+        "or copy it again."
+    )
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    """Return one array; ValueError when its header and its bytes disagree."""
+    # The other methods of compression may grow without bound in one step.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("compressed in an unusual way")
+    with archive.open(member) as file:
+        data = file.read(member.file_size)  # read() without it inflates all there is
+    stream = io.BytesIO(data)
+    size = 2 if np.lib.format.read_magic(stream) == (1, 0) else 4
+    length = int.from_bytes(stream.read(size), "little")
+    header = _HEADER.fullmatch(stream.read(length))
+    if header is None:
+        raise ValueError("not an array of numbers")
+    dtype = np.dtype(header[1].decode())
+    shape = tuple(int(side) for side in header[3].decode().split(",") if side.strip())
+    body = data[stream.tell() :]
+    if math.prod(shape) * dtype.itemsize != len(body):
+        raise ValueError("its shape and its size disagree")
+    array: Array = np.frombuffer(body, dtype)
+    if header[2] == b"False":
+        return array.reshape(shape)
+    turned: Array = array.reshape(shape[::-1]).T
+    return turned
+
+
+def shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a network's arrays by name, `dense-0/kernel`."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in layout.layers:
+        if layer.kind == "flatten":
+            continue
+        window = (layer.size, layer.size) if layer.kind == "convolutional" else ()
+        kernel = (*window, layer.input_shape[-1], layer.units)
+        found[f"{layer.name}/kernel"] = kernel
+        found[f"{layer.name}/bias"] = (layer.units,)
+    return found
+
+
+def _frames(name: str, shape: tuple[int, ...], layout: Layout | None) -> int | None:
+    """Return how many frames a kernel reads that reads images; None for any other."""
+    if layout is None or len(layout.input_shape) != 3 or len(shape) != 4:
+        return None
+    first = [x.name for x in layout.layers if x.source < 0]
+    channels = layout.input_shape[-1] // layout.stack
+    frames, rest = divmod(shape[2], channels)
+    is_stack = name.removesuffix("/kernel") in first and frames != layout.stack
+    return frames if is_stack and rest == 0 and frames > 0 else None
+
+
+def check(
+    arrays: Mapping[str, Array],
+    expected: Mapping[str, tuple[int, ...]],
+    optional: Mapping[str, tuple[int, ...]],
+    path: str,
+    layout: Layout | None = None,
+) -> tuple[dict[str, FloatArray], list[str]]:
+    """Return a file's arrays as a model needs them, and notes for the user.
+
+    Args:
+        arrays: as decoded.
+        expected: shapes by name of what must be there.
+        optional: shapes by name of extras. A missing log_std becomes zeros;
+            statistics of observations stay missing.
+        path: of the file, for messages.
+        layout: of the model, for messages.
+    Returns:
+        float32 arrays by name, and one sentence for each extra that is missing.
+    Raises:
+        UserError: a name or shape is wrong, or a number is NaN or infinite.
+    """
+    known = {**expected, **optional}
+    for name in expected:
+        if name not in arrays:
+            raise UserError(f"{path}: has no {name}; {_REMEDY}.")
+    checked = {}
+    for name, array in arrays.items():
+        if name not in known:
+            if name.startswith(OBSERVATION):
+                raise UserError(
+                    f"{path}: was trained with --normalize-observations: give that "
+                    "flag too."
+                )
+            raise UserError(
+                f"{path}: has {name}, which this agent's network has not; {_REMEDY}."
+            )
+        if array.shape != known[name]:
+            frames = _frames(name, array.shape, layout)
+            if frames is not None:
+                raise UserError(
+                    f"{path}: was trained on {frames} frame{'s' * (frames > 1)} at a "
+                    f"time, not on {layout.stack if layout else 1}: give --frame-stack "
+                    f"{frames}."
+                )
+            raise UserError(
+                f"{path}: {name} is {list(array.shape)}, this agent's network needs "
+                f"{list(known[name])}; the environment must be the one, and {_REMEDY}."
+            )
+        with np.errstate(over="ignore"):
+            checked[name] = np.array(array, np.float32)
+        if not np.isfinite(checked[name]).all():
+            raise UserError(
+                f"{path}: {name} has numbers that are not finite; give weights from "
+                "before the run diverged."
+            )
+    notes = []
+    for name in optional:
+        if name in checked:
+            continue
+        if name == "log_std":
+            checked[name] = np.zeros(optional[name], np.float32)
+            notes.append(f"{path} has no log_std; it starts at 0.")
+        elif name == f"{OBSERVATION}/mean":
+            notes.append(f"{path} has no statistics of observations; they start anew.")
+    return checked, notes

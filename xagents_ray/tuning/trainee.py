@@ -1,0 +1,142 @@
+"""The training of a trial, wherever it runs; this module imports no Ray."""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+from xagents_ray.actors.envs.definitions import register
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import (
+    Broken,
+    Diverged,
+    EnvironmentFault,
+    UserError,
+    sentence,
+)
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.prepare import fit
+from xagents_ray.run.progress import Progress
+from xagents_ray.settings.config import Config
+from xagents_ray.tuning.plan import command
+
+News = dict[str, Any]
+"""How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
+were made (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
+`point` where the mean reward is one to be compared, and whether the window that it is
+the mean of `is_full`; in the end `value`, or `failure` and `traceback`."""
+_NEWS_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+
+
+class Training:
+    """The training of a trial, which tells how far it is.
+
+    Args:
+        tell: is given the news.
+        points: env steps at which the mean reward is to be compared, in order.
+    Attributes:
+        permits: one for each point that has been compared, and one more: a trial that
+            is to end is not trained on while nobody says so.
+    """
+
+    def __init__(self, tell: Callable[[News], None], points: list[int]) -> None:
+        self._tell, self._points = tell, list(points)
+        self._told = 0.0
+        self.permits = threading.Semaphore(1)
+        self._facts: News = {"env_steps": 0, "mean_reward": None}
+        self._facts |= {"began": None, "ended": None}
+
+    def run(
+        self,
+        agent: str,
+        settings: Mapping[str, Any],
+        threads: int,
+        definitions: tuple[bytes, ...],
+        signals: Signals,
+    ) -> None:
+        """Train to the end.
+
+        Args:
+            agent: its name.
+            settings: of the run, by flat name.
+            threads: cores that it may use.
+            definitions: of environments, for a process that doesn't know them.
+            signals: end it early.
+        """
+        last: News = {"value": None}
+        self._signals = signals
+        try:
+            register(definitions)
+            algorithm = find(agent)
+            config = Config.of(algorithm.config, settings)
+            sys.argv = command(algorithm, settings)  # the run's directory names it
+            result = fit(algorithm, config, signals, watch=self._watch, threads=threads)
+            last["value"] = result.mean_reward
+        except (UserError, Diverged, Broken) as error:
+            last["failure"] = str(error)
+            if isinstance(error, Broken | EnvironmentFault) and error.trace:
+                last["traceback"] = error.trace
+        except Exception as error:
+            last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
+        self._tell({**self._facts, "memory": _memory(), **last})
+
+    def _watch(self, progress: Progress) -> None:
+        """Tell how far it is, when it is time to."""
+        now, facts = time.time(), self._facts
+        facts["began"], facts["ended"] = facts["began"] or now, now
+        facts["env_steps"] = progress.env_steps
+        facts["mean_reward"] = progress.mean_reward
+        point = None
+        while self._points and progress.env_steps >= self._points[0]:
+            point = self._points.pop(0)
+        is_point = point is not None and progress.mean_reward is not None
+        if is_point:
+            self._wait()
+        if is_point or now - self._told > _NEWS_SECONDS:
+            self._told = now
+            told = {"point": point, "is_full": progress.is_full} if is_point else {}
+            self._tell({**facts, "memory": _memory(), **told})
+
+    def _wait(self) -> None:
+        while not self.permits.acquire(timeout=_POLL_SECONDS):
+            if self._signals.received is not None:
+                return
+
+
+def train_alone(
+    link: Connection,
+    points: list[int],
+    agent: str,
+    settings: Mapping[str, Any],
+    threads: int,
+    definitions: tuple[bytes, ...],
+) -> None:
+    """Train in this process, and end with the one that looks after it."""
+    os.setsid()  # Ctrl-C is the sweep's
+    training = Training(link.send, points)
+    permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
+    permit.start()
+    with Signals() as signals, suppress(ConnectionError):
+        training.run(agent, settings, threads, definitions, signals)
+
+
+def _permit(link: Connection, training: Training) -> None:
+    """Hand permits on; end this process when there is nobody left to give one."""
+    with suppress(EOFError, OSError):
+        while True:
+            link.recv()
+            training.permits.release()
+    os._exit(1)
+
+
+def _memory() -> int:
+    """Return the bytes that this process holds in memory."""
+    return int(psutil.Process().memory_info().rss)
