@@ -28,6 +28,15 @@ TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+_LONG = ("cluster", "commands", "contract", "learning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the rooms with long tests first, so that two workers end together."""
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _LONG)
+
+
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep what a test writes out of the checkout, and end what it left running."""

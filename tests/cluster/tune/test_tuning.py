@@ -33,7 +33,7 @@ _MORE_MEMORY = 1.1
 
 @pytest.fixture(autouse=True)
 def _environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
 
 
 def tuned(words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
@@ -314,7 +314,7 @@ def test_what_a_trial_raises_is_in_the_study() -> None:
     words = "ppo --env failing_envs:raising --n-envs 2 --local --study s"
     done = tuned(f"{words} --n-trials 2 --trial-steps 2000 --lr 1e-4 1e-3")
     assert done.returncode == 1
-    where = Path(__file__).with_name("failing_envs.py")
+    where = Path(__file__).parents[2] / "support" / "failing_envs.py"
     reason = f"RuntimeError: the simulator lost its licence ({where}, line "
     start = "xagents-ray: No trial completed; 2 failed, the last one: "
     assert f"{start}--env failing_envs:raising: {reason}" in done.stderr

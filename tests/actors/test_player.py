@@ -41,6 +41,7 @@ from xagents_ray.run.episodes import (
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
 SEED = 5
+SUPPORT = Path(__file__).parents[1] / "support"
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
 
 
@@ -383,6 +384,7 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
             done = subprocess.run(
                 [sys.executable, "-c", _WATCH, str(tmp_path)],
                 cwd=Path(__file__).parent,
+                env={**os.environ, "PYTHONPATH": str(SUPPORT)},
                 env={**os.environ, "DISPLAY": display},
                 capture_output=True,
                 text=True,
@@ -512,6 +514,7 @@ def test_a_signal_ends_an_evaluation() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _SIGNALLED],
         cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OWN = Path(__file__).parents[1] / "data" / "own_environments.py"
+OWN = Path(__file__).parents[2] / "support" / "own_environments.py"
 
 _TRAIN = """
 import xagents_ray

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # Top floor first: a room imports from lower floors only.

@@ -81,7 +81,7 @@ def test_free_actors_fill_a_replay_as_fast_as_rounds_do(
     train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen actors with four environments each, which take 10 ms a step."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
     work = {"n_envs": 64, "n_actors": 16, "max_steps": 64 * 16 * 30, "seed": 1}
     settings = {**AGENTS["dqn"], **work, "env": "failing_envs:slow"}
     settings |= {"train_frequency": 32, "vectorization": "sync"}
@@ -118,7 +118,7 @@ def test_slow_actors_hold_nobody_up(
     train: Train, start_cluster: StartCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One environment of four is a thousand times as slow as the others."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
     settings = {**ENV, "env": "failing_envs:uneven", "n_actors": 4}
     free = {"policy_lag": 3, "asynchronous": True, "rollout_length": 16}
     common = {**AGENTS["dqn"], "max_steps": 4_000}

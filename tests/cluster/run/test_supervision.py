@@ -18,7 +18,7 @@ _PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
 
 @pytest.fixture(autouse=True)
 def _environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
 
 
 def _train(

@@ -66,7 +66,7 @@ def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None
 
 def test_what_xagents_trained_plays() -> None:
     """Its network has PPO's layout; a random one gets about 22."""
-    file = Path(__file__).parents[1] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
+    file = Path(__file__).parents[2] / "data" / "xagents-1.0.1" / "a2c-cartpole.tf"
     words = "evaluate ppo --env CartPole-v1 --n-envs 4 --seed 1 --json --weights"
     done = forked.run(["-m", "xagents_ray", *words.split(), str(file)], 120)
     assert (done.returncode, done.stderr) == (0, "")
