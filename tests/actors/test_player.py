@@ -384,8 +384,7 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
             done = subprocess.run(
                 [sys.executable, "-c", _WATCH, str(tmp_path)],
                 cwd=Path(__file__).parent,
-                env={**os.environ, "PYTHONPATH": str(SUPPORT)},
-                env={**os.environ, "DISPLAY": display},
+                env={**os.environ, "PYTHONPATH": str(SUPPORT), "DISPLAY": display},
                 capture_output=True,
                 text=True,
                 timeout=60,
