@@ -16,7 +16,7 @@ from xagents_ray.cluster.ray.calls import (
     traceback_of,
 )
 from xagents_ray.core.errors import Broken
-from xagents_ray.replay.transitions import Fill, replay_file
+from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
 from xagents_ray.storage.files import Piecemeal, write_piecemeal
 

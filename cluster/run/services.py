@@ -20,7 +20,7 @@ from xagents_ray.core.trajectory import (
     part,
     side_by_side,
 )
-from xagents_ray.replay.transitions import Fill, replay_for, shard_bounds
+from xagents_ray.replay.base import Fill, replay_for, shard_bounds
 from xagents_ray.run.driver import Run
 from xagents_ray.storage.weights import WeightsFile
 
@@ -81,7 +81,7 @@ class ReplayService:
 
     def take(self) -> None:
         """Go on from what was put."""
-        self._replay.go_on(self._arrays)
+        self._replay.restore_generator(self._arrays)
 
     def _bytes(self, name: str) -> Array:
         return self._arrays[name].reshape(-1, copy=False).view(np.uint8)

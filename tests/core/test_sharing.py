@@ -11,7 +11,7 @@ from xagents_ray.core.trajectory import (
     part,
     side_by_side,
 )
-from xagents_ray.replay.transitions import shard_bounds
+from xagents_ray.replay.base import shard_bounds
 
 
 def _trajectory(first: int, envs: int) -> Trajectory:

@@ -16,7 +16,8 @@ from xagents_ray.core.machine import free_memory
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.frames import stack_transitions
-from xagents_ray.replay.transitions import TransitionReplay, replay_for
+from xagents_ray.replay.base import replay_for
+from xagents_ray.replay.transitions import TransitionReplay
 
 GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)

@@ -17,8 +17,8 @@ from xagents_ray.core.machine import free_memory
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
+from xagents_ray.replay.base import replay_for
 from xagents_ray.replay.trajectories import TrajectoryReplay
-from xagents_ray.replay.transitions import replay_for
 from xagents_ray.storage.checkpoints import Checkpoints
 
 N_ACTIONS = 3

@@ -3,7 +3,7 @@
 from typing import Any
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.replay.transitions import Fill
+from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Run
 from xagents_ray.run.update_schedule import Owed
 from xagents_ray.settings.config import Config

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.trajectory import Episode, RolloutReport
-from xagents_ray.replay.transitions import Fill
+from xagents_ray.replay.base import Fill
 
 NEVER = float("inf")
 

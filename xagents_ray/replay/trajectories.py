@@ -4,7 +4,7 @@ import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Replayed, Trajectory
-from xagents_ray.replay.transitions import Fill, Replay
+from xagents_ray.replay.base import Fill, Replay, quotas
 
 
 class TrajectoryReplay(Replay):
@@ -25,8 +25,7 @@ class TrajectoryReplay(Replay):
     def __init__(
         self, spec: EnvSpec, capacity: int, n_envs: int, longest: int, seed: int
     ) -> None:
-        self._quota = np.full(n_envs, capacity // n_envs)
-        self._quota[: capacity % n_envs] += 1
+        self._quota = quotas(capacity, n_envs)
         # Time-major within a slot, as trajectories and what is sampled are.
         shape = (int(self._quota[0]), longest, n_envs)
         rows = (shape[0], longest + spec.stack, n_envs)
@@ -44,7 +43,7 @@ class TrajectoryReplay(Replay):
 
     @property
     def fill(self) -> Fill:
-        """How full it is."""
+        """The fill level."""
         held = np.minimum(self._inserted, self._quota)
         return Fill(int(held.sum()), bool((held == self._quota).all()))
 

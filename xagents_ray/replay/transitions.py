@@ -1,121 +1,17 @@
-"""Replay buffers: rings in memory of a fixed size, every observation once."""
+"""The replay buffer of single transitions, every observation stored once."""
 
-import json
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from xagents_ray.algorithms.families import ReplayConfig
-from xagents_ray.core.errors import UserError
-from xagents_ray.core.machine import free_memory
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import (
-    Array,
-    IntArray,
-    Replayed,
-    Trajectory,
-    Transitions,
-    seen,
-)
-from xagents_ray.storage.checkpoints import read_replay, replay_files
-from xagents_ray.storage.files import write_arrays
+from xagents_ray.core.trajectory import IntArray, Trajectory, Transitions, seen
+from xagents_ray.replay.base import Fill, Replay, quotas
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
 _ROWS_PER_TRANSITION = 31 / 30
-
-
-_STATE_BYTES = 512
-"""Of a generator's state, in JSON."""
-
-
-class Fill(NamedTuple):
-    """How full a replay is.
-
-    Attributes:
-        size: transitions or trajectories held.
-        is_full: old ones make room for new ones; of transitions, with episodes
-            shorter than 30 steps, that begins below the capacity.
-    """
-
-    size: int
-    is_full: bool
-
-
-class Replay(ABC):
-    """What all replay buffers do: their arrays are taken once, saved and loaded."""
-
-    _observations: Array
-    _random: np.random.Generator
-
-    @property
-    @abstractmethod
-    def fill(self) -> Fill:
-        """How full it is."""
-
-    @abstractmethod
-    def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in; the oldest contents make room."""
-
-    @abstractmethod
-    def sample(self, batches: int, batch_size: int) -> Transitions | Replayed:
-        """Draw K batches, uniformly with replacement.
-
-        Args:
-            batches: K.
-            batch_size: transitions, or trajectories of each environment.
-        Raises:
-            ValueError: it is empty.
-        """
-
-    @property
-    def frame_nbytes(self) -> int:
-        """Bytes of all observations."""
-        return self._observations.nbytes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of everything."""
-        return sum(array.nbytes for array in self._rings().values())
-
-    def commit(self) -> None:
-        """Take the memory now, so that a run can't fail for it hours later."""
-        self._observations.fill(0)
-
-    def save(self, directory: Path, shard: int = 0) -> None:
-        """Write everything to a file there; OSError when it can't be."""
-        write_arrays(directory / replay_file(shard), self.arrays())
-
-    def load(self, checkpoint: Path, shard: int = 0) -> None:
-        """Take everything from a checkpoint; nothing from one without a replay.
-
-        Raises:
-            UserError: the file is damaged, or of another replay.
-        """
-        arrays = self.arrays()
-        for file in replay_files(checkpoint):
-            if file.name == replay_file(shard):
-                read_replay(file, arrays)
-                self.go_on(arrays)
-
-    def go_on(self, arrays: Mapping[str, Array]) -> None:
-        """Take the generator's state from `arrays`, whose rings have been filled."""
-        self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
-
-    def arrays(self) -> dict[str, Array]:
-        """Return everything by name, the rings themselves."""
-        state = json.dumps(self._random.bit_generator.state).encode()
-        random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
-        return self._rings() | {"random": random}
-
-    def _rings(self) -> dict[str, Array]:
-        kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return {name.removeprefix("_"): v for name, v in kept.items()}
 
 
 class TransitionReplay(Replay):
@@ -138,8 +34,7 @@ class TransitionReplay(Replay):
     ) -> None:
         self.capacity = capacity
         self._stack = spec.stack
-        self._quota = np.full(n_envs, capacity // n_envs)
-        self._quota[: capacity % n_envs] += 1
+        self._quota = quotas(capacity, n_envs)
         rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
         self._length = max(rows, longest) + spec.stack + 1
         shape = (n_envs, self._length)
@@ -162,7 +57,7 @@ class TransitionReplay(Replay):
 
     @property
     def fill(self) -> Fill:
-        """How full it is."""
+        """The fill level."""
         return Fill(int(self._count.sum()), bool(self._full.all()))
 
     def insert(self, trajectory: Trajectory) -> None:
@@ -220,12 +115,12 @@ class TransitionReplay(Replay):
         )
 
     def _make_room(self, env: int, head: int) -> None:
-        """Let go of rows that a head there overwrites, or whose stack it cuts."""
+        """Drop the rows that a head at this position overwrites, or cuts a stack of."""
         oldest = head + self._stack - self._length
         tail = int(self._tail[env])
         if oldest > tail:
-            gone = np.arange(tail, min(oldest, self._head[env])) % self._length
-            self._count[env] -= np.count_nonzero(self._valid[env, gone])
+            dropped = np.arange(tail, min(oldest, self._head[env])) % self._length
+            self._count[env] -= np.count_nonzero(self._valid[env, dropped])
             self._tail[env] = oldest
             self._full[env] = True
 
@@ -280,51 +175,3 @@ class TransitionReplay(Replay):
             if len(bad) == 0:
                 return envs, rows
             flat[bad] = self._random.integers(ends[-1], size=len(bad))
-
-
-def replay_file(shard: int) -> str:
-    """Return the name of a shard's file in a checkpoint."""
-    return f"replay-{shard}.npz"
-
-
-def shard_bounds(total: int, shards: int) -> list[int]:
-    """Return where each shard begins among all environments, and the end of all."""
-    return [total * shard // shards for shard in range(shards + 1)]
-
-
-def replay_for(
-    kind: str,
-    spec: EnvSpec,
-    config: ReplayConfig,
-    n_envs: int,
-    seed: int,
-    shard: int = 0,
-) -> Replay:
-    """Return the replay of a run, or a shard of it.
-
-    Args:
-        kind: `module:class` of it.
-        spec: of the environments.
-        config: of the algorithm.
-        n_envs: environments of the run; a shard has those between its bounds.
-        seed: of the run.
-        shard: which one of `config.replay_shards`.
-    Raises:
-        UserError: the machine's memory can't hold it.
-    """
-    first, end = shard_bounds(n_envs, config.replay_shards)[shard : shard + 2]
-    quotas = shard_bounds(config.buffer_max_size, n_envs)
-    size = quotas[end] - quotas[first]
-    try:
-        make = resolve(kind)
-        replay: Replay = make(spec, size, end - first, config.batch_steps, seed + shard)
-        free = free_memory()
-        if free is not None and replay.nbytes > free:
-            raise MemoryError
-    except MemoryError:
-        raise UserError(
-            f"--buffer-max-size {config.buffer_max_size} needs more memory than this "
-            "machine has free: lower it."
-        ) from None
-    replay.commit()
-    return replay

@@ -12,7 +12,7 @@ from xagents_ray.core.moments import Statistics
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.networks.layout import Layout
-from xagents_ray.replay.transitions import Fill
+from xagents_ray.replay.base import Fill
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import Checkpoint
 from xagents_ray.storage.weights import WeightsFile

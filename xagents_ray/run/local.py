@@ -14,7 +14,7 @@ from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import RolloutReport, Trajectory
-from xagents_ray.replay.transitions import Replay, replay_for
+from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Run, Snapshot
 from xagents_ray.run.resume import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint

@@ -3,7 +3,7 @@
 import numpy as np
 
 from xagents_ray.algorithms.families import ReplayConfig
-from xagents_ray.replay.transitions import Fill
+from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Run
 
 

@@ -20,7 +20,7 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.replay.transitions import replay_file, replay_for
+from xagents_ray.replay.base import replay_file, replay_for
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import Checkpoints

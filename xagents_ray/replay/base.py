@@ -1,0 +1,160 @@
+"""What all replay buffers share: rings in memory of a fixed size, and their files."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.machine import free_memory
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
+from xagents_ray.storage.checkpoints import read_replay, replay_files
+from xagents_ray.storage.files import write_arrays
+
+_STATE_BYTES = 512
+"""Of a generator's state, in JSON."""
+
+
+class Fill(NamedTuple):
+    """The fill level of a replay.
+
+    Attributes:
+        size: transitions or trajectories held.
+        is_full: old ones make room for new ones; of transitions, with episodes
+            shorter than 30 steps, that begins below the capacity.
+    """
+
+    size: int
+    is_full: bool
+
+
+class Replay(ABC):
+    """A replay buffer: allocates its arrays once, saves and loads them."""
+
+    _observations: Array
+    _random: np.random.Generator
+
+    @property
+    @abstractmethod
+    def fill(self) -> Fill:
+        """The fill level."""
+
+    @abstractmethod
+    def insert(self, trajectory: Trajectory) -> None:
+        """Copy a trajectory in; the oldest contents make room."""
+
+    @abstractmethod
+    def sample(self, batches: int, batch_size: int) -> Transitions | Replayed:
+        """Draw K batches, uniformly with replacement.
+
+        Args:
+            batches: K.
+            batch_size: transitions, or trajectories of each environment.
+        Raises:
+            ValueError: it is empty.
+        """
+
+    @property
+    def frame_nbytes(self) -> int:
+        """Bytes of all observations."""
+        return self._observations.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything."""
+        return sum(array.nbytes for array in self._rings().values())
+
+    def commit(self) -> None:
+        """Take the memory now, so that a run can't fail for it hours later."""
+        self._observations.fill(0)
+
+    def save(self, directory: Path, shard: int = 0) -> None:
+        """Write everything to a file there; OSError if it can't be written."""
+        write_arrays(directory / replay_file(shard), self.arrays())
+
+    def load(self, checkpoint: Path, shard: int = 0) -> None:
+        """Restore everything from a checkpoint; nothing from one without a replay.
+
+        Raises:
+            UserError: the file is damaged, or of another replay.
+        """
+        arrays = self.arrays()
+        for file in replay_files(checkpoint):
+            if file.name == replay_file(shard):
+                read_replay(file, arrays)
+                self.restore_generator(arrays)
+
+    def restore_generator(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the generator from `arrays`, whose rings have been filled."""
+        self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return everything by name: the rings themselves, the generator's state."""
+        state = json.dumps(self._random.bit_generator.state).encode()
+        random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
+        return self._rings() | {"random": random}
+
+    def _rings(self) -> dict[str, Array]:
+        kept = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return {name.removeprefix("_"): v for name, v in kept.items()}
+
+
+def replay_file(shard: int) -> str:
+    """Return the name of a shard's file in a checkpoint."""
+    return f"replay-{shard}.npz"
+
+
+def shard_bounds(total: int, shards: int) -> list[int]:
+    """Return where each shard begins among all environments, and the end of all."""
+    return [total * shard // shards for shard in range(shards + 1)]
+
+
+def quotas(capacity: int, n_envs: int) -> Array:
+    """Return int64 [B], each environment's share of the capacity."""
+    shares = np.full(n_envs, capacity // n_envs)
+    shares[: capacity % n_envs] += 1
+    return shares
+
+
+def replay_for(
+    kind: str,
+    spec: EnvSpec,
+    config: ReplayConfig,
+    n_envs: int,
+    seed: int,
+    shard: int = 0,
+) -> Replay:
+    """Return the replay of a run, or a shard of it.
+
+    Args:
+        kind: its class, as `module:class`.
+        spec: of the environments.
+        config: of the algorithm.
+        n_envs: environments of the run; a shard has those between its bounds.
+        seed: of the run.
+        shard: which one of `config.replay_shards`.
+    Raises:
+        UserError: the machine's memory can't hold it.
+    """
+    first, end = shard_bounds(n_envs, config.replay_shards)[shard : shard + 2]
+    capacities = shard_bounds(config.buffer_max_size, n_envs)
+    size = capacities[end] - capacities[first]
+    try:
+        make = resolve(kind)
+        replay: Replay = make(spec, size, end - first, config.batch_steps, seed + shard)
+        free = free_memory()
+        if free is not None and replay.nbytes > free:
+            raise MemoryError
+    except MemoryError:
+        raise UserError(
+            f"--buffer-max-size {config.buffer_max_size} needs more memory than this "
+            "machine has free: lower it."
+        ) from None
+    replay.commit()
+    return replay
