@@ -8,7 +8,8 @@ import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor, count_games
 from xagents_ray.actors.envs.definitions import register
-from xagents_ray.actors.envs.make import Envs, make_envs
+from xagents_ray.actors.envs.make import make_envs
+from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec

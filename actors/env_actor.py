@@ -9,8 +9,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.envs.definitions import register
-from xagents_ray.actors.envs.make import EnvStep, make_envs
+from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.state import decode, encode
+from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.measuring import Measuring
 from xagents_ray.actors.policies import Actions, Policy, forget
 from xagents_ray.algorithms.table import find

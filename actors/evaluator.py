@@ -8,7 +8,8 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup, count_games, first_window
 from xagents_ray.actors.envs.definitions import register
-from xagents_ray.actors.envs.make import Envs, EnvStep, make_envs
+from xagents_ray.actors.envs.make import make_envs
+from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies import Policy, forget
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped

@@ -1,0 +1,138 @@
+"""What a value of --env names: an id of Gymnasium, or a factory of the user's."""
+
+import contextlib
+import functools
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs import registration
+
+from xagents_ray.actors.envs import interface
+from xagents_ray.core.errors import UserError, near
+
+
+def registered_id(env_id: str) -> str:
+    """Return Gymnasium's id of `module:EnvId`, which importing the module registers."""
+    module, colon, name = env_id.rpartition(":")
+    if colon:  # not imported yet in a process of AsyncVectorEnv
+        importlib.import_module(module)
+    return name
+
+
+def find_factory(env_id: str) -> Callable[..., Any] | None:
+    """Return what `package.module:factory` names; None for ids of Gymnasium.
+
+    `package.module:EnvId` is such an id too: importing the module registers it.
+    """
+    module, colon, name = env_id.partition(":")
+    if not colon:
+        return None
+    if module == "gym":
+        legacy = importlib.import_module("xagents_ray.actors.envs.legacy")
+        return functools.partial(legacy.make, name)
+    try:
+        with interface.naming_their_line(env_id):
+            imported = importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"--env {env_id}: module {module} can't be imported ({error}); install "
+            "it, or start in the directory that holds it."
+        ) from None
+    found = getattr(imported, name, None)
+    if found is None and name in gym.registry:
+        return None
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    place = getattr(imported, "__file__", None) or ""
+    remedy = "name a function or a class that makes an environment"
+    if found is not None:
+        raise interface.fault(env_id, f"its factory is {found!r}"[:80], place, remedy)
+    what = f"module {module} has no {name} and registers no such environment"
+    hint = near(name, [*vars(imported), *gym.registry])
+    raise interface.fault(env_id, what, place, hint[2:].rstrip("?") or remedy)
+
+
+def from_factory(
+    env_id: str, factory: Callable[..., Any], options: dict[str, Any]
+) -> gym.Env[Any, Any]:
+    """Return what a factory makes.
+
+    Args:
+        env_id: the value of --env.
+        factory: that it names.
+        options: render_mode, which is left out if the factory doesn't take it.
+    Raises:
+        EnvironmentFault: it requires arguments, or makes something else.
+    """
+    _check_arguments(env_id, factory)
+    if options and "render_mode" not in inspect.signature(factory).parameters:
+        options = {}
+    made = factory(**options)
+    if isinstance(made, gym.Env):
+        return made
+    what, place = f"its factory returned {made!r:.80}", interface.line_of(factory)
+    raise interface.fault(env_id, what, place, "return a gymnasium.Env")
+
+
+def _check_arguments(env_id: str, factory: Callable[..., Any]) -> None:
+    """Raise EnvironmentFault when a factory can't be called without arguments."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        what = f"its factory is called without arguments and is {error}"
+        place = interface.line_of(factory)
+        raise interface.fault(env_id, what, place, "give them defaults") from None
+
+
+def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
+    """Return whether an environment isn't from Gymnasium, ALE or the old gym."""
+    if factory is not None:
+        return not env_id.startswith("gym:")
+    entry = None if env.spec is None else env.spec.entry_point
+    return not str(entry).startswith(("gymnasium.", "ale_py."))
+
+
+def newest_version(env_id: str) -> str | None:
+    """Return the id of an environment's newest version, whatever version is named."""
+    try:
+        namespace, name, _ = registration.parse_env_id(env_id)
+    except gym.error.Error:
+        return None
+    newest = registration.find_highest_version(namespace, name)
+    if newest is None:
+        return None
+    return registration.get_env_id(namespace, name, newest)
+
+
+@contextlib.contextmanager
+def without_version_warning() -> Iterator[None]:
+    """Hide Gymnasium's warning about an outdated version; `make.notes` gives it."""
+    with warnings.catch_warnings():
+        message = ".*The environment .* is out of date"
+        warnings.filterwarnings("ignore", message, DeprecationWarning)
+        yield
+
+
+def unknown_environment(env_id: str, error: Exception) -> UserError:
+    """Return the error for an id that Gymnasium refused with another one."""
+    newest = newest_version(env_id)
+    is_named = newest is not None and newest != env_id
+    hint = f"; did you mean {newest}?" if is_named else near(env_id, gym.registry)
+    reason = str(error).split("`")
+    if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
+        return UserError(f"{env_id} is no longer there; use {reason[-2]}.")
+    is_unversioned = is_named and env_id not in gym.registry
+    if isinstance(error, gym.error.UnregisteredEnv) or is_unversioned:
+        return UserError(
+            f"There is no environment {env_id!r}"
+            f"{hint or '; see gymnasium.pprint_registry().'}"
+        )
+    return UserError(f"{env_id} can't be made: {str(error).rstrip('.')}.")

@@ -1,0 +1,206 @@
+"""Vector environments of every kind behind one small class.
+
+All of them reset on the step after an end (Gymnasium's NEXT_STEP) and give one
+frame per step; stacking is the trajectory's business.
+"""
+
+import contextlib
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs import state as env_state
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
+from xagents_ray.settings.config import EnvConfig
+
+
+class EnvStep(NamedTuple):
+    """One step of B environments.
+
+    Attributes:
+        observations: [B, *observation_shape].
+        rewards: float32 [B], for learning: clipped when frames are preprocessed.
+        raw_rewards: float64 [B], for reports.
+        terminated: bool [B], no value after this; a lost Atari life counts.
+        truncated: bool [B], cut off.
+        ended: bool [B], the next step only resets.
+    """
+
+    observations: Array
+    rewards: FloatArray
+    raw_rewards: Array
+    terminated: BoolArray
+    truncated: BoolArray
+    ended: BoolArray
+
+
+class Envs:
+    """B environments stepped together; wraps any Gymnasium vector environment."""
+
+    def __init__(self, envs: Any, config: EnvConfig) -> None:
+        self._envs = envs
+        self._id, self._clip = str(config.env), config.preprocess
+        space, actions = envs.single_observation_space, envs.single_action_space
+        self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
+        made_at = ""
+        if self._one is not None:
+            made_at = interface.place_of(self._one, "__init__")
+        self.spec = spec_of(space, actions, config, made_at)
+        self._start = int(actions.start) if self.spec.is_discrete else 0
+        self._shape = (envs.num_envs, *self.spec.observation_shape)
+        self._lives: Array = np.zeros(envs.num_envs, np.int64)
+
+    def reset(self, seed: int) -> Array:
+        """Begin an episode in every environment, number i with seed + i.
+
+        Vector environments with one generator for all are seeded with `seed`.
+        """
+        observations, infos = self._envs.reset(seed=seed)
+        self._lives = self._count_lives(infos)
+        return self._observations(observations)
+
+    def step(self, actions: Array) -> EnvStep:
+        """Step every environment with [B] or [B, A] actions."""
+        if self._start:
+            actions = actions + np.asarray(self._start, actions.dtype)
+        observations, raw, terminated, truncated, infos = self._envs.step(actions)
+        ended = terminated | truncated
+        if self._clip:
+            lives = self._count_lives(infos)
+            terminated = terminated | ((lives < self._lives) & (lives > 0))
+            self._lives = lives
+        rewards = np.sign(raw) if self._clip else raw
+        return EnvStep(
+            self._observations(observations),
+            np.asarray(rewards, np.float32),
+            np.asarray(raw, np.float64),
+            terminated,
+            truncated,
+            ended,
+        )
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether they are the user's own, made one by one."""
+        return isinstance(self._one, interface.InterfaceCheck)
+
+    @property
+    def fps(self) -> float:
+        """Pictures a second that a person should see."""
+        return float(self._envs.metadata.get("render_fps") or 30)
+
+    def picture(self) -> Array:
+        """Return what a person sees of the first environment: uint8 [H, W, 3], RGB.
+
+        Raises:
+            UserError: it was made without pictures.
+        """
+        picture: Array | None = None
+        if self._envs.render_mode == "rgb_array":
+            with contextlib.suppress(NotImplementedError):
+                picture = self._envs.render()[0]
+        shape = picture.shape if isinstance(picture, np.ndarray) else ()
+        if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
+            raise no_pictures(self._id)
+        return picture
+
+    def check_finite(self, observations: Array) -> None:
+        """Raise EnvironmentFault when one of a rollout's numbers is not finite."""
+        interface.check_finite(self._id, self._one, observations)
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what JSON can hold of them; None where it can't be had."""
+        envs = env_state.get_state(self._envs)
+        if envs is None:
+            return None
+        return {"lives": env_state.encode(self._lives.astype(np.int64)), "envs": envs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put a state back, after a reset.
+
+        Raises:
+            Exception: of some kind; the state is damaged or not of such environments.
+        """
+        env_state.set_state(self._envs, state["envs"])
+        self._lives = env_state.decode(state["lives"], self._lives.astype(np.int64))
+
+    def close(self) -> None:
+        """End them."""
+        self._envs.close()
+
+    def _observations(self, observations: Array) -> Array:
+        dtype = self.spec.observation_dtype
+        return np.asarray(observations, dtype).reshape(self._shape)
+
+    def _count_lives(self, infos: dict[str, Any]) -> Array:
+        return np.asarray(infos.get("lives", self._lives))
+
+
+def spec_of(
+    observations: gym.Space[Any],
+    actions: gym.Space[Any],
+    config: EnvConfig,
+    made_at: str = "",
+) -> EnvSpec:
+    """Return the spec of an environment with these spaces.
+
+    uint8 observations of two or three dimensions are frames; all others are
+    vectors, flattened when they have more than one dimension.
+
+    Args:
+        observations: space of one environment's observations.
+        actions: likewise.
+        config: settings of the environment.
+        made_at: file and line where the user defines it; "" if a library does.
+    Raises:
+        UserError: no algorithm can learn in it.
+    """
+    env = f"{config.env} ({made_at})" if made_at else str(config.env)
+    if not isinstance(observations, gym.spaces.Box):
+        raise UserError(
+            f"{env} has {type(observations).__name__} observations; only Box "
+            "observations are supported: wrap it with "
+            "gymnasium.wrappers.FlattenObservation."
+        )
+    shape, size = observations.shape, int(np.prod(observations.shape))
+    is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
+    if config.preprocess and not is_image:
+        raise UserError(
+            f"--preprocess is for images and the observations of {config.env} are "
+            f"vectors of {size} numbers: leave the flag out."
+        )
+    if not is_image:
+        shape = (size,)
+    elif len(shape) == 3 and shape[0] == 1:
+        shape = shape[1:]  # AtariVectorEnv's stack of one frame
+    return EnvSpec(
+        observation_shape=shape,
+        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
+        stack=config.frame_stack if is_image else 1,
+        **_action_facts(actions, env),
+    )
+
+
+def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
+    """Return the fields of an EnvSpec that describe actions."""
+    if isinstance(actions, gym.spaces.Discrete):
+        return {"n_actions": int(actions.n)}
+    if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
+        low, high = (tuple(map(float, b)) for b in (actions.low, actions.high))
+        return {"n_actions": 0, "action_low": low, "action_high": high}
+    raise UserError(
+        f"{env} has the action space {actions}; only Discrete and one-dimensional Box "
+        "actions are supported: wrap it with a gymnasium.ActionWrapper."
+    )
+
+
+def no_pictures(env_id: str) -> UserError:
+    """Return the error for an environment that can't be drawn."""
+    return UserError(
+        f"{env_id} gives no pictures: its factory must make it with "
+        'render_mode="rgb_array", and may take render_mode as an argument.'
+    )
