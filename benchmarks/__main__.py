@@ -6,6 +6,7 @@ from typing import NoReturn, TextIO
 
 import click
 
+from benchmarks import commits
 from benchmarks import memory as actor_memory
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
@@ -124,6 +125,35 @@ def soak(minutes: float, file: TextIO | None) -> None:
     if file is not None:
         json.dump(rows, file, indent=1)
         file.write("\n")
+
+
+@cli.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False))
+@click.option("--agent", "agents", multiple=True, help="Default: all.")
+@click.option("--mode", "modes", multiple=True, help="Default: local and Ray.")
+def same_numbers(
+    before: str, after: str, agents: tuple[str, ...], modes: tuple[str, ...]
+) -> None:
+    """Whether two installations (their interpreters) train to the same numbers."""
+    for each in commits.same_numbers(before, after, agents, modes):
+        verdict = ", ".join(each.differences) or "the same"
+        click.echo(
+            f"| {each.agent} | {each.env} | {each.mode} | {each.episodes} | {verdict} |"
+        )
+
+
+@cli.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False))
+@click.option("--pairs", type=click.IntRange(min=1), default=9, show_default=True)
+def same_speed(before: str, after: str, pairs: int) -> None:
+    """Speed and CPU time of the second installation divided by the first one's."""
+    for each in commits.same_speed(before, after, pairs):
+        click.echo(
+            f"| {each.work} | {each.pairs} | {each.steps_per_second:.3f} | "
+            f"{each.cpu_per_step:.3f} |"
+        )
 
 
 if __name__ == "__main__":
