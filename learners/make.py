@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.resolve import resolve
 from xagents_ray.core.trajectory import Array, Weights
@@ -35,14 +36,14 @@ def make_learner(run: Run) -> tuple[Learner, list[str]]:
 
 
 def learn(
-    run: Run, learner: Learner, batch: Any, env_steps: int, statistics: Statistics
+    run: Run, learner: Learner, batch: Batch, env_steps: int, statistics: Statistics
 ) -> tuple[Metrics, Weights]:
     """Run one learning phase; return its metrics and the weights after it.
 
     Args:
         run: whose learner.
         learner: of that run.
-        batch: what its `update` takes.
+        batch: what it learns from.
         env_steps: of the whole run, after the batch was collected.
         statistics: of the steps since the last phase. This phase normalizes with them,
             but for those of observations where it learns from a fresh round: they are
@@ -57,10 +58,17 @@ def learn(
         state.remaining.assign(max(0.0, 1 - state.counts["env_steps"] / max_steps))
     if run.config.algorithm.lr_decay:
         state.decay_lr()
-    metrics = learner.update(batch, env_steps)
+    metrics = learner.update(_data(batch), env_steps)
     state.counts["env_steps"] = env_steps
     normalizer.take(later)
     return metrics, learner.policy_weights()
+
+
+def _data(batch: Batch) -> Any:
+    """Return what `update` takes: a round and what was drawn, or transitions."""
+    if batch.fresh is None:
+        return batch.sampled
+    return [batch.fresh, *([] if batch.sampled is None else [batch.sampled])]
 
 
 def encode_models(

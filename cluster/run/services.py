@@ -4,11 +4,11 @@ import importlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.core.batch import assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
     Array,
@@ -16,9 +16,7 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Transitions,
     Weights,
-    mix,
     part,
-    side_by_side,
 )
 from xagents_ray.replay.base import Fill, replay_for, shard_bounds
 from xagents_ray.run.driver import Run
@@ -133,7 +131,9 @@ class LearnerService:
             batch: trajectories of a round, and what each shard of the replay drew.
         """
         began = time.perf_counter()
-        data = self._together(batch, env_steps)
+        config = self._run.config.algorithm
+        size = config.buffer_batch_size if isinstance(config, ReplayConfig) else 0
+        data = assemble(batch, size, [self._run.seed, env_steps])
         learn = self._make.learn
         metrics, weights = learn(self._run, self._learner, data, env_steps, statistics)
         return {**metrics, "seconds": time.perf_counter() - began}, weights
@@ -170,17 +170,3 @@ class LearnerService:
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""
         self._learner.stop()
-
-    def _together(self, batch: Sequence[Any], env_steps: int) -> Any:
-        """Return what the learner's update takes."""
-        drawn = [each for each in batch if isinstance(each, Transitions)]
-        if len(drawn) > 1:
-            config = self._run.config.algorithm
-            assert isinstance(config, ReplayConfig)
-            generator = np.random.default_rng([self._run.seed, env_steps])
-            return mix(drawn, config.buffer_batch_size, generator)
-        if drawn:
-            return drawn[0]
-        replayed = [each for each in batch if isinstance(each, Replayed)]
-        fresh = [each for each in batch if isinstance(each, Trajectory)]
-        return [*fresh, side_by_side(replayed)] if replayed else fresh

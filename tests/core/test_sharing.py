@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
+from xagents_ray.core.batch import mix, side_by_side
 from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
-    mix,
     part,
-    side_by_side,
 )
 from xagents_ray.replay.base import shard_bounds
 

@@ -219,32 +219,3 @@ def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
         if isinstance(value, np.ndarray)
     }
     return trajectory._replace(**columns, first_env=own + low)
-
-
-def mix(
-    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
-) -> Transitions:
-    """Return transitions of several shards as K batches, in random order.
-
-    Args:
-        parts: [1, n, ...] each, at least N together.
-        batch_size: N; what is more than K * N is left out.
-        generator: of the order.
-    """
-    batches = sum(p.rewards.shape[1] for p in parts) // batch_size
-    order = generator.permutation(batches * batch_size)
-
-    def mixed(*arrays: Array) -> Array:
-        rows = np.concatenate([array[0] for array in arrays])[order]
-        return rows.reshape(batches, batch_size, *rows.shape[1:])
-
-    return Transitions(*map(mixed, *parts))
-
-
-def side_by_side(parts: Sequence[Replayed]) -> Replayed:
-    """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
-    if len(parts) == 1:
-        return parts[0]
-    return Replayed(
-        *(np.concatenate(arrays, axis=2) for arrays in zip(*parts, strict=True))
-    )

@@ -11,6 +11,7 @@ from threading import Timer
 from typing import Any, TypeVar
 
 from xagents_ray.algorithms.families import ReplayConfig
+from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import RolloutReport, Trajectory
@@ -175,15 +176,16 @@ class LocalBackend:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def _batch(self, batches: int) -> Any:
+    def _batch(self, batches: int) -> Batch:
         """Return the round, or samples, or both."""
-        fresh = [self._round] if self._run.algorithm.on_policy else []
-        if batches == len(fresh):
-            return fresh
+        on_policy = self._run.algorithm.on_policy
+        fresh = self._round if on_policy else None
+        sampled = batches - int(on_policy)
+        if not sampled:
+            return Batch(fresh)
         assert self._replay is not None and isinstance(self._config, ReplayConfig)
         size = self._config.buffer_batch_size
-        sample = self._replay.sample(batches - len(fresh), size)
-        return [*fresh, sample] if fresh else sample
+        return Batch(fresh, self._replay.sample(sampled, size))
 
     def _setup(self, n_envs: int) -> Any:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")
