@@ -12,7 +12,6 @@ import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.definitions import export
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, LateError
 from xagents_ray.cluster.run.evaluator import Evaluations
@@ -58,8 +57,8 @@ class RayBackend:
             self._calls, run.config, shares, self._make_actor, self._learner.lasting
         )
         self._shards: Shards | None = None
-        if isinstance(self._config, ReplayConfig):
-            count = self._config.replay_shards
+        if self._config.replay is not None:
+            count = self._config.replay.replay_shards
             mixes = run.algorithm.on_policy
             self._shards = Shards(
                 self._calls, count, self._make_shard, mixes, rollout_bytes(run)
@@ -271,12 +270,11 @@ class RayBackend:
 
     def _sample(self, batches: int, env_steps: int) -> dict[Any, int]:
         """Return references to batches of the replay, each with its shard's number."""
-        if self._shards is None or not batches:
+        config = self._config.replay
+        if self._shards is None or config is None or not batches:
             return {}
-        assert isinstance(self._config, ReplayConfig)
         generator = np.random.default_rng([self._run.seed, env_steps])
-        size = self._config.buffer_batch_size
-        return self._shards.sample(batches, size, generator)
+        return self._shards.sample(batches, config.buffer_batch_size, generator)
 
     def _make_learner(self) -> Any:
         service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)

@@ -2,7 +2,6 @@
 
 import math
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
 from xagents_ray.core.machine import cores
 from xagents_ray.run.driver import Run
@@ -31,15 +30,15 @@ def _observation_bytes(run: Run) -> int:
 
 def store_bytes(run: Run) -> int:
     """Return what the data in flight needs, with room to spare."""
-    spec, config = run.spec, run.config.algorithm
+    spec, replay = run.spec, run.config.algorithm.replay
     observation = _observation_bytes(run)
     ahead = run.config.pipeline.policy_lag
     bytes_ = rollout_bytes(run) * (1 + ahead)
-    if isinstance(config, ReplayConfig):
-        sampled = config.sampled_rows(run.config.env.n_envs, spec.stack)
+    if replay is not None:
+        sampled = replay.sampled_rows(run.config.env.n_envs, spec.stack)
         bytes_ += sampled * observation * (2 if ahead else 1)
     bytes_ = 3 * bytes_ + 128 * 2**20 + _weights_bytes(run)
-    if isinstance(config, ReplayConfig) and run.config.run.checkpoint_replay:
+    if replay is not None and run.config.run.checkpoint_replay:
         bytes_ += 2 * PIECES * PIECE_BYTES
     return bytes_
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.core.batch import assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
@@ -37,9 +36,9 @@ class ReplayService:
 
     def start(self) -> int:
         """Take the memory; return the bytes of everything."""
-        run, config = self._run, self._run.config.algorithm
+        run, config = self._run, self._run.config.algorithm.replay
         kind = run.algorithm.replay
-        assert kind is not None and isinstance(config, ReplayConfig)
+        assert kind is not None and config is not None
         n_envs = run.config.env.n_envs
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
@@ -131,8 +130,8 @@ class LearnerService:
             batch: trajectories of a round, and what each shard of the replay drew.
         """
         began = time.perf_counter()
-        config = self._run.config.algorithm
-        size = config.buffer_batch_size if isinstance(config, ReplayConfig) else 0
+        replay = self._run.config.algorithm.replay
+        size = 0 if replay is None else replay.buffer_batch_size
         data = assemble(batch, size, [self._run.seed, env_steps])
         learn = self._make.learn
         metrics, weights = learn(self._run, self._learner, data, env_steps, statistics)

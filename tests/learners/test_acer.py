@@ -284,7 +284,7 @@ def test_the_default_is_xagents(kind: str) -> None:
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 4.0])
 def test_the_number_of_replayed_batches_is_poisson(ratio: float) -> None:
     config = ACERConfig(replay_ratio=ratio)
-    drawn = [config.owed(160, np.random.default_rng([7, step])) for step in range(4000)]
+    drawn = [config.due(160, np.random.default_rng([7, step])) for step in range(4000)]
     assert {rest for _, rest in drawn} == {0}
     counts = np.array([count for count, _ in drawn])
     error = 5 * (ratio / len(counts)) ** 0.5

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from xagents_ray.algorithms.families import PolicyGradientConfig, ReplayConfig
+from xagents_ray.algorithms.families import PolicyGradientConfig
 from xagents_ray.algorithms.row import Algorithm, Model, register
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import OneModel
+from xagents_ray.settings.algorithm import OneModel, ReplayConfig
 from xagents_ray.settings.options import changed, option
 
 
@@ -104,12 +104,12 @@ class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
                 f"for each of --n-envs {n_envs}: raise it to at least that."
             )
 
-    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return a number of batches drawn anew; no env steps are left over."""
+    def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Draw the number of batches; no env steps are left over."""
         return int(generator.poisson(self.replay_ratio)), 0
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the observations of as many updates as are ever drawn."""
+        """Return the observations of about the most updates that are drawn."""
         most = self.replay_ratio + 6 * math.sqrt(self.replay_ratio) + 6
         return math.ceil(most) * (self.n_steps + stack) * n_envs
 

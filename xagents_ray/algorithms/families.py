@@ -6,7 +6,11 @@ import numpy as np
 
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig
+from xagents_ray.settings.algorithm import (
+    ActorAndCritic,
+    AlgorithmConfig,
+    ReplayConfig,
+)
 from xagents_ray.settings.options import changed, option
 
 ACTOR_CRITIC = Model(
@@ -100,81 +104,6 @@ class AdvantageConfig(PolicyGradientConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(AlgorithmConfig):
-    """What every algorithm with a replay buffer has."""
-
-    buffer_max_size: int = option(
-        10_000,
-        low=1,
-        unit="transitions",
-        hp_type="int",
-        help="Maximum replay buffer size, of all environments together",
-        known_as=("buffer_size", "replay_size", "replay_buffer_size"),
-    )
-    buffer_initial_size: int | None = option(
-        None,
-        low=1,
-        unit="transitions",
-        hp_type="int",
-        help="Replay buffer size at which learning starts; "
-        "default: a tenth of the maximum",
-        known_as=("learning_starts",),
-    )
-    buffer_batch_size: int = option(
-        32,
-        low=1,
-        hp_type="categorical",
-        help="Replay buffer batch size",
-        known_as=("batch_size",),
-    )
-    replay_shards: int = option(
-        1,
-        low=1,
-        help="Ray actors that share the replay buffer, each with some of the "
-        "environments; spread over the nodes of a cluster",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        largest = max(self.initial_size, self.buffer_batch_size)
-        if largest > self.buffer_max_size:
-            raise UserError(
-                f"--buffer-max-size {self.buffer_max_size} is smaller than the "
-                f"{largest} of --buffer-initial-size or --buffer-batch-size; "
-                "raise it to at least that."
-            )
-
-    def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when a shard of the replay would have no environment."""
-        super().check_batch(n_envs)
-        if self.replay_shards > n_envs:
-            raise UserError(
-                f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
-                "each shard holds what some environments did, so lower it."
-            )
-
-    @property
-    def initial_size(self) -> int:
-        """Fill of the buffer at which learning from it starts."""
-        return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
-
-    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return how much is to be learnt from the replay buffer.
-
-        Args:
-            steps: env steps that no batch has answered yet.
-            generator: the same one wherever the run stands after as many env steps.
-        Returns:
-            Batches, and the env steps that they leave unanswered.
-        """
-        raise NotImplementedError
-
-    def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return about how many observations the batches of one phase hold."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(ReplayConfig):
     """What algorithms that learn from single transitions have."""
 
@@ -214,15 +143,16 @@ class OffPolicyConfig(ReplayConfig):
         """Vector steps of one rollout."""
         return self.rollout_length
 
-    def owed(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return the batches due, and the env steps short of the next ones."""
+    def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return the batches due, and the env steps left for the next ones."""
         periods, rest = divmod(steps, self.train_frequency)
         return periods * self.gradient_steps, rest
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the observations of the batches that one rollout makes due."""
-        batches, _ = self.owed(self.rollout_length * n_envs, np.random.default_rng(0))
-        return (batches + self.gradient_steps) * self.buffer_batch_size * (stack + 1)
+        """Return the most observations that one learning phase samples."""
+        periods = self.rollout_length * n_envs // self.train_frequency + 1
+        batches = periods * self.gradient_steps
+        return batches * self.buffer_batch_size * (stack + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

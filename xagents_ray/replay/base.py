@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.machine import free_memory
 from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
+from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.storage.checkpoints import read_replay, replay_files
 from xagents_ray.storage.files import write_arrays
 

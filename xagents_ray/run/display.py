@@ -9,7 +9,6 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.run.profile import Profile
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
@@ -111,9 +110,10 @@ class Display:
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),
         }
-        if isinstance(self._config.algorithm, ReplayConfig):
-            size = self._config.algorithm.buffer_max_size
-            fields["replay"] = f"{progress.replay_size or 0}/{size}"
+        replay = self._config.algorithm.replay
+        if replay is not None:
+            size = f"{progress.replay_size or 0}/{replay.buffer_max_size}"
+            fields["replay"] = size
         if self._config.pipeline.policy_lag and progress.lags:
             lag = progress.policy_lag
             fields["lag"] = f"{lag['min']}/{lag['mean']:.1f}/{lag['max']}"
@@ -147,10 +147,10 @@ class Display:
 
     def _bars(self, progress: Progress) -> list[RenderableType]:
         c, bars = self._config, []
-        algorithm, max_steps = c.algorithm, c.training.max_steps
+        replay, max_steps = c.algorithm.replay, c.training.max_steps
         held = progress.replay_size or 0
-        if isinstance(algorithm, ReplayConfig) and held < algorithm.initial_size:
-            bars.append(_bar("filling replay", held, algorithm.initial_size))
+        if replay is not None and held < replay.initial_size:
+            bars.append(_bar("filling replay", held, replay.initial_size))
         if max_steps is not None:
             bars.append(_bar("steps", min(progress.env_steps, max_steps), max_steps))
         return bars

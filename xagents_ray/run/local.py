@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -49,8 +48,9 @@ class LocalBackend:
         self._replay: Replay | None = None
         self.replay_nbytes = 0
         kind = run.algorithm.replay
-        if kind is not None and isinstance(self._config, ReplayConfig):
-            self._replay = replay_for(kind, run.spec, self._config, n_envs, run.seed)
+        config = self._config.replay
+        if kind is not None and config is not None:
+            self._replay = replay_for(kind, run.spec, config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
         self._weights = self._learner.policy_weights()
         self._lag = run.config.pipeline.policy_lag
@@ -183,9 +183,9 @@ class LocalBackend:
         sampled = batches - int(on_policy)
         if not sampled:
             return Batch(fresh)
-        assert self._replay is not None and isinstance(self._config, ReplayConfig)
-        size = self._config.buffer_batch_size
-        return Batch(fresh, self._replay.sample(sampled, size))
+        config = self._config.replay
+        assert self._replay is not None and config is not None
+        return Batch(fresh, self._replay.sample(sampled, config.buffer_batch_size))
 
     def _setup(self, n_envs: int) -> Any:
         env_actor = importlib.import_module("xagents_ray.actors.env_actor")

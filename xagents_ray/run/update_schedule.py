@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Run
 
@@ -27,8 +26,8 @@ class Owed:
             now: after it.
             replay: how full it is; None without one.
         """
-        c, fresh = self._run.config.algorithm, int(self._run.algorithm.on_policy)
-        if not isinstance(c, ReplayConfig) or replay is None or replay.size == 0:
+        c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
+        if c is None or replay is None or replay.size == 0:
             return fresh
         # When a shard of the replay dies, learning goes on from what is left.
         needed = c.initial_size
@@ -39,5 +38,5 @@ class Owed:
         self._has_begun = True
         # A resumed run draws what an unbroken one would have drawn.
         generator = np.random.default_rng([self._run.seed, now])
-        drawn, self.steps = c.owed(self.steps + now - before, generator)
+        drawn, self.steps = c.due(self.steps + now - before, generator)
         return fresh + drawn

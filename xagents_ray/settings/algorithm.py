@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.options import Checked, option
 
@@ -100,8 +102,93 @@ class AlgorithmConfig(Checked):
         """Vector steps of one rollout."""
         raise NotImplementedError
 
+    @property
+    def replay(self) -> "ReplayConfig | None":
+        """The settings of its replay buffer; None when it has none."""
+        return None
+
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when rollouts of that many environments don't fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig(AlgorithmConfig):
+    """Settings that every algorithm with a replay buffer has."""
+
+    buffer_max_size: int = option(
+        10_000,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Maximum replay buffer size, of all environments together",
+        known_as=("buffer_size", "replay_size", "replay_buffer_size"),
+    )
+    buffer_initial_size: int | None = option(
+        None,
+        low=1,
+        unit="transitions",
+        hp_type="int",
+        help="Replay buffer size at which learning starts; "
+        "default: a tenth of the maximum",
+        known_as=("learning_starts",),
+    )
+    buffer_batch_size: int = option(
+        32,
+        low=1,
+        hp_type="categorical",
+        help="Replay buffer batch size",
+        known_as=("batch_size",),
+    )
+    replay_shards: int = option(
+        1,
+        low=1,
+        help="Ray actors that share the replay buffer, each with some of the "
+        "environments; spread over the nodes of a cluster",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        largest = max(self.initial_size, self.buffer_batch_size)
+        if largest > self.buffer_max_size:
+            raise UserError(
+                f"--buffer-max-size {self.buffer_max_size} is smaller than the "
+                f"{largest} of --buffer-initial-size or --buffer-batch-size; "
+                "raise it to at least that."
+            )
+
+    @property
+    def replay(self) -> "ReplayConfig":
+        """Itself."""
+        return self
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when a shard of the replay would have no environment."""
+        super().check_batch(n_envs)
+        if self.replay_shards > n_envs:
+            raise UserError(
+                f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
+                "each shard holds what some environments did, so lower it."
+            )
+
+    @property
+    def initial_size(self) -> int:
+        """Fill of the buffer at which learning from it starts."""
+        return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
+
+    def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return how many batches to sample from the replay buffer now.
+
+        Args:
+            steps: env steps since the last one that a batch accounts for.
+            generator: depends on the run's seed and its env steps only.
+        Returns:
+            Batches, and the env steps left over for the next ones.
+        """
+        raise NotImplementedError
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return about how many observations one learning phase samples."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 
-from xagents_ray.algorithms.families import ReplayConfig
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.machine import cores, free_memory
 from xagents_ray.core.resolve import resolve
 from xagents_ray.run.driver import Run
+from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
 from xagents_ray.storage.weights import shapes
@@ -98,9 +98,10 @@ def transition(run: Run, row_bytes: float | None) -> Row:
         row_bytes: of one env step in a trajectory, where that was measured.
     """
     config, parts = run.config.algorithm, []
-    if isinstance(config, ReplayConfig):
-        unit = _unit(config).removesuffix("s").replace("ie", "y")
-        parts.append(f"{_held_bytes(run, config):,.0f} bytes per {unit} in the replay")
+    if config.replay is not None:
+        unit, held = _unit(config.replay), _held_bytes(run, config.replay)
+        unit = unit.removesuffix("s").replace("ie", "y")
+        parts.append(f"{held:,.0f} bytes per {unit} in the replay")
     if row_bytes is not None:
         steps = config.batch_steps * run.config.env.n_envs
         parts.append(f"{row_bytes:,.0f} bytes per env step in flight")
@@ -123,8 +124,8 @@ def memory(run: Run, node_bytes: int | None) -> Row:
         total = psutil.virtual_memory().total
         free = free_memory() or psutil.virtual_memory().available
         has = f"{size(free)} of {size(total)} free"
-    config = run.config.algorithm
-    if not isinstance(config, ReplayConfig):
+    config = run.config.algorithm.replay
+    if config is None:
         return _fits(f"no replay buffer; {has}", free, 0, "End other programs")
     each = _held_bytes(run, config)
     needed = each * config.buffer_max_size
@@ -185,8 +186,9 @@ def disk(config: Config, run: Run | None) -> Row:
     kept = config.run.keep_checkpoints + 2  # the best, and the one being written
     needed = weights * 4 * _STATE_COPIES * kept
     found = f"{found}; checkpoints take {size(needed)}"
-    if config.run.checkpoint_replay and isinstance(config.algorithm, ReplayConfig):
-        held = 2 * _held_bytes(run, config.algorithm) * config.algorithm.buffer_max_size
+    replay = config.algorithm.replay
+    if config.run.checkpoint_replay and replay is not None:
+        held = 2 * _held_bytes(run, replay) * replay.buffer_max_size
         needed, found = (
             needed + int(held),
             f"{found}, with the replay {size(held)} more",
