@@ -35,7 +35,7 @@ FLOORS = (
 # A row names what acts and learns for its algorithm; it is resolved when used.
 ROWS = {("algorithms", room) for room in ("actors", "learners", "replay")}
 # Arrows that point up and are still to go.
-OPEN = {("run", "cluster.run"), ("tuning", "cluster.tune"), ("learners", "run")}
+OPEN = {("learners", "run")}
 FILE_LINES, FUNCTION_LINES = 320, 45
 # What is still longer; an entry goes when its code is short enough.
 TOO_LONG = {

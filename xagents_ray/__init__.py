@@ -15,11 +15,12 @@ if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
 
 from xagents_ray.commands.plot import plot_history  # noqa: E402
 from xagents_ray.commands.train import train  # noqa: E402
+from xagents_ray.commands.tune import tune  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
 from xagents_ray.run.result import Result  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
-from xagents_ray.tuning.sweep import TuneResult, tune  # noqa: E402
+from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 
 __all__ = [
     "Broken",

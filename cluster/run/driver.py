@@ -35,7 +35,7 @@ _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
 
 
-class RayBackend:
+class RayDriver:
     """The parts of a run as Ray actors; the driver moves references only."""
 
     def __init__(
@@ -312,13 +312,13 @@ class RayBackend:
         )
 
 
-def start(run: Run, signals: Signals) -> RayBackend:
+def start(run: Run, signals: Signals) -> RayDriver:
     """Start Ray, or join a cluster, and return the parts of a run."""
     definitions = export(str(run.config.env.env))
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals)
     try:
-        return RayBackend(run, ray, signals, definitions)
+        return RayDriver(run, ray, signals, definitions)
     except BaseException:
         connection.disconnect(ray)
         raise

@@ -24,7 +24,7 @@ _ENVIRONMENT = {
 }
 
 
-def sweep(
+def run_trials(
     plan: Plan,
     study: Study,
     runs: Sequence[Run],

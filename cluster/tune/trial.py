@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ray import tune
 
+from xagents_ray.cluster.run import driver
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import how_it_ended, without_main
 from xagents_ray.tuning.trainee import News, Training, train_alone
@@ -84,7 +85,9 @@ class Threaded:
         self._signals.on_first = None
         self._training = Training(self._news.put, points)
         self._thread = threading.Thread(
-            target=self._training.run, args=(*job, self._signals), daemon=True
+            target=self._training.run,
+            args=(*job, driver.start, self._signals),
+            daemon=True,
         )
         self._thread.start()
         self._last: News = {}

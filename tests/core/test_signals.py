@@ -11,8 +11,8 @@ import pytest
 
 import xagents_ray
 from xagents_ray.commands import train as training
+from xagents_ray.commands import tune as tuning
 from xagents_ray.core.signals import Signals
-from xagents_ray.tuning import sweep
 
 _SAVES = """
 import time
@@ -67,7 +67,7 @@ def test_python_hears_of_a_signal(
         return SimpleNamespace(signal=signals.received)
 
     monkeypatch.setattr(training, "train_with", run)
-    monkeypatch.setattr(sweep, "tune_with", run)
+    monkeypatch.setattr(tuning, "tune_with", run)
     with pytest.raises(expected) as caught:
         for seed in (1, 2, 3):
             getattr(xagents_ray, command)("ppo", seed=seed)

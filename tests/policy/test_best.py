@@ -89,7 +89,7 @@ def test_a_continued_history_knows_its_best_full_window(tmp_path: Path) -> None:
 
 
 class Parts:
-    """A backend whose learner's state is a number that grows."""
+    """A driver whose learner's state is a number that grows."""
 
     replay_nbytes = 0
 
@@ -120,11 +120,11 @@ class Session:
         self.directory = RunDirectory(Path("run"))
         unused: Any = None
         run = Run(find("ppo"), self.config, unused, unused, seed=1)
-        backend: Any = self.parts
+        driver: Any = self.parts
         self.warnings: list[str] = []
         self.saver = Saver(
             run,
-            backend,
+            driver,
             self.directory,
             lambda: {"progress": self.progress.state()},
             Attempts(self.warnings.append),

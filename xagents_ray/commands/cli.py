@@ -16,6 +16,7 @@ from xagents_ray.commands.evaluate import evaluate_with
 from xagents_ray.commands.play import play_with
 from xagents_ray.commands.tables import print_list, print_options, print_table
 from xagents_ray.commands.train import train_with
+from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import (
     Broken,
     Diverged,
@@ -34,7 +35,6 @@ from xagents_ray.settings.options import (
     suggestion,
 )
 from xagents_ray.tuning.config import LEFT_OUT, tune_options
-from xagents_ray.tuning.sweep import tune_with
 
 
 def main() -> NoReturn:

@@ -6,8 +6,10 @@ from typing import Any
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
+from xagents_ray.core.resolve import resolve
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run import resume
+from xagents_ray.run.driver import Driver, Run
 from xagents_ray.run.prepare import fit
 from xagents_ray.run.result import Result
 from xagents_ray.settings.config import Config, train_options
@@ -50,4 +52,11 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     check_paths(algorithm, "--weights", config.run.weights)
     check_paths(algorithm, "--checkpoints", config.run.checkpoints)
     with Signals() as signals:
-        return fit(algorithm, config, signals, resumed, notes=hints)
+        return fit(algorithm, config, signals, start_driver, resumed, notes=hints)
+
+
+def start_driver(run: Run, signals: Signals) -> Driver:
+    """Start the parts of a run: in this process with --local, else as Ray actors."""
+    local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
+    driver: Driver = resolve(local if run.config.placement.local else ray)(run, signals)
+    return driver

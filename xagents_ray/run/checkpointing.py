@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.run.driver import Backend, Run, Snapshot
+from xagents_ray.run.driver import Driver, Run, Snapshot
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import Attempts
 from xagents_ray.storage.checkpoints import Checkpoints, best, best_evaluation
@@ -23,7 +23,7 @@ class Saver:
 
     Args:
         run: whose checkpoints.
-        backend: that has the parts' state.
+        driver: that has the parts' state.
         directory: of the run.
         facts: returns what else a checkpoint holds, but for the env actors' states.
         attempt: warns where writing fails.
@@ -35,7 +35,7 @@ class Saver:
     def __init__(
         self,
         run: Run,
-        backend: Backend,
+        driver: Driver,
         directory: RunDirectory,
         facts: Callable[[], dict[str, Any]],
         attempt: Attempts,
@@ -43,7 +43,7 @@ class Saver:
         settle: Callable[[], None],
         progress: Progress,
     ) -> None:
-        self._config, self._backend = run.config.run, backend
+        self._config, self._backend = run.config.run, driver
         self._by_evaluation = self._config.eval_every is not None
         self._window = run.config.training.reward_buffer_size
         self._facts, self._attempt, self._progress = facts, attempt, progress

@@ -1,7 +1,7 @@
 """What a driver is to the training loop, and what it is made from."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.machine import cores
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.networks.layout import Layout
@@ -93,7 +94,7 @@ class Snapshot(NamedTuple):
     actors: Any
 
 
-class Backend(Protocol):
+class Driver(Protocol):
     """Where the parts of a run live: this process, or Ray.
 
     Attributes:
@@ -181,3 +182,7 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End every part."""
+
+
+StartDriver = Callable[[Run, Signals], Driver]
+"""Starts the parts of a run; raises Stopped when a signal ends that early."""

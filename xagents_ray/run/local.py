@@ -23,7 +23,7 @@ from xagents_ray.storage.weights import WeightsFile
 _T = TypeVar("_T")
 
 
-class LocalBackend:
+class LocalDriver:
     """One env actor, one learner and one replay as plain objects.
 
     The learner runs in a thread of its own, so that a signal is heard while
@@ -205,15 +205,15 @@ class LocalBackend:
         return self._thread.submit(work).result()
 
 
-def start(run: Run, signals: Signals) -> LocalBackend:
+def start(run: Run, signals: Signals) -> LocalDriver:
     """Return the parts of a run in this process."""
-    backend = LocalBackend(run)
+    driver = LocalDriver(run)
 
     def stop_soon() -> None:
         # A short phase ends whole, and the run can go on exactly.
-        timer = Timer(GRACE_SECONDS, backend.stop)
+        timer = Timer(GRACE_SECONDS, driver.stop)
         timer.daemon = True
         timer.start()
 
     signals.on_first = stop_soon
-    return backend
+    return driver

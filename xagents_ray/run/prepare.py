@@ -11,7 +11,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.run import resume
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Run
+from xagents_ray.run.driver import Run, StartDriver
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import Session
@@ -23,6 +23,7 @@ def fit(
     algorithm: Algorithm,
     config: Config,
     signals: Signals,
+    start: StartDriver,
     resumed: resume.Resumed | None = None,
     watch: Callable[[Progress], None] | None = None,
     threads: int | None = None,
@@ -34,6 +35,7 @@ def fit(
         algorithm: that learns.
         config: of the run.
         signals: end it early.
+        start: starts the driver.
         resumed: what it goes on with.
         watch: called before the first rollout and after each learning phase.
         threads: cores that each of its parts may use; None for all of its machine.
@@ -44,7 +46,7 @@ def fit(
         run = replace(run, notes=(*run.notes, *notes))
         if threads is not None:
             run = replace(run, threads=threads)
-        return Session(run, resumed, display, signals, watch).train()
+        return Session(run, start, resumed, display, signals, watch).train()
 
 
 def prepare(

@@ -1,6 +1,5 @@
 """One start or resumption of a run, until it ends; the loop of both drivers."""
 
-import importlib
 import math
 import signal
 import time
@@ -16,7 +15,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Backend, Collected, Run
+from xagents_ray.run.driver import Collected, Driver, Run, StartDriver
 from xagents_ray.run.episodes import play
 from xagents_ray.run.plateau import Plateau
 from xagents_ray.run.profile import Profile
@@ -36,12 +35,13 @@ class Session:
     def __init__(
         self,
         run: Run,
+        start: StartDriver,
         resumed: Resumed | None,
         display: Display,
         signals: Signals,
         watch: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._run, self._resumed = run, resumed
+        self._run, self._start, self._resumed = run, start, resumed
         self._display, self._signals, self._watch = display, signals, watch
         self._number = resumed.session if resumed else 0
         self._training = run.config.training
@@ -70,12 +70,9 @@ class Session:
         else:
             agent = run.algorithm.name
             directory = RunDirectory.create(run.config, agent, run.seed)
-        local = run.config.placement.local
-        name = "xagents_ray.run.local" if local else "xagents_ray.cluster.run.driver"
-        start = importlib.import_module(name).start
         try:
-            with closing(start(run, self._signals)) as backend:
-                return self._train(backend, directory, histories)
+            with closing(self._start(run, self._signals)) as driver:
+                return self._train(driver, directory, histories)
         except Stopped:
             return self._end(self._stopped(), 0, None)
         finally:
@@ -100,11 +97,11 @@ class Session:
             progress.rewards.extend(histories[0].newest_rewards(size))
 
     def _train(
-        self, backend: Backend, directory: RunDirectory, histories: list[History]
+        self, driver: Driver, directory: RunDirectory, histories: list[History]
     ) -> Result:
         run, progress = self._run, self._progress
         if self._resumed is not None:
-            progress.dropped += backend.restore(self._resumed.checkpoint, self._number)
+            progress.dropped += driver.restore(self._resumed.checkpoint, self._number)
         self._attempt(
             "The run's settings",
             lambda: directory.begin(run.config, run.algorithm.name, run.seed),
@@ -117,25 +114,25 @@ class Session:
         flush = self._recorder.flush
         self._saver = Saver(
             run,
-            backend,
+            driver,
             directory,
             self._facts,
             self._attempt,
             flush,
-            lambda: self._learnt(backend.drain()),
+            lambda: self._learnt(driver.drain()),
             progress,
         )
-        self._profile = Profile(run.config, backend.n_actors)
-        self._learner_threads = backend.learner_threads
+        self._profile = Profile(run.config, driver.n_actors)
+        self._learner_threads = driver.learner_threads
         self._display.profile = self._profile
-        self._say(backend, directory)
-        reason = self._run_to_the_end(backend, directory)
-        return self._end(reason, backend.n_actors, directory)
+        self._say(driver, directory)
+        reason = self._run_to_the_end(driver, directory)
+        return self._end(reason, driver.n_actors, directory)
 
-    def _say(self, backend: Backend, directory: RunDirectory) -> None:
-        actors = f"{backend.n_actors} env actor{'s' * (backend.n_actors > 1)}"
+    def _say(self, driver: Driver, directory: RunDirectory) -> None:
+        actors = f"{driver.n_actors} env actor{'s' * (driver.n_actors > 1)}"
         self._display.note(f"{directory.path}: {actors}, seed {self._run.seed}")
-        for note in (*self._run.notes, *backend.notes):
+        for note in (*self._run.notes, *driver.notes):
             self._display.note(note)
         if self._resumed is not None:
             step, dropped = self._progress.env_steps, self._progress.dropped
@@ -143,22 +140,22 @@ class Session:
                 f"Resumed at {step} env steps; unfinished episodes dropped: {dropped}"
             )
 
-    def _run_to_the_end(self, backend: Backend, directory: RunDirectory) -> str:
+    def _run_to_the_end(self, driver: Driver, directory: RunDirectory) -> str:
         self._progress.began = time.perf_counter()
         try:
-            reason = self._loop(backend)
-            self._learnt(backend.drain())
+            reason = self._loop(driver)
+            self._learnt(driver.drain())
         except Stopped:
             reason = self._stopped()
         except (Diverged, Broken) as error:
-            self._tell(backend)
+            self._tell(driver)
             with suppress(Broken, Stopped):
                 if isinstance(error, Diverged):  # the newest state is worth nothing
                     self._saver.write_best()
                 else:
                     self._saver.at_the_end(with_replay=False)
             self._recorder.close(self._progress.env_steps, {}, None)
-            self._summarize(self._result(str(error), backend.n_actors, directory))
+            self._summarize(self._result(str(error), driver.n_actors, directory))
             raise
         except Exception:
             with suppress(Exception):  # the first error is the one to show
@@ -170,7 +167,7 @@ class Session:
         run, stopped = self._run.config.run, self._signals.received is not None
         try:
             self._saver.at_the_end(with_replay=not stopped)
-            self._take_evaluations(backend, is_last=not stopped)
+            self._take_evaluations(driver, is_last=not stopped)
             if note := self._saver.finish():
                 self._display.note(note)
         except Stopped:
@@ -178,21 +175,21 @@ class Session:
         video = None
         if run.monitor_session is not None and not stopped:
             folder = directory.path / "video"
-            if self._attempt("The video", lambda: self._film(backend, folder)):
+            if self._attempt("The video", lambda: self._film(driver, folder)):
                 video = next(folder.glob("*.mp4"), None)
-        self._tell(backend)
+        self._tell(driver)
         self._recorder.close(self._progress.env_steps, self._numbers, video)
         return reason
 
-    def _film(self, backend: Backend, folder: Path) -> None:
+    def _film(self, driver: Driver, folder: Path) -> None:
         """Play and film one game with the final weights."""
-        run, state = self._run, backend.fetch(backend.snapshot()).learner
+        run, state = self._run, driver.fetch(driver.snapshot()).learner
         arrays = run.algorithm.models[0].own(state)
         config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
         parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
         play(*parts, Weights(1, arrays), config, lambda _: None)
 
-    def _loop(self, backend: Backend) -> str:
+    def _loop(self, driver: Driver) -> str:
         """Collect and learn in turn until the run ends; return why it did."""
         progress, config = self._progress, self._run.config
         self._show()
@@ -201,26 +198,26 @@ class Session:
             if self._signals.received is not None:
                 raise Stopped
             before, clock = progress.env_steps, time.perf_counter()
-            round_ = backend.collect(before)
+            round_ = driver.collect(before)
             self._collected(round_, time.perf_counter() - clock)
             games, reason = progress.collected(round_.reports, self._training)
             self._recorder.games(games, progress.seconds)
             progress.replay_size = round_.replay.size if round_.replay else None
             if reason is not None:
                 return reason
-            reason = self._check_plateau(backend)
+            reason = self._check_plateau(driver)
             batches = self._owed.batches(before, progress.env_steps, round_.replay)
             if batches:
                 clock = time.perf_counter()
-                phases = backend.learn(batches, progress.env_steps, progress.statistics)
+                phases = driver.learn(batches, progress.env_steps, progress.statistics)
                 progress.statistics = {}
                 self._learnt(phases, time.perf_counter() - clock)
-            self._tell(backend)
+            self._tell(driver)
             every = config.run.eval_every
             if every is not None and progress.env_steps // every > before // every:
-                if backend.evaluate(progress.env_steps):
+                if driver.evaluate(progress.env_steps):
                     self._saver.begin_evaluation()
-            self._take_evaluations(backend, is_last=False)
+            self._take_evaluations(driver, is_last=False)
             self._show()
             reason = reason or progress.out_of_steps(self._training)
             if reason is not None:
@@ -247,12 +244,12 @@ class Session:
             self._check(metrics)
             self._track(metrics)
 
-    def _tell(self, backend: Backend) -> None:
+    def _tell(self, driver: Driver) -> None:
         """Show what has failed, and keep what it has cost."""
-        self._losses = dict(backend.losses)
-        for sentence in backend.news():
+        self._losses = dict(driver.losses)
+        for sentence in driver.news():
             self._display.warn(sentence)
-        backend.publish(self._watched())
+        driver.publish(self._watched())
 
     def _watched(self) -> dict[str, float]:
         """Return what is watched from outside while the run goes on."""
@@ -279,7 +276,7 @@ class Session:
                     "lower --lr, and begin with the --weights of a checkpoint or anew."
                 )
 
-    def _check_plateau(self, backend: Backend) -> str | None:
+    def _check_plateau(self, driver: Driver) -> str | None:
         """Reduce the learning rate, or return why the run ends, on a plateau."""
         progress, plateau = self._progress, self._plateau
         mean = progress.mean_reward
@@ -289,12 +286,12 @@ class Session:
         due = plateau.check(self._training, progress.env_steps, mean)
         if due is None:
             return None
-        lr = backend.scale_lr(self._training.plateau_reduce_factor)
+        lr = driver.scale_lr(self._training.plateau_reduce_factor)
         self._display.note(f"Learning rate reduced to {lr:.3g}")
         return f"Stopped early at {progress.env_steps} steps" if due == "stop" else None
 
-    def _take_evaluations(self, backend: Backend, is_last: bool) -> None:
-        for step, mean in backend.evaluations(is_last):
+    def _take_evaluations(self, driver: Driver, is_last: bool) -> None:
+        for step, mean in driver.evaluations(is_last):
             self._recorder.evaluated(step, mean)
             self._saver.end_evaluation(step, mean)
             self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")

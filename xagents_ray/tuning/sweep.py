@@ -1,17 +1,16 @@
-"""Sweeps from settings: what `xagents-ray tune` and Python call."""
+"""A sweep from its settings to its result."""
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, UserError
-from xagents_ray.core.signals import Signals, interrupting
+from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import DisplayConfig, PlacementConfig, RunConfig
@@ -25,10 +24,14 @@ from xagents_ray.tuning.space import split
 if TYPE_CHECKING:
     import pandas as pd
 
+    from xagents_ray.tuning.study import Study
+
 _NOTHING_TO_TUNE = (
     "Nothing varies and there is one trial, as with `train`: give a setting several "
     "values, as in --lr 1e-5 1e-2, and raise --n-trials."
 )
+RunTrials = Callable[[Plan, "Study", Sequence[Run], SweepDisplay, Signals], None]
+"""Runs the trials of a sweep, each like one of the runs."""
 _OF_RAY = ("address", "dashboard")
 """Settings of the sweep's Ray: a trial with --local may be on a cluster too."""
 
@@ -58,31 +61,16 @@ class TuneResult:
     signal: int | None = None
 
 
-def tune(agent: str, **settings: Any) -> TuneResult:
-    """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
+def sweep(
+    algorithm: Algorithm, given: Mapping[str, Any], run_trials: RunTrials
+) -> TuneResult:
+    """Run a sweep.
 
     Args:
-        agent: its name, `ppo`.
-        settings: the command's flags with `_` for `-`; what varies is given by
-            `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or `categorical(16, 32)`, or
-            by a list, which means what several values mean on the command line.
-    Returns:
-        How it ended.
-    Raises:
-        UserError: a setting is wrong; the message says what to do.
-        Broken: no trial completed, or the study's database failed.
-        KeyboardInterrupt: Ctrl-C ended the sweep, which can go on.
-        SystemExit: SIGTERM ended the sweep, which can go on.
+        algorithm: whose settings vary.
+        given: settings by their flat names; see `commands.tune`.
+        run_trials: runs trials until the study has enough, or a signal comes.
     """
-    with interrupting():
-        result = tune_with(find(agent), settings)
-        if result.signal is not None:
-            raise SystemExit(128 + result.signal)
-    return result
-
-
-def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
-    """Run a sweep with settings by their flat names; see `tune`."""
     plan, display = plan_of(algorithm, given)
     runs = _examples(plan)
     study_module = importlib.import_module("xagents_ray.tuning.study")
@@ -104,10 +92,7 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
                 shown.note(_NOTHING_TO_TUNE)
             try:
                 if study.ended() < plan.config.n_trials:
-                    sweep = importlib.import_module(
-                        "xagents_ray.cluster.tune.sweep"
-                    ).sweep
-                    sweep(plan, study, runs, shown, signals)
+                    run_trials(plan, study, runs, shown, signals)
             finally:
                 for number in study.interrupt():
                     shown.ended(number, "interrupted")

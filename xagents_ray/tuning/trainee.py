@@ -22,6 +22,8 @@ from xagents_ray.core.errors import (
     sentence,
 )
 from xagents_ray.core.signals import Signals
+from xagents_ray.run import local
+from xagents_ray.run.driver import StartDriver
 from xagents_ray.run.prepare import fit
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
@@ -60,6 +62,7 @@ class Training:
         settings: Mapping[str, Any],
         threads: int,
         definitions: tuple[bytes, ...],
+        start: StartDriver,
         signals: Signals,
     ) -> None:
         """Train to the end.
@@ -69,6 +72,7 @@ class Training:
             settings: of the run, by flat name.
             threads: cores that it may use.
             definitions: of environments, for a process that doesn't know them.
+            start: starts the driver.
             signals: end it early.
         """
         last: News = {"value": None}
@@ -78,7 +82,9 @@ class Training:
             algorithm = find(agent)
             config = Config.of(algorithm.config, settings)
             sys.argv = command(algorithm, settings)  # the run's directory names it
-            result = fit(algorithm, config, signals, watch=self._watch, threads=threads)
+            result = fit(
+                algorithm, config, signals, start, watch=self._watch, threads=threads
+            )
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:
             last["failure"] = str(error)
@@ -125,7 +131,7 @@ def train_alone(
     permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
     permit.start()
     with Signals() as signals, suppress(ConnectionError):
-        training.run(agent, settings, threads, definitions, signals)
+        training.run(agent, settings, threads, definitions, local.start, signals)
 
 
 def _permit(link: Connection, training: Training) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
-from xagents_ray.cluster.run.driver import RayBackend
+from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Snapshot
@@ -87,13 +87,13 @@ def test_the_driver_saves_what_it_holds_itself(
 ) -> None:
     monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
     held = {"policy/kernel": np.ones(3)}
-    backend: Any = object.__new__(RayBackend)
-    backend._ray, backend._run = (
+    driver: Any = object.__new__(RayDriver)
+    driver._ray, driver._run = (
         _Ray(),
         SimpleNamespace(spec=SimpleNamespace(is_image=False)),
     )
-    backend._calls = Calls(backend._ray, signals, lambda: True)
-    backend._learner = SimpleNamespace(held=held)
-    snapshot = backend.fetch(Snapshot("learner", ["actor 1", "actor 2"]))
+    driver._calls = Calls(driver._ray, signals, lambda: True)
+    driver._learner = SimpleNamespace(held=held)
+    snapshot = driver.fetch(Snapshot("learner", ["actor 1", "actor 2"]))
     assert snapshot == Snapshot(held, [])
-    assert backend.drain() == []
+    assert driver.drain() == []

@@ -1,0 +1,42 @@
+"""`xagents-ray tune` and `xagents_ray.tune`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.signals import interrupting
+from xagents_ray.tuning.sweep import TuneResult, sweep
+
+
+def tune(agent: str, **settings: Any) -> TuneResult:
+    """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
+
+    Args:
+        agent: its name, `ppo`.
+        settings: the command's flags with `_` for `-`; what varies is given by
+            `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or `categorical(16, 32)`, or
+            by a list, which means what several values mean on the command line.
+    Returns:
+        How it ended.
+    Raises:
+        UserError: a setting is wrong; the message says what to do.
+        Broken: no trial completed, or the study's database failed.
+        KeyboardInterrupt: Ctrl-C ended the sweep, which can go on.
+        SystemExit: SIGTERM ended the sweep, which can go on.
+    """
+    with interrupting():
+        result = tune_with(find(agent), settings)
+        if result.signal is not None:
+            raise SystemExit(128 + result.signal)
+    return result
+
+
+def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
+    """Run a sweep on Ray with settings by their flat names; see `tune`."""
+    return sweep(algorithm, given, _run_trials)
+
+
+def _run_trials(*sweep: Any) -> None:
+    resolve("xagents_ray.cluster.tune.sweep:run_trials")(*sweep)
