@@ -1,15 +1,16 @@
-"""The player: one environment's games as a person sees them."""
+"""The player: episodes of one environment as a person sees them."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.env_actor import ActorSetup, count_games
+from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_one
-from xagents_ray.actors.evaluator import make_policy, noise_generators, play_on
-from xagents_ray.actors.video import Video, Window, write_jpg
+from xagents_ray.actors.episode_counter import EpisodeCounter
+from xagents_ray.actors.evaluator import play_forever
+from xagents_ray.actors.pictures import Video, Window, write_jpg
+from xagents_ray.actors.policies.base import make_policy, noise_generators
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.quiet import stderr_parked
 from xagents_ray.core.trajectory import Array, Episode, Weights
@@ -17,7 +18,7 @@ from xagents_ray.settings.episodes import PlayConfig
 
 
 class Player:
-    """Plays games one after the other and shows, films or photographs them."""
+    """Plays one episode after the other; shows them or writes videos or pictures."""
 
     def __init__(self, setup: ActorSetup, config: PlayConfig) -> None:
         threadpool_limits(1, user_api="blas")
@@ -31,18 +32,20 @@ class Player:
         if config.render:
             self._window = Window(f"{setup.agent} {setup.config.env.env}")
         self._envs = make_one(setup.config.env, mode)
-        self._policy = make_policy(setup, self._envs)
+        self._policy = make_policy(
+            setup.agent, setup.config.algorithm, self._envs.spec, setup.layout
+        )
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:
-        """Play games, the first one's environment and action noise with `seed`.
+        """Play episodes, the environment and action noise of the first with `seed`.
 
-        A game's first picture is that after the reset, then comes one per env step.
+        An episode's first picture follows the reset, then comes one per env step.
 
         Args:
             weights: of the policy.
             seed: of the environment and of the noise.
         Yields:
-            Each game when it has ended and its video is whole.
+            Each episode when it has ended and its video is complete.
         Raises:
             Stopped: `stop` was called, or the user closed the window.
             UserError: a picture or a video can't be made or written.
@@ -50,26 +53,25 @@ class Player:
         self._policy.load(weights)
         first, generators = self._envs.reset(seed), noise_generators(seed, 0, 1)
         greedy = not self._config.sample
-        steps = play_on(self._envs, self._policy, first, generators, greedy)
-        returns, lengths = np.zeros(1), np.zeros(1, np.int64)
-        game = 1
-        self._see(game, 0)
-        for row, (step, resets) in enumerate(steps):
+        steps = play_forever(self._envs, self._policy, first, generators, greedy)
+        counter, number = EpisodeCounter(1), 1
+        self._see(number, 0)
+        for row, step in enumerate(steps):
             if self._stopping:
                 raise Stopped
-            ended = count_games(step, resets, returns, lengths)
-            for _, total, length in ended:
-                self._see(game, length)
+            ended = counter.add(row, step)
+            for episode in ended:
+                self._see(number, episode.length)
                 self._end_video()
-                yield Episode(0, row, total, length)
-                game += 1
-            if game > self._config.episodes:
+                yield episode
+                number += 1
+            if number > self._config.episodes:
                 return
             if not ended:
-                self._see(game, int(lengths[0]))
+                self._see(number, int(counter.lengths[0]))
 
     def stop(self) -> None:
-        """Make a game in progress raise Stopped; callable from a signal handler."""
+        """Make an episode in progress raise Stopped; callable from a signal handler."""
         self._stopping = True
 
     def close(self) -> None:
@@ -80,20 +82,20 @@ class Player:
             self._window.close()
         self._envs.close()
 
-    def _see(self, game: int, number: int) -> None:
-        """Take picture `number` of a game and put it where it was asked for."""
+    def _see(self, number: int, row: int) -> None:
+        """Draw an episode's picture after `row` env steps, for all who asked for it."""
         if not self._has_pictures:
             return
         c = self._config
-        picture = self._picture(game == 1 and number == 0)
-        name = f"game-{game:0{len(str(c.episodes))}}"
+        picture = self._picture(number == 1 and row == 0)
+        name = f"game-{number:0{len(str(c.episodes))}}"
         if c.video_dir is not None:
             if self._video is None:
                 path = Path(c.video_dir, f"{name}.mp4")
                 self._video = Video(path, self._envs.fps, picture)
             self._video.write(picture)
-        if c.frame_dir is not None and number % c.frame_frequency == 0:
-            write_jpg(Path(c.frame_dir, f"{name}-{number:06}.jpg"), picture)
+        if c.frame_dir is not None and row % c.frame_frequency == 0:
+            write_jpg(Path(c.frame_dir, f"{name}-{row:06}.jpg"), picture)
         if self._window:
             if not self._window.show(picture, self._envs.fps, c.frame_delay):
                 raise Stopped

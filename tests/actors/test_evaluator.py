@@ -11,8 +11,8 @@ from naive import naive_stacks, random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.evaluator import Evaluator, play_on
-from xagents_ray.actors.policies import ActorCriticPolicy
+from xagents_ray.actors.evaluator import Evaluator, play_forever
+from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import Episode, Weights
@@ -244,10 +244,12 @@ def test_a_stack_shows_only_frames_of_its_game() -> None:
     seen, greedy = [], policy.greedy
     policy.greedy = lambda stacks: seen.append(stacks) or greedy(stacks)
     frames, starts = [envs.reset(4)], [np.ones(2, np.bool_)]
-    steps = play_on(envs, policy, frames[0], [], greedy=True)
-    for step, resets in itertools.islice(steps, 30):
+    steps = play_forever(envs, policy, frames[0], [], greedy=True)
+    ended = np.zeros(2, np.bool_)
+    for step in itertools.islice(steps, 30):
         frames.append(step.observations)
-        starts.append(resets)
+        starts.append(ended)
+        ended = step.ended
     envs.close()
     assert np.sum(starts, axis=0).tolist() == [11, 3]
     for env in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.actors.measuring import Measuring
+from xagents_ray.actors.rollout_moments import RolloutMoments
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.moments import (
@@ -68,16 +68,16 @@ def test_discounted_returns_by_hand() -> None:
         terminated=[[0, 0], [1, 0], [0, 0], [0, 0]],
         valid=[[1, 1], [1, 1], [0, 1], [1, 1]],
     )
-    measuring = Measuring(BOTH, 2)
-    found = measuring.measure(rolled)
+    moments = RolloutMoments(BOTH, 2)
+    found = moments.update(rolled)
     sums = np.array([1, 2.5, 8, 4, 2, 1, 2.5])
     assert found["return"].size == 7
     assert float(found["return"].mean) == pytest.approx(sums.mean())
     assert float(found["return"].variance) == pytest.approx(sums.var())
-    np.testing.assert_array_equal(measuring.returns, [8, 2.5])
+    np.testing.assert_array_equal(moments.returns, [8, 2.5])
     seen = rolled.observations[:-1][rolled.valid].astype(np.float64)
     np.testing.assert_allclose(found["observation"].mean, seen.mean(axis=0))
-    later = measuring.measure(rolled)["return"]  # it goes on from 8 and 2.5
+    later = moments.update(rolled)["return"]  # it goes on from 8 and 2.5
     assert float(later.mean) == pytest.approx(
         np.mean([5, 4.5, 8, 5.25, 2.625, 1.3125, 2.65625])
     )
@@ -85,10 +85,10 @@ def test_discounted_returns_by_hand() -> None:
 
 def test_nothing_is_measured_unasked_or_of_resets() -> None:
     rolled = trajectory_of(rewards=[[1, 1]], terminated=[[0, 0]], valid=[[0, 0]])
-    assert Measuring(BOTH, 2).measure(rolled) == {}
+    assert RolloutMoments(BOTH, 2).update(rolled) == {}
     every = rolled._replace(valid=np.ones((1, 2), bool))
-    assert Measuring(A2CConfig(), 2).measure(every) == {}
-    assert Measuring(BOTH, 2).measure(every).keys() == {"observation", "return"}
+    assert RolloutMoments(A2CConfig(), 2).update(every) == {}
+    assert RolloutMoments(BOTH, 2).update(every).keys() == {"observation", "return"}
 
 
 def trajectory_of(

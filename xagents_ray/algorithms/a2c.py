@@ -17,7 +17,7 @@ register(
         name="a2c",
         config=A2CConfig,
         learner="xagents_ray.learners.a2c:A2CLearner",
-        policy="xagents_ray.actors.policies:ActorCriticPolicy",
+        policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
         replay=None,

@@ -119,7 +119,7 @@ register(
         name="acer",
         config=ACERConfig,
         learner="xagents_ray.learners.acer:ACERLearner",
-        policy="xagents_ray.actors.policies:CategoricalPolicy",
+        policy="xagents_ray.actors.policies.categorical:CategoricalPolicy",
         models=(
             Model(
                 "policy",

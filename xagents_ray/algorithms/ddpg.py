@@ -20,7 +20,7 @@ register(
         name="ddpg",
         config=DDPGConfig,
         learner="xagents_ray.learners.ddpg:DDPGLearner",
-        policy="xagents_ray.actors.policies:DeterministicPolicy",
+        policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
         models=(DETERMINISTIC_ACTOR, ACTION_CRITIC),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",

@@ -60,7 +60,7 @@ register(
         name="dqn",
         config=DQNConfig,
         learner="xagents_ray.learners.dqn:DQNLearner",
-        policy="xagents_ray.actors.policies:EpsilonGreedyPolicy",
+        policy="xagents_ray.actors.policies.epsilon_greedy:EpsilonGreedyPolicy",
         models=(Model("q", "q-{kind}.cfg", ("actions",)),),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",

@@ -47,7 +47,7 @@ register(
         name="ppo",
         config=PPOConfig,
         learner="xagents_ray.learners.ppo:PPOLearner",
-        policy="xagents_ray.actors.policies:ActorCriticPolicy",
+        policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
         replay=None,

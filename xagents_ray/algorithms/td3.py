@@ -38,7 +38,7 @@ register(
         name="td3",
         config=TD3Config,
         learner="xagents_ray.learners.td3:TD3Learner",
-        policy="xagents_ray.actors.policies:DeterministicPolicy",
+        policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
         models=(
             DETERMINISTIC_ACTOR,
             ACTION_CRITIC,

@@ -78,7 +78,7 @@ register(
         name="trpo",
         config=TRPOConfig,
         learner="xagents_ray.learners.trpo:TRPOLearner",
-        policy="xagents_ray.actors.policies:ActorCriticPolicy",
+        policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(
             Model(
                 "actor",

@@ -179,15 +179,15 @@ class _Examination:
             self._definitions,
         )
         sent = len(pickle.dumps(setup))
-        path = "xagents_ray.actors.checkup:examine"
+        path = "xagents_ray.actors.diagnosis:diagnose"
         child = self._start(path, setup, _MEASURE_SECONDS)
         rows: list[Row] = []
         doing, names = "be made", ["worker", "step", "rewards", "acting"]
         began = time.monotonic()
         try:
             for item in child.items(self._until):
-                if isinstance(item, str):
-                    doing = item
+                if hasattr(item, "activity"):
+                    doing = item.activity
                 elif isinstance(item, Failure):
                     rows.append(_failed(names[len(rows)], f"can't {doing}", env, item))
                 else:
@@ -204,12 +204,12 @@ class _Examination:
 
     def _read(self, item: Any, sent: int, share: int) -> list[Row]:
         """Return the rows of what an env actor's trial gave."""
-        if isinstance(item, float):
+        if hasattr(item, "seconds"):
             envs = f"{share} environment{'s' * (share > 1)}"
             return [
                 Row(
                     "worker",
-                    f"{envs} made in {_span(item)} from {sent:,} pickled bytes",
+                    f"{envs} made in {_span(item.seconds)} from {sent:,} pickled bytes",
                 )
             ]
         if hasattr(item, "returns"):

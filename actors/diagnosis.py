@@ -3,13 +3,15 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor, count_games
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.vector import Envs
+from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
@@ -20,15 +22,33 @@ _MOST_STEPS = 5_000
 
 
 @dataclass(frozen=True)
-class Steps:
-    """What steps with random actions showed.
+class Began:
+    """Something that may hang begins.
+
+    Attributes:
+        activity: an infinitive, as in "can't reset".
+    """
+
+    activity: str
+
+
+@dataclass(frozen=True)
+class EnvsMade:
+    """All environments of the env actor were made in this many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SteppedAtRandom:
+    """Steps with random actions.
 
     Attributes:
         microseconds: median of one env step, in a vector step of all environments.
         count: vector steps.
         low: smallest raw reward.
         high: largest raw reward.
-        returns: of the games that ended.
+        returns: of the episodes that ended.
     """
 
     microseconds: float
@@ -39,8 +59,8 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Acting:
-    """What rollouts with a policy that knows nothing showed.
+class Acted:
+    """Rollouts with an untrained policy.
 
     Attributes:
         microseconds: median of one env step, acting and storing included.
@@ -51,41 +71,43 @@ class Acting:
     row_bytes: float
 
 
-def examine(
-    setup: ActorSetup, seconds: float
-) -> Iterator[str | float | Steps | Acting]:
-    """Make what an env actor has, step it at random, then act in it.
+Event: TypeAlias = Began | EnvsMade | SteppedAtRandom | Acted
+
+
+def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
+    """Make the environments of an env actor, step them at random, then act in them.
 
     Args:
         setup: of the env actor.
         seconds: for the steps, and again for the acting.
     Yields:
-        What is being done, as in `reset`, before it may hang; and what it showed:
-        the seconds of making the environments, Steps and Acting.
+        What begins, and what it showed.
     Raises:
-        Diverged: a reward or an observation is no finite number.
+        Diverged: a reward or an observation is not finite.
         Exception: of the environment.
     """
     register(setup.definitions)
-    yield "be made"
+    yield Began("be made")
     began = time.perf_counter()
     envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
-    yield time.perf_counter() - began
-    yield "reset"
+    yield EnvsMade(time.perf_counter() - began)
+    yield Began("reset")
     first = envs.reset(setup.seed)
-    yield "step"
-    yield _random_steps(envs, first, setup.seed, seconds)
-    yield "act"
+    yield Began("step")
+    yield _step_at_random(envs, first, setup.seed, seconds)
+    yield Began("act")
     envs.close()
     yield _act(setup, seconds)
 
 
-def _random_steps(envs: Envs, first: Array, seed: int, seconds: float) -> Steps:
+def _step_at_random(
+    envs: Envs, first: Array, seed: int, seconds: float
+) -> SteppedAtRandom:
     generator = np.random.default_rng(seed)
     n_envs, low, high = len(first), np.inf, -np.inf
+    counter = EpisodeCounter(n_envs)
     times: list[float] = []
-    resets, totals = np.zeros(n_envs, np.bool_), np.zeros(n_envs)
-    lengths, returns = np.zeros(n_envs, np.int64), []
+    returns: list[float] = []
     until = time.perf_counter() + seconds
     _check("an observation", first)
     while len(times) < _MOST_STEPS and (not times or time.perf_counter() < until):
@@ -97,10 +119,9 @@ def _random_steps(envs: Envs, first: Array, seed: int, seconds: float) -> Steps:
         _check("an observation", step.observations)
         low = min(low, float(step.raw_rewards.min()))
         high = max(high, float(step.raw_rewards.max()))
-        returns += [game[1] for game in count_games(step, resets, totals, lengths)]
-        resets = step.ended
+        returns += [episode.episode_return for episode in counter.add(0, step)]
     median = float(np.median(times)) / n_envs * 1e6
-    return Steps(median, len(times), low, high, tuple(returns))
+    return SteppedAtRandom(median, len(times), low, high, tuple(returns))
 
 
 def _random_actions(
@@ -123,12 +144,12 @@ def _check(what: str, numbers: Array) -> None:
     finite = np.isfinite(numbers)
     if not finite.all():
         raise Diverged(
-            f"The environment gave {what} of {numbers[~finite][0]}: mend it, or look "
+            f"The environment gave {what} of {numbers[~finite][0]}: fix it, or look "
             "at what it returns for random actions."
         )
 
 
-def _act(setup: ActorSetup, seconds: float) -> Acting:
+def _act(setup: ActorSetup, seconds: float) -> Acted:
     """Roll out with weights of zero: all actions are as likely, or near the middle."""
     actor = EnvActor(setup)
     row, config = find(setup.agent), setup.config.algorithm
@@ -147,4 +168,4 @@ def _act(setup: ActorSetup, seconds: float) -> Acting:
         fit = seconds / 4 / max(report.seconds, 1e-9) * length
         length = max(length, min(config.batch_steps, int(fit)))
     actor.close()
-    return Acting(float(np.median(times[1:])) * 1e6, size)
+    return Acted(float(np.median(times[1:])) * 1e6, size)

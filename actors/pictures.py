@@ -1,4 +1,4 @@
-"""Pictures of a game: in a video file, and in a window."""
+"""Where pictures of an episode go: a video file, jpg files, a window."""
 
 import contextlib
 import os
@@ -18,21 +18,21 @@ from xagents_ray.core.trajectory import Array
 
 
 class Video:
-    """An mp4 being written beside its path; it gets its name when it is whole.
+    """An mp4 file, written beside its path and renamed when it is complete.
 
     H.264 in yuv420p, which every browser plays.
     """
 
     def __init__(self, path: Path, fps: float, picture: Array) -> None:
         self._path, self._shape, self._count = path, picture.shape, 0
-        self._aside = path.with_name(f".{path.stem}.partial.mp4")
+        self._partial = path.with_name(f".{path.stem}.partial.mp4")
         # yuv420p has one color for 2x2 pixels, so both sides must be even.
         self._pad = [(0, side % 2) for side in picture.shape[:2]] + [(0, 0)]
         height, width = (side + side % 2 for side in picture.shape[:2])
         try:
             # The index at the front: a browser plays before it has the whole file.
             options = {"movflags": "faststart"}
-            self._file = av.open(str(self._aside), "w", options=options)
+            self._file = av.open(str(self._partial), "w", options=options)
             rate = Fraction(fps).limit_denominator(1000)
             self._stream = self._file.add_stream("libx264", rate)
             self._stream.width, self._stream.height = width, height
@@ -65,20 +65,20 @@ class Video:
         self._encode(None)
         with self._whole():
             self._file.close()
-            with av.open(str(self._aside)) as file:
+            with av.open(str(self._partial)) as file:
                 found = file.streams.video[0].frames
         if found != self._count:
             raise self._cut_off()
-        self._aside.replace(self._path)
+        self._partial.replace(self._path)
 
     def close(self) -> None:
         """Remove what is not finished."""
         with contextlib.suppress(av.FFmpegError):
             self._file.close()
-        self._aside.unlink(missing_ok=True)
+        self._partial.unlink(missing_ok=True)
 
     def _encode(self, frame: av.VideoFrame | None) -> None:
-        """Write what the codec gives for a frame, or has left when there is none."""
+        """Write a frame; None writes what the codec still holds."""
         with self._whole():
             self._file.mux(self._stream.encode(frame))
 
@@ -90,9 +90,7 @@ class Video:
             raise self._cut_off() from None
 
     def _cut_off(self) -> UserError:
-        return UserError(
-            f"{self._path} could not be written whole: look for space on the disk."
-        )
+        return UserError(f"{self._path} is incomplete: look for space on the disk.")
 
 
 def write_jpg(path: Path, picture: Array) -> None:
@@ -105,9 +103,9 @@ def write_jpg(path: Path, picture: Array) -> None:
 
 
 class Window:
-    """A window that shows pictures at their speed.
+    """A window that shows pictures at their frame rate.
 
-    Made by ourselves, since an environment that draws its own window gives no
+    Not the environment's own, since one that draws its own window gives no
     pictures for a video.
     """
 

@@ -1,4 +1,4 @@
-"""What an env actor measures of its rollouts for the learner's normalisation."""
+"""Moments of an env actor's rollouts, for the learner's normalization."""
 
 import numpy as np
 
@@ -7,20 +7,20 @@ from xagents_ray.core.trajectory import Array, Trajectory
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
-class Measuring:
+class RolloutMoments:
     """Moments of observations and discounted returns, of valid rows only.
 
     Attributes:
-        returns: float64 [B], of the rewards for learning so far, discounted as time
-            goes on; the variance of these sets the scale of rewards.
+        returns: float64 [B], sums of the rewards for learning so far, discounted; their
+            variance sets the scale of rewards.
     """
 
     def __init__(self, config: AlgorithmConfig, n_envs: int) -> None:
         self._config = config
         self.returns: Array = np.zeros(n_envs)
 
-    def measure(self, trajectory: Trajectory) -> Statistics:
-        """Return the moments of one rollout, and go on from its end."""
+    def update(self, trajectory: Trajectory) -> Statistics:
+        """Return the moments of one more rollout."""
         found: Statistics = {}
         valid = trajectory.valid
         if not valid.any():
