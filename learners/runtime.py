@@ -1,5 +1,7 @@
 """TensorFlow's process-wide settings. Import this before any other learner module."""
 
+import contextlib
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -12,23 +14,34 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # imports pandas and Matplotlib where they are: a quarter of the time, for nothing here.
 with stderr_parked(), hidden("pandas", "matplotlib"):
     import tensorflow as tf
-    from tensorflow.python.autograph.pyct import loader
-
-_load_source = loader.load_source
 
 
-def _load_and_delete(source: str, delete_on_exit: bool) -> tuple[Any, str]:
-    """Load AutoGraph's code and delete its file: a process that is killed can't."""
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        module, path = _load_source(source, delete_on_exit=False)
-    finally:
-        sys.dont_write_bytecode = writes
-    Path(path).unlink(missing_ok=True)
-    return module, path
+def _delete_generated_files(loader: Any) -> None:
+    """Let AutoGraph delete its files at once: a process that is killed can't.
+
+    Args:
+        loader: the module with `load_source`; without it, nothing changes.
+    """
+    load_source = getattr(loader, "load_source", None)
+    if load_source is None:
+        return
+
+    def load_and_delete(*arguments: Any, **settings: Any) -> tuple[Any, str]:
+        writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            module, path = load_source(*arguments, **settings)
+        finally:
+            sys.dont_write_bytecode = writes
+        Path(path).unlink(missing_ok=True)
+        return module, path
+
+    loader.load_source = load_and_delete
 
 
-loader.load_source = _load_and_delete
+with contextlib.suppress(ImportError):  # it is no public interface of TensorFlow
+    _delete_generated_files(
+        importlib.import_module("tensorflow.python.autograph.pyct.loader")
+    )
 
 
 def configure(threads: int, deterministic: bool) -> None:

@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
 _TOKEN = secrets.token_hex(32)
 """Of every Ray that this process starts, unless the user has one."""
@@ -29,9 +30,9 @@ def for_cluster(address: str) -> dict[str, str]:
 
 
 def tell_ray() -> None:
-    """Let Ray, where it is imported, read the environment again."""
-    raylet = sys.modules.get("ray._raylet")
-    if raylet is not None:
+    """Let Ray, where it is imported, read the environment again, if it can."""
+    raylet: Any = sys.modules.get("ray._raylet")
+    if hasattr(raylet, "Config") and hasattr(raylet, "AuthenticationTokenLoader"):
         raylet.Config.initialize("")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
 

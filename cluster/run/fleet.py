@@ -25,7 +25,9 @@ _MEDIANS = 10
 START_SECONDS = 120.0
 """In which a new process must be ready; for each of many at once, a part more."""
 _STALE_SECONDS = 30.0
-_MISTAKE = re.compile(r"xagents_ray\.errors\.(?:UserError|EnvironmentFault): ")
+_USER_ERROR = re.compile(
+    rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
+)
 _SESSIONS = 2**16
 """Numbers of sessions; a replacement's episodes differ from all of theirs."""
 
@@ -367,9 +369,9 @@ class Fleet:
                 return True
             except errors.RayError as error:
                 trace = traceback_of(error)
-                mistake = _MISTAKE.search(trace)
-                if mistake is not None:
-                    raise UserError(trace[mistake.end() :]) from None
+                found = _USER_ERROR.search(trace)
+                if found is not None:
+                    raise UserError(trace[found.end() :]) from None
                 self._fail(slot, "could not start", trace)
         elif time.monotonic() - slot.alive_at > self._start_seconds:
             raise Broken(

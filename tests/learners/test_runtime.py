@@ -2,10 +2,11 @@
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from xagents_ray.learners.runtime import tf
+from xagents_ray.learners.runtime import _delete_generated_files, tf
 
 
 def test_tracing_leaves_no_files_behind(
@@ -22,3 +23,9 @@ def test_tracing_leaves_no_files_behind(
 
     assert float(absolute(tf.constant(-2.0))) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_release_without_the_loader_is_left_as_it_is() -> None:
+    loader = SimpleNamespace()
+    _delete_generated_files(loader)
+    assert not vars(loader)

@@ -43,6 +43,20 @@ def test_ray_does_not_get_the_signals_of_the_process_group(
         assert os.getpgid(each.pid) != os.getpgid(0)
 
 
+def test_a_release_of_ray_without_the_hook_starts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services = importlib.import_module("ray._private.services")
+    monkeypatch.delattr(services, "ConsolePopen")
+    made = Processes()
+    with made.starting():
+        assert not hasattr(services, "ConsolePopen")
+    made.watch()
+    assert made.all() == []
+    assert not made.is_broken
+    made.end()
+
+
 def test_leaving_ends_what_ray_has_started_and_nothing_else(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,17 +2,26 @@
 
 import traceback
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_ray import NEVER, FakeActor, FakeRay, crash, report
+from fake_ray import (
+    NEVER,
+    FakeActor,
+    FakeRay,
+    RayActorError,
+    Reference,
+    crash,
+    report,
+)
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls, place_of, traceback_of
 from xagents_ray.cluster.run import fleet as fleet_module
 from xagents_ray.cluster.run.fleet import Fleet
-from xagents_ray.core.errors import Broken
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
 
@@ -167,6 +176,29 @@ def test_what_hangs_is_replaced(ray: FakeRay) -> None:
     seconds = [started.round()[1] for _ in range(10)]
     assert 60 < max(seconds) < 65
     assert started.fleet.losses["env actors"] == 1
+
+
+def test_an_actor_that_refuses_its_settings_ends_the_start_with_its_sentence(
+    ray: FakeRay,
+) -> None:
+    """Its constructor raises, which Ray tells as the death of the actor."""
+    refusal = UserError("The module mine can't be imported.")
+    (line,) = traceback.format_exception_only(refusal)
+    text = (
+        "The actor died because of an error raised in its creation task, "
+        "\x1b[36mray::EnvActor.__init__()\x1b[39m (pid=7, ip=10.0.0.1)\n"
+        f'  File "/x/actors/env_actor.py", line 60, in __init__\n{line}'
+    )
+
+    def make(*_: int) -> FakeActor:
+        actor = FakeActor(ray)
+        failed = Reference(ray.now + 1, RayActorError(text))
+        actor.ready = SimpleNamespace(remote=lambda: failed)
+        return actor
+
+    with pytest.raises(UserError) as raised:
+        Started(ray, make, 2)
+    assert str(raised.value) == str(refusal)
 
 
 def _crashing(ray: FakeRay, episodes: int, lines: Sequence[int]) -> Make:
