@@ -1,50 +1,22 @@
 """Evaluation: whole games, greedy or as in training, each environment its share."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from naive import naive_stacks, random_arrays
+from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
+from naive import naive_stacks
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped
-from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.networks.forward import bind
-from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import Config
 
-SEED = 5
-# Real games last longer than these tests.
-SHORT_ATARI = {"env": "ShortInvaders-v0", "preprocess": True}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_atari() -> Iterator[None]:
-    kwargs = dict(gym.spec("SpaceInvadersNoFrameskip-v4").kwargs)
-    kwargs["max_num_frames_per_episode"] = 800
-    gym.register("ShortInvaders-v0", "ale_py.env:AtariEnv", kwargs=kwargs)
-    yield
-    del gym.registry["ShortInvaders-v0"]
-
-
-def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
-    row = find(agent)
-    values = {"n_envs": n_envs, "max_steps": 1, **settings}
-    run = prepare(row, Config.of(row.config, values))
-    return ActorSetup(agent, run.config, run.layout, SEED, 0, n_envs, 2)
-
-
-def weights_of(setup: ActorSetup) -> Weights:
-    arrays = random_arrays(setup.layout, 3, gain=2.0)
-    units = setup.layout.layers[setup.layout.outputs[0]].units
-    return Weights(1, {**arrays, "log_std": np.full(units, -0.5, np.float32)})
+pytestmark = pytest.mark.usefixtures("short_atari")
 
 
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
@@ -88,20 +60,6 @@ def test_greedy_games_are_those_played_by_hand(
     assert [episode.env for episode in episodes] == [0] * games + [1] * games
 
 
-def actors_games(setup: ActorSetup, games: int) -> list[Episode]:
-    """Return the first games of each environment as training plays them."""
-    actor = EnvActor(setup)
-    found: list[list[Episode]] = [[] for _ in range(setup.n_envs)]
-    row = 0
-    while min(map(len, found)) < games:
-        for episode in actor.rollout(weights_of(setup), 32, 0)[1].episodes:
-            found[episode.env].append(episode._replace(row=row + episode.row))
-        row += 32
-    actor.close()
-    return [episode for each in found for episode in each[:games]]
-
-
-FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
 WANDERING = {
     "env": "Pendulum-v1",
     "noise": "ou",

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from test_evaluator import setup_of, weights_of
+from acting import setup_of, weights_of
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check, make_envs

@@ -17,14 +17,7 @@ import cv2
 import gymnasium as gym
 import numpy as np
 import pytest
-from test_evaluator import (
-    FIXED,
-    SHORT_ATARI,
-    actors_games,
-    setup_of,
-    short_atari,  # noqa: F401
-    weights_of,
-)
+from acting import FIXED, SHORT_ATARI, actors_games, setup_of, weights_of
 
 from xagents_ray.actors.player import Player
 from xagents_ray.algorithms.table import find
@@ -40,6 +33,7 @@ from xagents_ray.run.episodes import (
 )
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
+pytestmark = pytest.mark.usefixtures("short_atari")
 SEED = 5
 SUPPORT = Path(__file__).parents[1] / "support"
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}

@@ -1,0 +1,43 @@
+"""Acting in tests: set-ups, weights, and the episodes that training plays."""
+
+from typing import Any
+
+import numpy as np
+from naive import random_arrays
+
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.trajectory import Episode, Weights
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
+
+SEED = 5
+SHORT_ATARI = {"env": "ShortInvaders-v0", "preprocess": True}
+"""Real games last longer than a test may; see the fixture `short_atari`."""
+FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
+
+
+def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
+    row = find(agent)
+    values = {"n_envs": n_envs, "max_steps": 1, **settings}
+    run = prepare(row, Config.of(row.config, values))
+    return ActorSetup(agent, run.config, run.layout, SEED, 0, n_envs, 2)
+
+
+def weights_of(setup: ActorSetup) -> Weights:
+    arrays = random_arrays(setup.layout, 3, gain=2.0)
+    units = setup.layout.layers[setup.layout.outputs[0]].units
+    return Weights(1, {**arrays, "log_std": np.full(units, -0.5, np.float32)})
+
+
+def actors_games(setup: ActorSetup, games: int) -> list[Episode]:
+    """Return the first games of each environment as training plays them."""
+    actor = EnvActor(setup)
+    found: list[list[Episode]] = [[] for _ in range(setup.n_envs)]
+    row = 0
+    while min(map(len, found)) < games:
+        for episode in actor.rollout(weights_of(setup), 32, 0)[1].episodes:
+            found[episode.env].append(episode._replace(row=row + episode.row))
+        row += 32
+    actor.close()
+    return [episode for each in found for episode in each[:games]]
