@@ -2,3 +2,5 @@
 
 This room imports neither Ray nor the actors.
 """
+
+from xagents_ray.learners import runtime  # noqa: F401  quiet, before TensorFlow

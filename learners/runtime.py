@@ -1,4 +1,4 @@
-"""TensorFlow's process-wide settings. Import this before any other learner module."""
+"""TensorFlow's process-wide settings; the package imports this module first."""
 
 import contextlib
 import importlib
