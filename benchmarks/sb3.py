@@ -15,7 +15,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFram
 from benchmarks.works import Work
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find
-from xagents_ray.settings.config import Config, EnvConfig
+from xagents_ray.settings.config import Config
+from xagents_ray.settings.training import EnvConfig
 
 
 def run(work: Work, steps: int, vec: str, threads: int | None) -> float:

@@ -22,7 +22,7 @@ from xagents_ray.actors.envs.registry import (
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 
 
 def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:

@@ -8,7 +8,7 @@ import gymnasium as gym
 
 from xagents_ray.actors.envs import atari
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 
 
 class _Pool(gym.vector.VectorWrapper):

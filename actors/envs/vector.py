@@ -15,7 +15,7 @@ from xagents_ray.actors.envs import state as env_state
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 
 
 class EnvStep(NamedTuple):

@@ -19,7 +19,7 @@ from xagents_ray.cluster.ray.processes import Processes
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.quiet import stderr_parked
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.config import PlacementConfig
+from xagents_ray.settings.run import ConnectionConfig
 
 _RETAKE_SECONDS = 0.02
 _SIGNALLED_SECONDS = 5.0
@@ -106,7 +106,7 @@ _open: list[_Connection] = []
 
 
 def start(
-    placement: PlacementConfig, store_bytes: int, signals: Signals, logs: bool = False
+    placement: ConnectionConfig, store_bytes: int, signals: Signals, logs: bool = False
 ) -> Any:
     """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
 

@@ -11,7 +11,7 @@ import pickle, sys
 from pathlib import Path
 from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.make import make_envs, probe
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 for file in sorted(Path("exported").iterdir()):
     env, definitions = pickle.loads(file.read_bytes())
     register(definitions)
@@ -69,7 +69,7 @@ print("once")
 import time
 from xagents_ray.actors.envs.definitions import export
 from xagents_ray.core.timed_subprocess import Bounded
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
 child = Bounded(path, config, export("own/Vector-v0"))
 print(child.one(time.monotonic() + 60).observation_shape)

@@ -18,7 +18,7 @@ from xagents_ray.actors.envs.make import (
 )
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
 SHAPES: list[tuple[dict[str, Any], tuple[int, ...], str, int]] = [

@@ -20,8 +20,8 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.run.episodes import evaluate
-from xagents_ray.settings.config import EnvConfig
 from xagents_ray.settings.episodes import EvaluateConfig
+from xagents_ray.settings.training import EnvConfig
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 
@@ -339,7 +339,7 @@ _PROBE = """
 import sys
 sys.path.append("")
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.settings.config import EnvConfig
+from xagents_ray.settings.training import EnvConfig
 for vectorization in ("auto", "async"):
     for name in ("Registered-v3", "names/Spaced-v1", "Own"):
         config = EnvConfig(env=f"own_ids:{name}", vectorization=vectorization)

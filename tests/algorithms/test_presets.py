@@ -61,8 +61,8 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (None, "No such file"),
-        ("a: [", "is no YAML"),
-        ("\x00", "is no YAML"),
+        ("a: [", "is not YAML"),
+        ("\x00", "is not YAML"),
         ("lr: 1", "has no settings"),
         ("settings: 3", "has no settings"),
         ("settings: {1: 2}", "has no settings"),

@@ -256,7 +256,7 @@ def test_greedy_is_the_opposite_of_sample(command, capsys) -> None:
 
 def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:
     script = (
-        "import sys; from xagents_ray import cli;"
+        "import sys; from xagents_ray.commands import cli;"
         "cli.run(['train', 'ppo']); cli.run(['train', 'ppo', '--n-envs', '0']);"
         "sys.exit('tensorflow' in sys.modules or 'ray' in sys.modules)"
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from xagents_ray.run.plateau import Plateau
-from xagents_ray.settings.config import TrainingConfig
+from xagents_ray.settings.training import TrainingConfig
 
 
 def checks(config: TrainingConfig, *means: float, plateau: Plateau) -> list[str | None]:

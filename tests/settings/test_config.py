@@ -14,15 +14,10 @@ from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.config import (
-    GROUPS,
-    Config,
-    EnvConfig,
-    RunConfig,
-    TrainingConfig,
-    train_options,
-)
+from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import Option, options
+from xagents_ray.settings.run import RunConfig
+from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.tuning.config import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -252,7 +247,7 @@ def test_a_field_is_declared_once() -> None:
                 if option.name in vars(c).get("__annotations__", {})
             ]
             fields = [vars(c)["__dataclass_fields__"][option.name] for c in owners]
-            said = {(field.default, field.metadata["help"]) for field in fields}
+            said = {(field.default, field.metadata["facts"].help) for field in fields}
             assert len(said) == len(owners), f"{option.name}: {owners}"
     for row in ALGORITHMS.values():
         names = [o.name for c in (*GROUPED, row.config) for o in options(c)]

@@ -11,7 +11,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.networks import layout
 from xagents_ray.networks.layout import read_layout
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.run_directory import RunDirectory, flat
+from xagents_ray.storage.run_directory import RunDirectory
 
 CFG = Path(layout.__file__).with_name("actor-critic-image.cfg").read_bytes()
 CHANGES = st.lists(
@@ -55,7 +55,7 @@ def begun(tmp_path: Path) -> tuple[RunDirectory, Config]:
 
 def test_settings_come_back(tmp_path: Path) -> None:
     directory, config = begun(tmp_path)
-    assert directory.settings() == ("ppo", flat(config))
+    assert directory.settings() == ("ppo", config.values())
     directory.begin(config, "ppo", 3)
     assert [start["seed"] for start in directory.starts()] == [3, 3]
 

@@ -54,6 +54,7 @@ class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
         hp_type="categorical",
         help="Mean number of updates from the replay buffer per rollout; the number "
         "is drawn from a Poisson distribution each time",
+        remedy_for="learning",
     )
     importance_c: float = option(
         10.0,

@@ -27,6 +27,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         high=1,
         hp_type="log_uniform",
         help="Epsilon end value (minimum exploration rate)",
+        explores=True,
         known_as=("exploration_final_eps",),
     )
     epsilon_decay_steps: int = option(

@@ -28,7 +28,7 @@ ACTION_CRITIC = Model(
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig(AlgorithmConfig):
-    """What every algorithm with a stochastic policy has."""
+    """Settings of algorithms with a stochastic policy."""
 
     n_steps: int = option(
         5,
@@ -37,6 +37,7 @@ class PolicyGradientConfig(AlgorithmConfig):
         hp_type="categorical",
         help="Transition steps of each environment per update",
         known_as=("num_steps", "rollout_steps"),
+        remedy_for="transport",
     )
     entropy_coef: float = option(
         0.01,
@@ -69,7 +70,7 @@ class PolicyGradientConfig(AlgorithmConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageConfig(PolicyGradientConfig):
-    """What learning from mini-batches of one rollout's advantages has."""
+    """Settings of algorithms that learn from mini-batches with advantages."""
 
     lam: float = option(
         0.95,
@@ -105,7 +106,7 @@ class AdvantageConfig(PolicyGradientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(ReplayConfig):
-    """What algorithms that learn from single transitions have."""
+    """Settings of algorithms that learn from single transitions."""
 
     rollout_length: int = option(
         16,
@@ -113,6 +114,7 @@ class OffPolicyConfig(ReplayConfig):
         unit="vector steps",
         hp_type="categorical",
         help="Steps of all environments between two learning phases",
+        remedy_for="transport",
     )
     train_frequency: int = option(
         4,
@@ -121,13 +123,14 @@ class OffPolicyConfig(ReplayConfig):
         hp_type="categorical",
         help="Env steps of all environments together per --gradient-steps",
         known_as=("train_freq",),
+        remedy_for="learning",
     )
     gradient_steps: int = option(
         1,
         low=1,
         unit="updates",
         hp_type="categorical",
-        help="Updates owed per --train-frequency",
+        help="Updates per --train-frequency",
     )
     grad_norm: float | None = option(
         None,
@@ -157,7 +160,7 @@ class OffPolicyConfig(ReplayConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
-    """What algorithms with a deterministic actor have."""
+    """Settings of algorithms with a deterministic actor."""
 
     train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
     step_noise_coef: float = option(
@@ -165,13 +168,15 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         low=0,
         hp_type="log_uniform",
         help="Standard deviation of the noise added to actions, which span -1 to 1",
+        explores=True,
     )
     noise: str = option(
         "normal",
         choices=("normal", "ou"),
         hp_type="categorical",
-        help="Noise of each step by itself, or Ornstein-Uhlenbeck's, which wanders "
-        "(theta 0.15, dt 0.01, sigma --step-noise-coef) and starts at 0 per episode",
+        help="Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, "
+        "dt 0.01, sigma --step-noise-coef) that starts at 0 in each episode",
+        explores=True,
     )
     tau: float = option(
         0.005,

@@ -10,7 +10,7 @@ from xagents_ray.settings.options import changed, option
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(OneModel, AdvantageConfig):
-    """Proximal policy optimisation, arXiv:1707.06347."""
+    """Proximal policy optimization, arXiv:1707.06347."""
 
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)
     ppo_epochs: int = option(
@@ -19,6 +19,7 @@ class PPOConfig(OneModel, AdvantageConfig):
         hp_type="categorical",
         help="Passes over the batch per training step",
         known_as=("n_epochs", "num_epochs", "epochs", "update_epochs"),
+        remedy_for="learning",
     )
     clip_norm: float = option(
         0.1,
@@ -29,7 +30,9 @@ class PPOConfig(OneModel, AdvantageConfig):
         known_as=("clip_range", "clip_coef", "clip_param", "clip_ratio"),
     )
     clip_decay: bool = option(
-        False, help="If specified, --clip-norm falls linearly to 0 over --max-steps"
+        False,
+        help="If specified, --clip-norm falls linearly to 0 over --max-steps",
+        needs_max_steps=True,
     )
     clip_value: float | None = option(
         None,

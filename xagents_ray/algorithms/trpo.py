@@ -12,7 +12,7 @@ from xagents_ray.settings.options import changed, option
 
 @dataclass(frozen=True, kw_only=True)
 class TRPOConfig(ActorAndCritic, AdvantageConfig):
-    """Trust region policy optimisation, arXiv:1502.05477."""
+    """Trust region policy optimization, arXiv:1502.05477."""
 
     replaced: ClassVar[Mapping[str, str]] = {
         "clip_norm": "bound the policy's step with --max-kl and set the critic's "
@@ -69,7 +69,11 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         help="Steps that the line search tries per train step, each half of the last",
     )
     critic_iterations: int = option(
-        3, low=1, hp_type="int", help="Passes of the critic over the batch"
+        3,
+        low=1,
+        hp_type="int",
+        help="Passes of the critic over the batch",
+        remedy_for="learning",
     )
 
 

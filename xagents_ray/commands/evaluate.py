@@ -5,7 +5,7 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.commands.play import check_sampling
-from xagents_ray.policy.loading import load, make
+from xagents_ray.policy.loading import load
 from xagents_ray.run.episodes import evaluate, summary, summary_line
 from xagents_ray.settings.episodes import EvaluateConfig
 
@@ -14,8 +14,8 @@ def evaluate_with(
     algorithm: Algorithm, given: Mapping[str, Any], say: Callable[[str], object]
 ) -> int | None:
     """Evaluate with settings by their flat names; see `play_with`."""
-    config: EvaluateConfig = make(EvaluateConfig, given)
-    check_sampling(config, given)
+    config = EvaluateConfig.of(given)
+    check_sampling(algorithm, config, given)
     agent = load(algorithm, given)
     parts = algorithm, agent.env, agent.algorithm, agent.layout, agent.weights
     games = evaluate(*parts, config)

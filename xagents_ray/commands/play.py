@@ -5,19 +5,18 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError
-from xagents_ray.policy.loading import load, make
+from xagents_ray.policy.loading import load
 from xagents_ray.run.episodes import play
 from xagents_ray.settings.episodes import EpisodesConfig, PlayConfig
-
-_OF_SAMPLING = ("epsilon_end", "step_noise_coef", "noise")
+from xagents_ray.settings.options import options
 
 
 def play_with(
     algorithm: Algorithm, given: Mapping[str, Any], say: Callable[[str], object]
 ) -> int | None:
     """Play with settings by their flat names; return the signal that ended it."""
-    config: PlayConfig = make(PlayConfig, given)
-    check_sampling(config, given)
+    config = PlayConfig.of(given)
+    check_sampling(algorithm, config, given)
     agent = load(algorithm, given)
     for note in agent.notes:
         say(note)
@@ -25,11 +24,13 @@ def play_with(
     return play(*parts, config, say).signal
 
 
-def check_sampling(config: EpisodesConfig, given: Mapping[str, Any]) -> None:
-    """Raise UserError when a setting of drawn actions is given for greedy ones."""
-    for name in _OF_SAMPLING:
-        if name in given and not config.sample:
+def check_sampling(
+    algorithm: Algorithm, config: EpisodesConfig, given: Mapping[str, Any]
+) -> None:
+    """Raise UserError when a setting of sampled actions is given for greedy ones."""
+    for each in options(algorithm.config):
+        if each.explores and each.name in given and not config.sample:
             raise UserError(
-                f"--{name.replace('_', '-')} is for actions that are drawn: add "
-                "--sample, or leave it out."
+                f"{each.flag} is for actions that are drawn: add --sample, or leave it "
+                "out."
             )

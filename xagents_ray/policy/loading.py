@@ -1,6 +1,5 @@
 """A trained agent to play with: from a run's directory, or from weights files."""
 
-import dataclasses
 import importlib
 import time
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,10 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Bounded, Failure
 from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import FILES, AlgorithmConfig
-from xagents_ray.settings.config import EnvConfig, RunConfig
-from xagents_ray.settings.options import Checked, option
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import Checked, option, options
+from xagents_ray.settings.run import RunConfig
+from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate
 from xagents_ray.storage.weights import (
@@ -28,7 +28,6 @@ from xagents_ray.storage.weights import (
     shapes,
 )
 
-_ALONGSIDE_RUN = {"n_envs", "vectorization"}
 _DECODE = "xagents_ray.learners.formats:decode"
 _DECODE_SECONDS = 300
 
@@ -92,7 +91,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     Raises:
         UserError: there is none, or it does not fit the environment.
     """
-    source = make(SourceConfig, given)
+    source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(
             "Give either --weights with the trained files, or --run with a run's "
@@ -106,7 +105,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         values = _stored(directory, algorithm, given)
         path, reason = _chosen(directory, path, source.which)
         checkpoint = checkpoints.load(path, "give --run")
-    env, config = make(EnvConfig, values), make(algorithm.config, values)
+    env, config = EnvConfig.of(values), algorithm.config.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     environments = importlib.import_module("xagents_ray.actors.envs.make")
@@ -129,12 +128,6 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     return Trained(env, config, layout, Weights(1, arrays), notes)
 
 
-def make(config: type[Any], values: Mapping[str, Any]) -> Any:
-    """Return a config made of those settings that are its own."""
-    names = [field.name for field in dataclasses.fields(config)]
-    return config(**{name: values[name] for name in names if name in values})
-
-
 def _stored(
     directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -142,12 +135,12 @@ def _stored(
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
-    fixed = {field.name for field in dataclasses.fields(EnvConfig)} | FILES
-    for name in fixed - _ALONGSIDE_RUN:
-        if name in given and given[name] != stored.get(name):
-            flag = name.replace("_", "-")
+    fixed = [each for each in options(EnvConfig) if each.free_with != "--run"]
+    fixed += [each for each in options(algorithm.config) if each.is_path]
+    for each in fixed:
+        if each.name in given and given[each.name] != stored.get(each.name):
             raise UserError(
-                f"--{flag} is the run's own with --run: leave it out, or give "
+                f"{each.flag} is the run's own with --run: leave it out, or give "
                 "--weights in place of --run."
             )
     return {**stored, **given}

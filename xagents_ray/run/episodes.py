@@ -18,8 +18,9 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.config import Config, EnvConfig, TrainingConfig
+from xagents_ray.settings.config import Config
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
+from xagents_ray.settings.training import EnvConfig, TrainingConfig
 
 
 @dataclass(frozen=True)

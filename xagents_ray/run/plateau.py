@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xagents_ray.settings.config import TrainingConfig
+from xagents_ray.settings.training import TrainingConfig
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 from xagents_ray.core.machine import cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.options import options
 
 PARTS = ("stepping", "acting", "transport", "replay", "learning", "waiting")
 """Of what the time goes to; `waiting` is that of the env actors."""
@@ -137,12 +138,8 @@ class Profile:
 
     def _remedy(self, part: str) -> str:
         """Return what makes a part take less time."""
-        names = vars(self._config.algorithm)
-
-        def flags(*wanted: str) -> str:
-            found = [f"--{n.replace('_', '-')}" for n in wanted if n in names]
-            return " or ".join(found)
-
+        known = options(type(self._config.algorithm))
+        flags = " or ".join(each.flag for each in known if each.remedy_for == part)
         if part == "stepping":
             placement, n_envs = self._config.placement, self._config.env.n_envs
             if placement.local and cores() > 1 and n_envs > 1:
@@ -158,13 +155,10 @@ class Profile:
                 return "raise --n-envs, or add machines with --address"
             return "add machines with --address, or cores"
         if part == "learning":
-            fewer = flags(
-                "ppo_epochs", "critic_iterations", "train_frequency", "replay_ratio"
-            )
-            change = f", or change {fewer}" if fewer else ""
+            change = f", or change {flags}" if flags else ""
             return f"a GPU for the learner, or a smaller network{change}"
         return {
             "acting": "raise --n-envs, which act together, or take a smaller network",
-            "transport": f"raise {flags('n_steps', 'rollout_length')}: longer rollouts",
-            "replay": "raise --replay-shards",
+            "transport": f"raise {flags}: longer rollouts",
+            "replay": f"raise {flags}",
         }[part]

@@ -17,7 +17,7 @@ from xagents_ray.core.moments import (
     to_json,
 )
 from xagents_ray.core.trajectory import Episode, RolloutReport
-from xagents_ray.settings.config import TrainingConfig
+from xagents_ray.settings.training import TrainingConfig
 
 
 class Game(NamedTuple):

@@ -10,7 +10,7 @@ from xagents_ray.run.driver import Run
 from xagents_ray.run.progress import Game
 from xagents_ray.run.trackers import TensorBoard, Tracker, Wandb
 from xagents_ray.storage.history import History
-from xagents_ray.storage.run_directory import RunDirectory, flat
+from xagents_ray.storage.run_directory import RunDirectory
 
 _TRACK_SECONDS = 1.0
 
@@ -58,7 +58,7 @@ class Recorder:
             self._planned.append(("What TensorBoard reads", events))
         name = config.monitor_session
         if name is not None:
-            make = functools.partial(Wandb, name, flat(run.config), directory.path)
+            make = functools.partial(Wandb, name, run.config.values(), directory.path)
             self._planned.append(("--monitor-session", make))
 
     def games(self, games: Sequence[Game], seconds: float) -> None:

@@ -1,19 +1,18 @@
 """Going on with a run: its checkpoint, and the settings that may change."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.config import DisplayConfig, PlacementConfig, RunConfig
+from xagents_ray.settings.options import flag, options
+from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
+from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
 from xagents_ray.storage.run_directory import RunDirectory, locate
 
-_FREE = {"max_steps", "target_reward"}.union(
-    field.name
-    for group in (RunConfig, DisplayConfig, PlacementConfig)
-    for field in dataclasses.fields(group)
+_FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
+    each.name for each in options(TrainingConfig) if each.free_with == "--resume"
 )
 
 
@@ -51,10 +50,9 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
         )
     for name, value in given.items():
         if name not in _FREE and stored.get(name) != value:
-            flag = name.replace("_", "-")
             raise UserError(
-                f"--{flag} is {stored.get(name)} in {directory.path} and can't change "
-                "on --resume: leave it out, or begin a new run with --weights."
+                f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
+                "change on --resume: leave it out, or begin a new run with --weights."
             )
     if path is None:
         found = all_checkpoints(directory.checkpoints)
@@ -62,20 +60,21 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
             raise UserError(f"{directory.path} has no checkpoint yet: start it anew.")
         path = found[0]
     checkpoint = load(path, "go on with --resume")
-    anew = {"weights": None, "name": None, "preset": None}
+    unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return _resumed(directory, checkpoint), {
         **_placed(stored, given),
-        **anew,
+        **unset,
         **given,
     }
 
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored settings without those that the given placement ends."""
-    ends = {"address", "n_actors", "dashboard"} if given.get("local") else {"local"}
-    placed = {field.name for field in dataclasses.fields(PlacementConfig)}
-    if not placed & given.keys():
+    known = {each.name: each for each in options(PlacementConfig)}
+    if not known.keys() & given.keys():
         return stored
+    is_local = bool(given.get("local"))
+    ends = {k for k, each in known.items() if each.needs_ray} if is_local else {"local"}
     return {k: v for k, v in stored.items() if k not in ends}
 
 

@@ -1,4 +1,4 @@
-"""What the settings of all algorithms share."""
+"""Settings that algorithms share: of all, of those with a replay, of networks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import ClassVar
 import numpy as np
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import Checked, option
+from xagents_ray.settings.options import Checked, flag, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(Checked):
-    """What every algorithm has.
+    """Settings that every algorithm has.
 
     Attributes:
-        replaced: names of another algorithm's settings, or of xagents', that users may
-            expect here, and what to do without them.
+        replaced: settings of other algorithms, or of xagents, that users may expect
+            here, and what to use in their place.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {}
@@ -65,13 +65,16 @@ class AlgorithmConfig(Checked):
         known_as=("adam_eps", "adam_epsilon"),
     )
     lr_decay: bool = option(
-        False, help="If specified, learning rates fall linearly to 0 over --max-steps"
+        False,
+        help="If specified, learning rates fall linearly to 0 over --max-steps",
+        needs_max_steps=True,
     )
     normalize_observations: bool = option(
         False,
         help="If specified, observation vectors are shifted and scaled by the running "
         "mean and deviation of each number, and clipped to 10",
         known_as=("normalize_obs", "norm_obs"),
+        acts=True,
     )
     normalize_rewards: bool = option(
         False,
@@ -89,12 +92,11 @@ class AlgorithmConfig(Checked):
 
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
-        """Raise UserError when one is of a setting that something else replaced."""
+        """Raise UserError when one of the names is in `replaced`."""
         for name in names:
             if name in cls.replaced:
-                flag = name.replace("_", "-")
                 raise UserError(
-                    f"--{flag} is no setting of this agent: {cls.replaced[name]}."
+                    f"{flag(name)} is no setting of this agent: {cls.replaced[name]}."
                 )
 
     @property
@@ -108,7 +110,7 @@ class AlgorithmConfig(Checked):
         return None
 
     def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when rollouts of that many environments don't fit."""
+        """Raise UserError when the settings don't fit so many environments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,8 @@ class ReplayConfig(AlgorithmConfig):
         low=1,
         help="Ray actors that share the replay buffer, each with some of the "
         "environments; spread over the nodes of a cluster",
+        needs_ray=True,
+        remedy_for="replay",
     )
 
     def __post_init__(self) -> None:
@@ -195,15 +199,21 @@ class ReplayConfig(AlgorithmConfig):
 class OneModel(Checked):
     """One network with all outputs."""
 
-    model: str | None = option(None, help="Path to model .cfg file")
+    model: str | None = option(
+        None, help="Path to model .cfg file", is_path=True, acts=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorAndCritic(Checked):
-    """A network that acts, and one or two that judge."""
+    """An actor and one or two critics."""
 
-    actor_model: str | None = option(None, help="Path to actor model .cfg file")
-    critic_model: str | None = option(None, help="Path to critic model .cfg file")
+    actor_model: str | None = option(
+        None, help="Path to actor model .cfg file", is_path=True, acts=True
+    )
+    critic_model: str | None = option(
+        None, help="Path to critic model .cfg file", is_path=True
+    )
     critic_lr: float | None = option(
         None,
         low=0,
@@ -211,7 +221,3 @@ class ActorAndCritic(Checked):
         hp_type="log_uniform",
         help="Learning rate of the critic; default: that of --lr",
     )
-
-
-FILES = {"model", "actor_model", "critic_model"}
-"""Settings that are paths of network files."""

@@ -13,7 +13,7 @@ class EpisodesConfig(Checked):
         False,
         off="--greedy",
         help="If specified, actions are drawn as in training, not the likeliest as "
-        "with --greedy; dqn then explores with --epsilon-end",
+        "with --greedy; epsilon-greedy agents then explore with --epsilon-end",
     )
     seed: int | None = option(
         None,
@@ -25,9 +25,9 @@ class EpisodesConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PlayConfig(EpisodesConfig):
-    """One environment's games, and where their pictures go."""
+    """Episodes of one environment, and where their pictures go."""
 
-    episodes: int = option(1, low=1, unit="games", help="Number of games to play")
+    episodes: int = option(1, low=1, unit="episodes", help="Number of episodes to play")
     action_idx: int = option(
         0, low=0, help="Index of the model's output that holds the action"
     )
@@ -38,7 +38,7 @@ class PlayConfig(EpisodesConfig):
         help="Delay between rendered frames, beyond the environment's own speed",
     )
     frame_dir: str | None = option(
-        None, help="Path to directory to save game frames as .jpg"
+        None, help="Path to directory to save frames as .jpg"
     )
     frame_frequency: int = option(
         1,
@@ -50,20 +50,20 @@ class PlayConfig(EpisodesConfig):
         False, help="If specified, the gameplay will be rendered in a window"
     )
     video_dir: str | None = option(
-        None, help="Path to directory to save an .mp4 of each game"
+        None, help="Path to directory to save an .mp4 of each episode"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(EpisodesConfig):
-    """Games whose returns are counted."""
+    """Episodes whose returns are measured."""
 
     episodes: int = option(
         20,
         low=1,
-        unit="games",
-        help="Number of games, of all environments together",
+        unit="episodes",
+        help="Number of episodes, of all environments together",
     )
     json: bool = option(
-        False, help="If specified, the result is printed as JSON with every game"
+        False, help="If specified, the result is printed as JSON with every episode"
     )

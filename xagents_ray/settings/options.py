@@ -6,10 +6,10 @@ import math
 import os
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,46 +18,81 @@ from xagents_ray.core.errors import UserError, near
 HpType = Literal["categorical", "int", "log_uniform"]
 
 
-@dataclass(frozen=True)
-class Option:
-    """What a config field says of itself.
+def flag(name: str) -> str:
+    """Return the flag of a setting, `--n-envs` of `n_envs`."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What there is to know of an option beside its name, type and default.
+
+    Attributes:
+        help: one sentence.
+        unit: of the value, `env steps`; "" for none.
+        low: smallest allowed value, None for no bound.
+        high: largest allowed value, None for no bound.
+        exclusive: `low` itself is not allowed.
+        choices: the allowed words, empty for any.
+        off: flag that turns a true one off, `--greedy`; "" for `--no-…`, or none.
+        bare: value when the flag stands alone; "" where it needs one.
+        hp_type: how `tune` varies it, None when it does not.
+        known_as: what other libraries call it; such a name is answered with ours.
+        is_path: names files that a run reads.
+        needs_ray: refused together with --local.
+        needs_max_steps: falls to 0 over --max-steps, which must be given.
+        acts: a trained policy acts by it, so `play` and `evaluate` have it too.
+        explores: a trained policy acts by it when it samples, with --sample.
+        new_run: is for new runs, not for --resume.
+        free_with: the flag that names a run, `--resume` or `--run`, with which
+            another value than that run's own may be given.
+        in_presets: may be part of a preset.
+        instead: what `tune` has in its place; "" where `tune` has it.
+        remedy_for: part of a run's time, as `--profile` names it, that it governs.
+    """
+
+    help: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    exclusive: bool = False
+    choices: tuple[str, ...] = ()
+    off: str = ""
+    bare: str = ""
+    hp_type: HpType | None = None
+    known_as: tuple[str, ...] = ()
+    is_path: bool = False
+    needs_ray: bool = False
+    needs_max_steps: bool = False
+    acts: bool = False
+    explores: bool = False
+    new_run: bool = False
+    free_with: str = ""
+    in_presets: bool = True
+    instead: str = ""
+    remedy_for: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option(Facts):
+    """An option: a config's field, and its flag.
 
     Attributes:
         name: the field, `n_envs`; its flag is `--n-envs`.
         type: bool, int, float or str.
         default: value when nothing is given; None is shown as '-'.
-        help: one sentence.
-        unit: of the value, `env steps`; '' for none.
-        low: smallest allowed value, None for no bound.
-        high: largest allowed value, None for no bound.
-        exclusive: `low` itself is not allowed.
-        choices: the allowed words, empty for any.
-        off: flag that turns a true one off, `--greedy`; '' for `--no-…`, or none.
-        bare: value when the flag stands alone; '' where it needs one.
         many: takes several values, as a tuple.
-        hp_type: how `tune` varies it, None when it does not.
-        known_as: what other libraries call it; such a name is answered with ours.
     """
 
     name: str
     type: type
     default: Any
-    help: str
-    unit: str
-    low: float | None
-    high: float | None
-    exclusive: bool
-    choices: tuple[str, ...]
-    hp_type: HpType | None
-    off: str = ""
-    bare: str = ""
     many: bool = False
-    known_as: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
         """The flag, `--n-envs`."""
-        return "--" + self.name.replace("_", "-")
+        return flag(self.name)
 
     @property
     def bounds(self) -> str:
@@ -83,7 +118,7 @@ class Option:
     def plain(self, value: Any) -> Any:
         """Return a value of NumPy, a whole float, or a path as this option's own type.
 
-        Whatever is nothing of that kind is returned as it is, for `check` to refuse.
+        Anything else is returned as it is, for `check` to refuse.
         """
         if self.many:
             if isinstance(value, str | Path):
@@ -127,43 +162,28 @@ class Option:
             raise UserError(f"{self.flag} must be {self.bounds}, got {value}.")
 
 
-def option(
-    default: Any,
-    *,
-    help: str,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    exclusive: bool = False,
-    choices: tuple[str, ...] = (),
-    hp_type: HpType | None = None,
-    off: str = "",
-    bare: str = "",
-    known_as: tuple[str, ...] = (),
-) -> Any:
-    """Declare a config field that is a flag too; see `Option` for the arguments."""
-    metadata = {
-        "help": help,
-        "unit": unit,
-        "low": low,
-        "high": high,
-        "exclusive": exclusive,
-        "choices": choices,
-        "hp_type": hp_type,
-        "off": off,
-        "bare": bare,
-        "known_as": known_as,
-    }
-    return dataclasses.field(default=default, metadata=metadata)
+_P = ParamSpec("_P")
+_C = TypeVar("_C", bound="Checked")
 
 
-def changed(
-    config: type, name: str, default: Any = None, help: str = "", unit: str = ""
-) -> Any:
-    """Declare a parent's field anew, with another default, help or unit."""
+def _field_with(facts: Callable[_P, Facts]) -> Callable[Concatenate[Any, _P], Any]:
+    """Return `option`, which takes a default and what `Facts` takes."""
+
+    def option(default: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+        metadata = {"facts": facts(*args, **kwargs)}
+        return dataclasses.field(default=default, metadata=metadata)
+
+    return option
+
+
+option = _field_with(Facts)
+"""Declare a config's field that is a flag too: `option(DEFAULT, help=…, …)`."""
+
+
+def changed(config: type, name: str, default: Any = None, **facts: Any) -> Any:
+    """Redeclare a parent's field with another default, help or unit."""
     field = next(f for f in dataclasses.fields(config) if f.name == name)
-    said = {"help": help, "unit": unit}
-    metadata = {**field.metadata, **{k: text for k, text in said.items() if text}}
+    metadata = {"facts": dataclasses.replace(field.metadata["facts"], **facts)}
     default = field.default if default is None else default
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -177,7 +197,13 @@ def options(config: type) -> Iterator[Option]:
             hint = next(t for t in hint.__args__ if t is not type(None))
         many = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if many else hint
-        yield Option(field.name, kind, field.default, **field.metadata, many=many)
+        yield Option(
+            name=field.name,
+            type=kind,
+            default=field.default,
+            many=many,
+            **vars(field.metadata["facts"]),
+        )
 
 
 def plain(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,11 +235,17 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
 def check_directory(flag: str, name: str | None) -> None:
     """Raise UserError when a name that was given can't be a directory's."""
     if name is not None and (name in ("", ".", "..") or set("/\\\0") & set(name)):
-        raise UserError(f"{flag} {name!r} is no directory's name: leave out / and \\.")
+        raise UserError(f"{flag} {name!r} can't name a directory: leave out / and \\.")
 
 
 class Checked:
     """Base of every config: refuses values outside their bounds when it is made."""
+
+    @classmethod
+    def of(cls: type[_C], values: Mapping[str, Any]) -> _C:
+        """Return the config of those settings by flat name that are its own."""
+        names = [each.name for each in options(cls)]
+        return cls(**{name: values[name] for name in names if name in values})
 
     def __post_init__(self) -> None:
         for each in options(type(self)):

@@ -1,6 +1,5 @@
 """A run's directory: its settings, how it was started, and how it ended."""
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -17,8 +16,8 @@ import yaml
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
-from xagents_ray.settings.algorithm import FILES
 from xagents_ray.settings.config import GROUPS, Config
+from xagents_ray.settings.options import options
 from xagents_ray.storage.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
@@ -74,10 +73,11 @@ class RunDirectory:
 
     def begin(self, config: Config, agent: str, seed: int) -> None:
         """Write the settings, and add this start to the list; OSError if it can't."""
-        for name in FILES:
-            model = getattr(config.algorithm, name, None)
-            if model is not None:  # the run must not depend on the user's file
-                replace_bytes(self.path / f"{name}.cfg", Path(model).read_bytes())
+        for each in options(type(config.algorithm)):
+            path = getattr(config.algorithm, each.name)
+            if each.is_path and path is not None:  # the user's file may change
+                copy = self.path / f"{each.name}.cfg"
+                replace_bytes(copy, Path(path).read_bytes())
         groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
         plain = json.loads(json.dumps({"agent": agent, **groups}))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
@@ -142,10 +142,9 @@ class RunDirectory:
                 f"{path} was edited or damaged: restore it, or begin a new run with "
                 "the --weights of this one."
             ) from None
-        for name in FILES:
-            kept = self.path / f"{name}.cfg"
-            if values.get(name) is not None and kept.is_file():
-                values[name] = str(kept)
+        for copy in self.path.glob("*.cfg"):
+            if values.get(copy.stem) is not None:
+                values[copy.stem] = str(copy)
         return agent, values
 
 
@@ -185,12 +184,6 @@ def locate(
     if path.parent.name == "checkpoints":
         return RunDirectory(path.parent.parent), path
     return RunDirectory(path), None
-
-
-def flat(config: Config) -> dict[str, Any]:
-    """Return all settings of a config by their flat names."""
-    parts = (getattr(config, name) for name in (*GROUPS, "algorithm"))
-    return {f.name: getattr(p, f.name) for p in parts for f in dataclasses.fields(p)}
 
 
 def _versions() -> dict[str, str]:

@@ -1,6 +1,5 @@
-"""Settings of a sweep, and those of a run that a sweep has none of."""
+"""Settings of a sweep, and the options of `tune`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
@@ -21,7 +20,7 @@ class TuneConfig(Checked):
 
     study: str | None = option(
         None,
-        help="Name of the Optuna study; one that exists is gone on with; default: "
+        help="Name of the Optuna study; one that exists is resumed; default: "
         "agent and time",
     )
     storage: str | None = option(
@@ -58,8 +57,8 @@ class TuneConfig(Checked):
     )
     non_silent: bool = option(
         False,
-        help="If specified, what trials and Optuna have to say is printed, in place "
-        "of the table",
+        help="If specified, the messages of trials and of Optuna are printed, in "
+        "place of the table",
     )
 
     def __post_init__(self) -> None:
@@ -74,20 +73,20 @@ class TuneConfig(Checked):
             )
 
 
-_IS_OWN = "every trial has its own in a directory of its own, below the sweep's"
-LEFT_OUT: Mapping[str, str] = {
-    "max_steps": "--trial-steps is how long a trial trains",
-    "target_reward": "a trial trains for --trial-steps, so that all can be compared",
-    "name": "--study names the sweep",
-    "resume": "the same command with the same --study goes on with a sweep",
-    "checkpoints": _IS_OWN,
-    "history_checkpoint": _IS_OWN,
-    "monitor_session": "train the best settings with it",
+UNSUPPORTED_OPTIONS = {
+    each.name: each.instead
+    for group in GROUPS.values()
+    for each in options(group)
+    if each.instead
 }
-"""Settings of `train` that a sweep has none of, and what is in their place."""
+"""Options of `train` that `tune` lacks, and what it has in their place."""
 
 
 def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
     """Return the options of `tune`, with an agent's own where there is one."""
-    groups = [TuneConfig, *GROUPS.values(), *([algorithm] if algorithm else [])]
-    return [o for group in groups for o in options(group) if o.name not in LEFT_OUT]
+    groups: list[type] = [
+        TuneConfig,
+        *GROUPS.values(),
+        *([algorithm] if algorithm else []),
+    ]
+    return [each for group in groups for each in options(group) if not each.instead]

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from xagents_ray.settings.config import DisplayConfig
+from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.config import TuneConfig
 
 _REFRESH_SECONDS = 0.5

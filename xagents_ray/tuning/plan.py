@@ -1,6 +1,5 @@
 """What a sweep is to do: its settings, those of each trial, the best one's command."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +8,9 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.settings.algorithm import FILES
-from xagents_ray.settings.config import (
-    GROUPS,
-    Config,
-    DisplayConfig,
-    PlacementConfig,
-    RunConfig,
-)
+from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options
+from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
 
@@ -46,7 +39,7 @@ class Plan:
     spaces: Mapping[str, Space]
     study: str
     directory: Path
-    ray: PlacementConfig
+    ray: ConnectionConfig
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -98,21 +91,22 @@ class Plan:
             yield self.settings(params, None)
 
 
-def placed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the paths in them absolute: trials run elsewhere."""
-    paths = dict(settings)
-    for name in FILES & paths.keys():
-        paths[name] = str(Path(paths[name]).resolve())
-    if paths.get("weights") is not None:
-        paths["weights"] = tuple(str(Path(p).resolve()) for p in paths["weights"])
-    return paths
+def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with absolute paths: trials have working directories."""
+    resolved = dict(settings)
+    for each in train_options(algorithm.config):
+        value = settings.get(each.name)
+        if each.is_path and value is not None:
+            paths = value if each.many else (value,)
+            paths = tuple(str(Path(path).resolve()) for path in paths)
+            resolved[each.name] = paths if each.many else paths[0]
+    return resolved
 
 
 def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     """Return the words of the `train` command line with these settings."""
     words = ["xagents-ray", "train", algorithm.name]
-    groups = (*GROUPS.values(), algorithm.config)
-    for option in (option for group in groups for option in options(group)):
+    for option in train_options(algorithm.config):
         value = settings.get(option.name)
         if option.name not in settings or value is None:
             continue
@@ -125,17 +119,18 @@ def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def preset(settings: Mapping[str, Any], expected: str, source: str) -> str:
-    """Return a file of settings for `train --preset`, as YAML."""
-    kept = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
+def preset(
+    algorithm: Algorithm, settings: Mapping[str, Any], expected: str, source: str
+) -> str:
+    """Return a file for `train --preset` with what training depends on, as YAML."""
+    session = [each for group in SESSION_GROUPS for each in options(group)]
+    left_out = {each.name for each in session if not each.is_path}
+    left_out |= {o.name for o in train_options(algorithm.config) if not o.in_presets}
+    kept = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in settings.items()
+        if name not in left_out
+    }
     entry = {"expected": expected, "source": source, "settings": kept}
     text: str = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
     return text
-
-
-def learnt(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that belong in a preset: not where, nor what is shown."""
-    groups = (DisplayConfig, PlacementConfig, RunConfig)
-    names = {field.name for group in groups for field in dataclasses.fields(group)}
-    names = (names - {"weights"}) | {"seed"}
-    return {name: value for name, value in settings.items() if name not in names}

@@ -1,4 +1,4 @@
-"""What a sweep leaves: the best settings to copy, as a preset, and pictures."""
+"""The results of a sweep: the best settings, as a preset too, and pictures."""
 
 import importlib
 import shlex
@@ -11,7 +11,6 @@ from xagents_ray.storage.files import replace_bytes
 from xagents_ray.tuning.plan import (
     Plan,
     command,
-    learnt,
     preset,
 )
 from xagents_ray.tuning.study import Study
@@ -27,7 +26,7 @@ _FEWEST = 2
 
 
 def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
-    """Write what the sweep has found to its directory, and say it.
+    """Write the results of a sweep to its directory, and print them.
 
     Args:
         plan: of the sweep.
@@ -47,7 +46,8 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
     note(f"  {shlex.join(command(plan.algorithm, shown))}")
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
-    text = preset(learnt(settings), expected, f"trial {best.number} of {plan.study}")
+    source = f"trial {best.number} of {plan.study}"
+    text = preset(plan.algorithm, settings, expected, source)
     path = plan.directory / _PRESET
     try:
         replace_bytes(path, text.encode())

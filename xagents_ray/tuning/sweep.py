@@ -13,12 +13,12 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import DisplayConfig, PlacementConfig, RunConfig
-from xagents_ray.settings.options import options
+from xagents_ray.settings.options import flag, options
+from xagents_ray.settings.run import ConnectionConfig, DisplayConfig, RunConfig
 from xagents_ray.storage.weights import check_paths
-from xagents_ray.tuning.config import LEFT_OUT, TuneConfig, tune_options
+from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, TuneConfig, tune_options
 from xagents_ray.tuning.display import SweepDisplay
-from xagents_ray.tuning.plan import Plan, placed
+from xagents_ray.tuning.plan import Plan, resolve_paths
 from xagents_ray.tuning.space import split
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _NOTHING_TO_TUNE = (
 )
 RunTrials = Callable[[Plan, "Study", Sequence[Run], SweepDisplay, Signals], None]
 """Runs the trials of a sweep, each like one of the runs."""
-_OF_RAY = ("address", "dashboard")
-"""Settings of the sweep's Ray: a trial with --local may be on a cluster too."""
 
 
 @dataclass(frozen=True)
@@ -105,23 +103,31 @@ def plan_of(
     algorithm: Algorithm, given: Mapping[str, Any]
 ) -> tuple[Plan, DisplayConfig]:
     """Return what a sweep is to do; refuse what makes no sense."""
-    for name in LEFT_OUT.keys() & given.keys():
-        flag = name.replace("_", "-")
-        raise UserError(f"--{flag} is no setting of tune: {LEFT_OUT[name]}.")
+    for name in UNSUPPORTED_OPTIONS.keys() & given.keys():
+        instead = UNSUPPORTED_OPTIONS[name]
+        raise UserError(f"{flag(name)} is no setting of tune: {instead}.")
     algorithm.config.check_names(given)
     fixed, spaces = split(tune_options(algorithm.config), given)
-    own = {o.name: fixed.pop(o.name) for o in options(TuneConfig) if o.name in fixed}
-    config = TuneConfig(**own)
+    config = TuneConfig.of(fixed)
+    own = {each.name for each in options(TuneConfig)}
+    fixed = {name: value for name, value in fixed.items() if name not in own}
     whole = presets.apply(algorithm, fixed)
-    kept = {k: v for k, v in whole.items() if k not in (*LEFT_OUT, *spaces, "preset")}
+    ray = {each.name for each in options(ConnectionConfig)}
+    left_out = {*UNSUPPORTED_OPTIONS, *spaces, *ray, "preset", "run_dir"}
+    kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    above = Path(kept.pop("run_dir", None) or RunConfig().run_dir)
+    above = Path(whole.get("run_dir") or RunConfig().run_dir)
     directory = above.resolve() / "tune" / study
-    ray = PlacementConfig(**{n: kept.pop(n) for n in _OF_RAY if n in kept})
-    plan = Plan(algorithm, config, placed(kept), spaces, study, directory, ray)
-    return plan, DisplayConfig(
-        **{o.name: kept[o.name] for o in options(DisplayConfig) if o.name in kept}
+    plan = Plan(
+        algorithm,
+        config,
+        resolve_paths(algorithm, kept),
+        spaces,
+        study,
+        directory,
+        ConnectionConfig.of(whole),
     )
+    return plan, DisplayConfig.of(kept)
 
 
 def _examples(plan: Plan) -> list[Run]:

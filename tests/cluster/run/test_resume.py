@@ -199,7 +199,7 @@ def test_what_resume_refuses(train: Train) -> None:
     assert "use train ppo" in refused("dqn", "--resume", run)
     assert "no such directory" in refused("ppo", "--resume", "nowhere")
     assert "There is no run of dqn" in refused("dqn", "--resume", "last")
-    assert "begins a new run" in refused("ppo", "--resume", run, "--name", "b")
+    assert "is for a new run" in refused("ppo", "--resume", run, "--name", "b")
     again = ["--env", "CartPole-v1", "--max-steps", "9", "--name", "a", "--local"]
     assert f"--resume {run}" in refused("ppo", *again)
     newest = all_checkpoints(Path(run) / "checkpoints")[0]

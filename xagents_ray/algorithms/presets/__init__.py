@@ -4,7 +4,7 @@ Each AGENT.yaml is a list of presets. A user's own file holds one:
 
     settings: {n_envs: 8, lr: 1.0e-3, model: small.cfg}
 
-Paths of networks in it begin where the file lies.
+Paths of networks in it are relative to the file.
 """
 
 import functools
@@ -19,25 +19,25 @@ import yaml
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.algorithm import FILES
+from xagents_ray.settings.options import options
 
 AUTO = "auto"
-"""What `--preset` alone means: the one for the agent and the environment."""
+"""Value of `--preset` alone: the preset of the agent and the environment."""
 _HERE = Path(__file__).parent
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Settings that are known to work, or said to.
+    """Settings that are known, or reported, to work.
 
     Attributes:
         agent: its name.
         env: the environment's id; `*` stands for anything, as in `ALE/*`.
         settings: by flat name.
-        goal: mean return of 20 greedy games that the final weights must reach.
-        expected: what came of it, or of the source's settings.
-        source: who has seen that.
+        goal: mean return of 20 greedy episodes that the final weights must reach.
+        expected: the result of it, or of the source's settings.
+        source: who reported that.
     """
 
     agent: str
@@ -52,14 +52,14 @@ class Preset:
 def presets() -> tuple[Preset, ...]:
     """Return all of the package."""
     return tuple(
-        Preset(agent=agent, **_located(entry, _HERE))
-        for agent in ALGORITHMS
-        for entry in yaml.safe_load((_HERE / f"{agent}.yaml").read_text("utf-8"))
+        Preset(agent=row.name, **_located(entry, row, _HERE))
+        for row in ALGORITHMS.values()
+        for entry in yaml.safe_load((_HERE / f"{row.name}.yaml").read_text("utf-8"))
     )
 
 
 def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with those of the preset that they ask for below them.
+    """Return settings, completed by those of the preset that they ask for.
 
     Args:
         algorithm: that is to learn.
@@ -73,7 +73,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     if asked == AUTO:
         settings = _find(algorithm.name, given.get("env")).settings
     else:
-        settings = _read(Path(asked))
+        settings = _read(Path(asked), algorithm)
     return {**settings, **given}
 
 
@@ -86,7 +86,7 @@ def fitting(agent: str, env: str) -> Preset | None:
 
 
 def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
-    """Return what to say to a user who leaves out a preset that there is."""
+    """Return hints for a user who didn't ask for a preset that exists."""
     env = given.get("env")
     if env is None or given.get("preset") is not None:
         return []
@@ -113,24 +113,27 @@ def _find(agent: str, env: str | None) -> Preset:
     raise UserError(f"There is no preset of {agent} for {env}{hint}")
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     """Return the settings of a user's file."""
     try:
         entry = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"--preset {path}: {error.strerror}; name a file.") from None
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise UserError(f"--preset {path} is no YAML: {_REMEDY}.") from None
+        raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
         raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
-    located: Mapping[str, Any] = _located(entry, path.parent)["settings"]
+    located: Mapping[str, Any] = _located(entry, algorithm, path.parent)["settings"]
     return located
 
 
-def _located(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return an entry whose settings say where their networks' files lie."""
+def _located(
+    entry: Mapping[str, Any], algorithm: Algorithm, folder: Path
+) -> dict[str, Any]:
+    """Return an entry with the folder added to its networks' paths."""
     settings = dict(entry["settings"])
-    for name in FILES & settings.keys():
-        settings[name] = str(folder / str(settings[name]))
+    for each in options(algorithm.config):
+        if each.is_path and each.name in settings:
+            settings[each.name] = str(folder / str(settings[each.name]))
     return {**entry, "settings": settings}

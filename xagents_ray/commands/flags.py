@@ -1,0 +1,108 @@
+"""Click's part of the command line: flags made of options."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.settings.options import Option, suggestion
+
+
+class Command(click.Command):
+    """Takes unambiguous prefixes of flags, as xagents did: --n-env for --n-envs.
+
+    Flags of several values take all words up to the next flag.
+
+    Attributes:
+        known: the options that its flags are made of.
+    """
+
+    known: Sequence[Option] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Spell flags out; raise UserError with the nearest one for a wrong flag."""
+        if not args and not isinstance(self, click.Group):
+            ctx.meta["bare"] = True
+        params = self.get_params(ctx)
+        flags = [flag for p in params for flag in (*p.opts, *p.secondary_opts)]
+        several = [p for p in params if getattr(p, "multiple", False)]
+        many = {flag for p in several for flag in p.opts}
+        bare = {flag for p in several if p.type is click.BOOL for flag in p.opts}
+        words = [_whole(arg, flags) for arg in args]
+        try:
+            return super().parse_args(ctx, list(_repeated(words, many, bare)))
+        except click.NoSuchOption as error:
+            name = error.option_name
+            hint = suggestion(name, self.known, as_flags=True) or near(name, flags)
+            hint = hint or f": see {ctx.command_path} --help."
+            raise UserError(f"There is no flag {name}{hint}") from None
+
+
+def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:
+    """Yield `--weights a b` as `--weights a --weights b`, and `true` for bare flags."""
+    flag, taken = "", 0
+    for word in words:
+        if word.startswith("--"):
+            if flag in bare and not taken:
+                yield "true"
+            name = word.partition("=")[0]
+            flag, taken = (name if name in many else ""), int("=" in word)
+        elif flag:
+            if taken:
+                yield flag
+            taken += 1
+        yield word
+    if flag in bare and not taken:
+        yield "true"
+
+
+def _whole(argument: str, flags: Sequence[str]) -> str:
+    name, equals, value = argument.partition("=")
+    fits = [flag for flag in flags if flag.startswith(name)]
+    if name.startswith("--") and name not in flags and len(fits) == 1:
+        return fits[0] + equals + value
+    return argument
+
+
+class _Value(click.ParamType):  # type: ignore[type-arg]
+    """A flag's value, checked by its option."""
+
+    def __init__(self, option: Option) -> None:
+        # One of several values is checked alone.
+        self._option = replace(option, many=False)
+        self.name = option.type.__name__
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        return self._option.parse(value)
+
+
+def parameter(option: Option, varies: bool) -> click.Option:
+    """Return Click's parameter of an option.
+
+    Args:
+        option: the option.
+        varies: take several values where it has an hp_type.
+    """
+    many = option.many or (varies and option.hp_type is not None)
+    shown = [option.help, option.unit, option.bounds]
+    if option.choices:
+        shown.append("|".join(option.choices))
+    if option.default not in (None, False):
+        shown.append(f"default: {option.default}")
+    text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
+    if option.type is bool and many:
+        return click.Option([option.flag], type=bool, multiple=True, help=text)
+    if option.type is bool:
+        off = option.off or (f"--no-{option.flag[2:]}" if option.default else "")
+        flags = "/".join(filter(None, (option.flag, off)))
+        return click.Option([flags], is_flag=True, default=None, help=text)
+    alone: dict[str, Any] = {}
+    if option.bare:
+        alone = {"is_flag": False, "flag_value": option.bare}
+    return click.Option(
+        [option.flag], type=_Value(option), multiple=many, help=text, **alone
+    )
