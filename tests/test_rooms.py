@@ -51,10 +51,6 @@ TOO_LONG = {
     "xagents_ray/networks/layout.py:read_layout",
     "xagents_ray/run/session.py",
     "xagents_ray/settings/config.py",
-    "xagents_ray/storage/checkpoints.py",
-    "xagents_ray/storage/checkpoints.py:write",
-    "xagents_ray/storage/history.py",
-    "xagents_ray/storage/weights.py:check",
     "xagents_ray/tuning/study.py",
 }
 # Modules that only an extra can import.

@@ -17,8 +17,8 @@ from xagents_ray.cluster.ray.calls import (
 )
 from xagents_ray.core.errors import Broken
 from xagents_ray.replay.base import Fill, replay_file
+from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
 from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
-from xagents_ray.storage.files import Piecemeal, write_piecemeal
 
 _LIMIT_SECONDS = 120.0
 _PING_SECONDS = 30.0
@@ -188,8 +188,9 @@ class Shards:
 
     def _load(self, actor: Any, file: Path) -> None:
         arrays = self._calls.get(actor.open.remote(), _LIMIT_SECONDS)
-        for name, _, _, pieces in read_replay_piecemeal(file, arrays, PIECE_BYTES):
-            for _ in self._results(actor.put.remote(name, piece) for piece in pieces):
+        for each in read_replay_piecemeal(file, arrays, PIECE_BYTES):
+            puts = (actor.put.remote(each.name, piece) for piece in each.pieces)
+            for _ in self._results(puts):
                 pass
         self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
 

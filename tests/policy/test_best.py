@@ -20,8 +20,9 @@ from xagents_ray.run.prepare import prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import Attempts
 from xagents_ray.settings.config import Config
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
-    Checkpoints,
     all_checkpoints,
     best,
     best_evaluation,
@@ -29,7 +30,7 @@ from xagents_ray.storage.checkpoints import (
     replay_files,
     step_of,
 )
-from xagents_ray.storage.files import MANIFEST, write_arrays
+from xagents_ray.storage.files import MANIFEST
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import WeightsFile
@@ -243,7 +244,7 @@ def run_of(*marks: tuple[int, bool, float | None]) -> tuple[str, dict[int, str]]
     run = prepare(find("ppo"), config)
     directory = RunDirectory.create(config, "ppo", 1)
     directory.begin(config, "ppo", 1)
-    writer = Checkpoints(directory.checkpoints, 9)
+    writer = CheckpointWriter(directory.checkpoints, 9)
     arrays = random_arrays(run.layout, 3)
     paths = {}
     for step, is_best, evaluation in marks:

@@ -19,7 +19,7 @@ from xagents_ray.core.trajectory import Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.replay.base import replay_for
 from xagents_ray.replay.trajectories import TrajectoryReplay
-from xagents_ray.storage.checkpoints import Checkpoints
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
 N_ACTIONS = 3
 SPECS = {
@@ -187,7 +187,7 @@ def test_an_empty_replay_says_so() -> None:
 def test_a_loaded_replay_goes_on_exactly(tmp_path: Path) -> None:
     saved = filled(1)
     saved.sample(3, 1)
-    path = Checkpoints(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
+    path = CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
     loaded = TrajectoryReplay(SPECS["vector"], 40, 2, 3, 5)
     loaded.load(path)
     assert loaded.fill == saved.fill == (18, False)

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
-    Checkpoints,
     all_checkpoints,
     best,
     load,
@@ -31,7 +32,7 @@ from xagents_ray.storage.checkpoints import (
     read_replay,
     replay_files,
 )
-from xagents_ray.storage.files import replace_bytes, write_arrays
+from xagents_ray.storage.files import replace_bytes
 
 ARRAYS: dict[str, Array] = {
     "policy/dense-0/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -42,6 +43,14 @@ REPLAY: dict[str, Array] = {
     "frames": np.arange(6, dtype=np.uint8),
     "full": np.array([True, False]),
 }
+
+
+def holding(replay: dict[str, Array]) -> Callable[[Path], None]:
+    """Return what writes these arrays as one file of a replay."""
+    return lambda folder: write_arrays(folder / "replay.npz", replay)
+
+
+HOLDING = holding(REPLAY)
 
 
 def names(directory: Path) -> list[str]:
@@ -62,14 +71,14 @@ def test_every_dtype_shape_and_order_comes_back(tmp_path: Path) -> None:
     arrays["file"] = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max])
     arrays["big-endian ünïcode"] = np.arange(4, dtype=">f4")
     arrays["extremes"] = np.array([5e-324, 1.7976931348623157e308, -0.0])
-    read = load(Checkpoints(tmp_path, 1).write(3, arrays, {})).arrays
+    read = load(CheckpointWriter(tmp_path, 1).write(3, arrays, {})).arrays
     assert list(read) == list(arrays)
     for name, array in arrays.items():
         assert read[name].dtype == array.dtype
         assert read[name].shape == array.shape
         assert read[name].tobytes() == array.tobytes(), name
         assert read[name].flags.writeable
-    assert load(Checkpoints(tmp_path, 1).write(4, {}, {})).arrays == {}
+    assert load(CheckpointWriter(tmp_path, 1).write(4, {}, {})).arrays == {}
 
 
 def test_facts_come_back_exactly(tmp_path: Path) -> None:
@@ -80,7 +89,7 @@ def test_facts_come_back_exactly(tmp_path: Path) -> None:
         "window": [np.inf, None, True, "NaN", "a\n\N{GRINNING FACE} ü \ud800"],
         "large": 2**200,
     }
-    path = Checkpoints(tmp_path, 1).write(0, ARRAYS, facts)
+    path = CheckpointWriter(tmp_path, 1).write(0, ARRAYS, facts)
     checkpoint = load(path)
     assert checkpoint.path == path
     assert repr(checkpoint.facts) == repr(facts)
@@ -101,7 +110,7 @@ def test_facts_come_back_exactly(tmp_path: Path) -> None:
 def test_what_can_not_be_loaded_is_not_written(
     tmp_path: Path, arrays: Any, facts: Any
 ) -> None:
-    writer = Checkpoints(tmp_path, 1)
+    writer = CheckpointWriter(tmp_path, 1)
     old = writer.write(1, ARRAYS, FACTS)
     with pytest.raises(ValueError, match=r"NaN|finite|array of"):
         writer.write(2, arrays, facts)
@@ -110,7 +119,7 @@ def test_what_can_not_be_loaded_is_not_written(
 
 
 def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
-    path = Checkpoints(tmp_path / "deep" / "down", 1).write(12345, ARRAYS, FACTS)
+    path = CheckpointWriter(tmp_path / "deep" / "down", 1).write(12345, ARRAYS, FACTS)
     assert path == tmp_path / "deep" / "down" / "step-000000012345"
     assert names(path) == ["arrays.npz", "facts.json", "manifest.json"]
     manifest = json.loads((path / "manifest.json").read_bytes())
@@ -128,7 +137,7 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 2)
+    writer = CheckpointWriter(tmp_path, 2)
     assert (best(tmp_path), newest_valid(tmp_path), steps(tmp_path)) == (None, None, [])
     stay = {1: [1], 2: [2, 1], 3: [3, 2], 4: [4, 3, 2], 5: [5, 4, 2], 6: [6, 5, 2]}
     stay |= {7: [7, 6], 8: [8, 7], 9: [9, 8, 7], 10**12: [10**12, 9, 7]}
@@ -141,11 +150,11 @@ def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
     assert newest_best.name == "step-000000000007"
     assert len(names(tmp_path)) == 3
     with pytest.raises(ValueError, match="keep must be 1"):
-        Checkpoints(tmp_path, 0)
+        CheckpointWriter(tmp_path, 0)
 
 
 def test_the_same_step_again_takes_the_place_and_the_mark(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 1)
+    writer = CheckpointWriter(tmp_path, 1)
     writer.write(1, ARRAYS, {"n": 1}, is_best=True)
     path = writer.write(1, {}, {"n": 2})
     assert load(path).facts == {"n": 2}
@@ -157,19 +166,19 @@ def test_the_same_step_again_takes_the_place_and_the_mark(tmp_path: Path) -> Non
 
 
 def test_a_run_that_goes_back_leaves_what_was_later(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 3)
+    writer = CheckpointWriter(tmp_path, 3)
     for step in (10, 20, 30):
         writer.write(step, ARRAYS, FACTS, is_best=step == 30)
     damaged = tmp_path / "step-000000000030" / "arrays.npz"
     damaged.write_bytes(b"")
     assert newest_valid(tmp_path) == tmp_path / "step-000000000020"
-    Checkpoints(tmp_path, 3).write(25, ARRAYS, FACTS)
+    CheckpointWriter(tmp_path, 3).write(25, ARRAYS, FACTS)
     assert steps(tmp_path) == [25, 20, 10]
 
 
 def test_only_the_newest_holds_the_replay(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 3)
-    first = writer.write(1, ARRAYS, FACTS, is_best=True, replay=REPLAY)
+    writer = CheckpointWriter(tmp_path, 3)
+    first = writer.write(1, ARRAYS, FACTS, is_best=True, write_replay=HOLDING)
     (file,) = replay_files(first)
     for name, array in read_replay(file).items():
         np.testing.assert_array_equal(array, REPLAY[name], strict=True)
@@ -193,7 +202,9 @@ def test_only_the_newest_holds_the_replay(tmp_path: Path) -> None:
 
 
 def test_a_replay_is_read_into_arrays(tmp_path: Path) -> None:
-    (file,) = replay_files(Checkpoints(tmp_path, 1).write(1, {}, {}, replay=REPLAY))
+    (file,) = replay_files(
+        CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=HOLDING)
+    )
     into = {name: np.zeros_like(array) for name, array in REPLAY.items()}
     read = read_replay(file, into)
     for name in REPLAY:
@@ -214,7 +225,7 @@ def test_a_replay_is_read_into_arrays(tmp_path: Path) -> None:
 
 
 def test_a_replay_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 1)
+    writer = CheckpointWriter(tmp_path, 1)
     old = writer.write(1, ARRAYS, FACTS)
 
     def dies(folder: Path) -> None:
@@ -234,7 +245,7 @@ def test_a_replay_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 2)
+    writer = CheckpointWriter(tmp_path, 2)
     path = writer.write(1, ARRAYS, FACTS)
     shutil.copytree(path, tmp_path / ".aside-01234567")
     (tmp_path / ".aside-link").symlink_to(path)
@@ -243,7 +254,7 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     old = new.rename(tmp_path / "step-000000000002~")
     (tmp_path / "notes.txt").write_text("mine")
     assert newest_valid(tmp_path) == old
-    writer = Checkpoints(tmp_path, 2)
+    writer = CheckpointWriter(tmp_path, 2)
     assert newest_valid(tmp_path) == old
     assert load(old).facts == {"n": 1}
     assert names(tmp_path) == ["notes.txt", path.name, old.name]
@@ -270,13 +281,13 @@ MEGABYTE = {"a": np.ones(1_000_000, np.uint8)}
 
 
 def test_a_disk_without_room_is_not_touched(small_disk: Path) -> None:
-    writer = Checkpoints(small_disk / "checkpoints", 9)
+    writer = CheckpointWriter(small_disk / "checkpoints", 9)
     for step in (1, 2, 3, 4):
         old = writer.write(step, MEGABYTE, FACTS)
     before = {p: p.stat().st_mtime_ns for p in small_disk.rglob("*")}
-    for more in ({}, {"replay": MEGABYTE}, {"replay_nbytes": 10**9}):
+    for arrays, nbytes in ((MEGABYTE, 0), (MEGABYTE, 10**9), (ARRAYS, 10**6)):
         with pytest.raises(OSError, match="No space left") as raised:
-            writer.write(5, MEGABYTE, FACTS, **more)
+            writer.write(5, arrays, FACTS, replay_nbytes=nbytes)
         assert raised.value.errno == errno.ENOSPC
     assert {p: p.stat().st_mtime_ns for p in small_disk.rglob("*")} == before
     assert newest_valid(small_disk / "checkpoints") == old
@@ -284,8 +295,8 @@ def test_a_disk_without_room_is_not_touched(small_disk: Path) -> None:
 
 
 def test_a_disk_that_fills_up_while_writing(small_disk: Path) -> None:
-    writer = Checkpoints(small_disk, 2)
-    old = writer.write(1, MEGABYTE, FACTS, replay=MEGABYTE)
+    writer = CheckpointWriter(small_disk, 2)
+    old = writer.write(1, MEGABYTE, FACTS, write_replay=holding(MEGABYTE))
     free = shutil.disk_usage(small_disk).free
 
     def write_too_much(folder: Path) -> None:
@@ -310,11 +321,11 @@ def test_a_disk_that_fills_up_while_writing(small_disk: Path) -> None:
 
 
 def test_a_read_only_disk(small_disk: Path) -> None:
-    path = Checkpoints(small_disk, 1).write(1, ARRAYS, FACTS)
+    path = CheckpointWriter(small_disk, 1).write(1, ARRAYS, FACTS)
     (small_disk / ".aside-1").mkdir()
     options = ["mount", "-o", "remount,ro", str(small_disk)]
     subprocess.run(options, check=True)
-    writer = Checkpoints(small_disk, 1)
+    writer = CheckpointWriter(small_disk, 1)
     for step in (1, 2):
         with pytest.raises(OSError, match="Read-only"):
             writer.write(step, ARRAYS, FACTS)
@@ -325,12 +336,12 @@ def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "checkpoints"):
         with pytest.raises(OSError, match="file"):
-            Checkpoints(directory, 1).write(1, ARRAYS, FACTS)
+            CheckpointWriter(directory, 1).write(1, ARRAYS, FACTS)
         assert newest_valid(directory) is None
 
 
 def test_advice(tmp_path: Path) -> None:
-    writer = Checkpoints(tmp_path, 3)
+    writer = CheckpointWriter(tmp_path, 3)
     old = writer.write(1, ARRAYS, FACTS)
     new = writer.write(2, ARRAYS, FACTS)
     (new / "facts.json").write_text("{}")
@@ -345,7 +356,7 @@ def test_advice(tmp_path: Path) -> None:
         load(old)
     assert str(raised.value) == (
         f"{old}/arrays.npz is missing: no other checkpoint beside it is valid; "
-        "start anew or restore a copy."
+        "start over or restore a copy."
     )
     with pytest.raises(UserError, match=r"nothing/manifest\.json is missing"):
         load(tmp_path / "nothing")
@@ -411,7 +422,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("data", FORGERIES.values(), ids=FORGERIES)
 def test_forged_arrays_are_refused(tmp_path: Path, data: bytes) -> None:
-    path = Checkpoints(tmp_path, 1).write(1, ARRAYS, FACTS, replay=REPLAY)
+    path = CheckpointWriter(tmp_path, 1).write(1, ARRAYS, FACTS, write_replay=HOLDING)
     (path / "arrays.npz").write_bytes(data)
     reseal(path)
     with pytest.raises(UserError, match=r"arrays\.npz can't be used") as raised:
@@ -421,7 +432,7 @@ def test_forged_arrays_are_refused(tmp_path: Path, data: bytes) -> None:
 
 
 def test_an_array_named_twice_is_refused(tmp_path: Path) -> None:
-    path = Checkpoints(tmp_path, 1).write(1, ARRAYS, FACTS)
+    path = CheckpointWriter(tmp_path, 1).write(1, ARRAYS, FACTS)
     member = ("a.npy", npy(SHAPE % ("<f4", "(1,)"), b"1234"))
     with pytest.warns(UserWarning, match="Duplicate"):
         (path / "arrays.npz").write_bytes(npz([member, member]))
@@ -434,7 +445,7 @@ def test_an_array_named_twice_is_refused(tmp_path: Path) -> None:
     "text", ["[]", "NaN", '{"a": NaN}', "", "{", "[" * 10**5, "9" * 10**4, "\x00"]
 )
 def test_forged_facts_are_refused(tmp_path: Path, text: str) -> None:
-    path = Checkpoints(tmp_path, 1).write(1, ARRAYS, FACTS)
+    path = CheckpointWriter(tmp_path, 1).write(1, ARRAYS, FACTS)
     (path / "facts.json").write_text(text)
     reseal(path)
     with pytest.raises(UserError, match=r"facts\.json can't be used"):
@@ -447,7 +458,7 @@ def test_forged_facts_are_refused(tmp_path: Path, text: str) -> None:
 def test_names_outside_are_refused(tmp_path: Path, name: str) -> None:
     runs = tmp_path / "runs"
     (tmp_path / "secret").write_text("{}")
-    path = Checkpoints(runs, 1).write(1, ARRAYS, FACTS, replay=REPLAY)
+    path = CheckpointWriter(runs, 1).write(1, ARRAYS, FACTS, write_replay=HOLDING)
     for folder, read in ((path, load), (path / "replay", replay_files)):
         manifest = json.loads((folder / "manifest.json").read_bytes())
         entry = {"size": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
@@ -463,7 +474,7 @@ def test_names_outside_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    path = Checkpoints(runs, 1).write(1, ARRAYS, FACTS, replay=REPLAY)
+    path = CheckpointWriter(runs, 1).write(1, ARRAYS, FACTS, write_replay=HOLDING)
     copy = tmp_path / "copy"
     shutil.copytree(path, copy)
     for name in ("arrays.npz", "facts.json", "manifest.json"):
@@ -473,7 +484,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
             load(path)
         (path / name).unlink()
         os.mkfifo(path / name)
-        with pytest.raises(UserError, match=f"{name} can't be used .*no regular"):
+        with pytest.raises(UserError, match=f"{name} can't be used .*not a regular"):
             load(path)
         (path / name).unlink()
         shutil.copy(copy / name, path)
@@ -483,7 +494,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
         replay_files(path)
     (runs / "step-000000000009").symlink_to(copy)
     assert all_checkpoints(runs) == [path]
-    Checkpoints(runs, 1).write(9, ARRAYS, FACTS)
+    CheckpointWriter(runs, 1).write(9, ARRAYS, FACTS)
     assert names(runs) == ["step-000000000009"]
     assert names(copy) == ["arrays.npz", "facts.json", "manifest.json", "replay"]
     assert load(copy).facts == FACTS
@@ -506,7 +517,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     ],
 )
 def test_edited_manifests_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    path = Checkpoints(tmp_path, 1).write(1, ARRAYS, FACTS)
+    path = CheckpointWriter(tmp_path, 1).write(1, ARRAYS, FACTS)
     reseal(path, **change)
     with pytest.raises(UserError, match=r"manifest\.json can't be used"):
         load(path)
@@ -548,7 +559,7 @@ def damage(file: Path, kind: str, at: int, data: bytes) -> None:
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("fuzz") / "pristine"
-    Checkpoints(directory, 1).write(1, ARRAYS, FACTS, replay=REPLAY)
+    CheckpointWriter(directory, 1).write(1, ARRAYS, FACTS, write_replay=HOLDING)
     return directory
 
 
@@ -581,7 +592,7 @@ def test_damage_is_an_error_of_the_user_or_harmless(
                 assert resealed or np.array_equal(array, REPLAY[name])
     except UserError as error:
         assert "\n" not in str(error)
-    written = Checkpoints(runs, 1).write(2, ARRAYS, FACTS, replay=REPLAY)
+    written = CheckpointWriter(runs, 1).write(2, ARRAYS, FACTS, write_replay=HOLDING)
     assert newest_valid(runs) == written
     assert names(written.parent)[-1] == written.name
     assert outside == sorted(
@@ -620,7 +631,7 @@ def test_writing_takes_little_time(size: float, limit: float) -> None:
     arrays = {
         f"layer-{i}": rng.random(int(size / 4 / 30), np.float32) for i in range(30)
     }
-    writer = Checkpoints(directory, 3)
+    writer = CheckpointWriter(directory, 3)
 
     def seconds(step: int) -> float:
         began = time.process_time()

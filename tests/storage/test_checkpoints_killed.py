@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from xagents_ray.core.trajectory import Array
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
-    Checkpoints,
     all_checkpoints,
     best,
     load,
@@ -27,7 +28,6 @@ from xagents_ray.storage.checkpoints import (
     read_replay,
     replay_files,
 )
-from xagents_ray.storage.files import write_arrays
 
 KEEP = 3
 SEED = 29
@@ -60,7 +60,7 @@ def step_of(path: Path) -> int:
     return int(path.name[5:].rstrip("~"))
 
 
-def write(writer: Checkpoints, plan: Written, scale: int) -> None:
+def write(writer: CheckpointWriter, plan: Written, scale: int) -> None:
     def shards(folder: Path) -> None:
         for shard in range(2):
             write_arrays(folder / f"{shard}.npz", replay_of(plan.step, shard, scale))
@@ -95,7 +95,7 @@ def run_child(directory: Path, seed: int, scale: int, deadly: int) -> None:
 
     if deadly:
         sys.addaudithook(hook)
-    writer = Checkpoints(directory, KEEP)
+    writer = CheckpointWriter(directory, KEEP)
     for plan in itertools.islice(plans(directory, seed), 9 if deadly else None):
         write(writer, plan, scale)
         os.write(1, b"%d %d %d\n" % plan)
@@ -194,7 +194,7 @@ def newest_step(written: list[Written], before: int = -1, best: bool = False) ->
 
 def check_goes_on(directory: Path, scale: int) -> None:
     """A new writer clears up and writes."""
-    writer = Checkpoints(directory, KEEP)
+    writer = CheckpointWriter(directory, KEEP)
     path = newest_valid(directory)
     step = 0 if path is None else step_of(path)
     write(writer, Written(step + 1, False, True), scale)

@@ -287,8 +287,8 @@ def test_full_disk(tmp_path: Path) -> None:
 def test_leftovers_are_removed(tmp_path: Path) -> None:
     path, folder = tmp_path / "h.parquet", tmp_path / "old.parquet"
     xagents(folder, [0])
-    mine = [tmp_path / ".h.parquet.12.tmp", folder / ".000-1.parquet.345.tmp"]
-    others = [tmp_path / n for n in (".g.parquet.12.tmp", ".h.parquet.tmp", "12.tmp")]
+    mine = [tmp_path / ".h.parquet.12.new", folder / ".000-1.parquet.345.new"]
+    others = [tmp_path / n for n in (".g.parquet.12.new", ".h.parquet.tmp", "12.new")]
     for file in [*mine, *others]:
         file.write_bytes(b"PAR1")
     assert History(folder).rows == 1

@@ -324,7 +324,7 @@ def test_check_without_extras() -> None:
     assert_equal(arrays, {**own, "log_std": np.zeros(2, np.float32)})
     assert notes == [
         "old.tf has no log_std; it starts at 0.",
-        "old.tf has no statistics of observations; they start anew.",
+        "old.tf has no statistics of observations; they start from scratch.",
     ]
 
 

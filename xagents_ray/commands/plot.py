@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.storage.history import COLUMNS, read_history
+from xagents_ray.storage.files import replacing
+from xagents_ray.storage.history import read_history
+from xagents_ray.storage.history_parts import COLUMNS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -239,7 +241,8 @@ def _unit(seconds: float) -> str:
 def _save(figure: Figure, output: Path) -> None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format=output.suffix[1:].lower())
+        with replacing(output) as file:
+            figure.savefig(file, format=output.suffix[1:].lower())
     except OSError as error:
         raise UserError(
             f"{output} cannot be written ({error.strerror}); name another output."

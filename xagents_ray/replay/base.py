@@ -14,8 +14,8 @@ from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
 from xagents_ray.settings.algorithm import ReplayConfig
+from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoints import read_replay, replay_files
-from xagents_ray.storage.files import write_arrays
 
 _STATE_BYTES = 512
 """Of a generator's state, in JSON."""

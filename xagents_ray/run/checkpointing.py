@@ -10,7 +10,8 @@ from typing import Any
 from xagents_ray.run.driver import Driver, Run, Snapshot
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import Attempts
-from xagents_ray.storage.checkpoints import Checkpoints, best, best_evaluation
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
+from xagents_ray.storage.checkpoints import best, best_evaluation
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import write_file
 
@@ -49,7 +50,7 @@ class Saver:
         self._facts, self._attempt, self._progress = facts, attempt, progress
         self._flush, self._settle = flush, settle
         keep = self._config.keep_checkpoints
-        self._checkpoints = Checkpoints(directory.checkpoints, keep)
+        self._checkpoints = CheckpointWriter(directory.checkpoints, keep)
         self._best_reward = progress.best_reward
         # That of the run so far, not of what came after where it is resumed.
         path = best(directory.checkpoints, progress.env_steps)

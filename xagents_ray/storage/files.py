@@ -1,23 +1,16 @@
-"""Files that appear whole or not at all, sealed directories, arrays without pickle."""
+"""Files that appear whole or not at all, and sealed directories."""
 
 import hashlib
 import json
-import math
 import os
 import re
 import stat
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-from numpy.lib import format as npy
+from typing import Any, BinaryIO
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.trajectory import Array
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
@@ -44,21 +37,47 @@ def write_new(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def replace_bytes(path: Path, data: bytes) -> None:
-    """Give a file new contents at once: whoever is killed, it is old or new.
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file that replaces the one at `path` once the block has ended.
+
+    A process killed at any moment leaves the old file or the new one; what it wrote
+    beside them, the next one removes.
 
     Raises:
         OSError: it can't be written; the old file is untouched.
     """
-    aside = path.with_name(f".{path.name}.new")
-    aside.unlink(missing_ok=True)
+    remove_leftovers(path.parent, re.escape(path.name))
+    aside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        write_new(aside, data)
+        with open(aside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(aside, path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Replace the contents of a file in one step; OSError as `replacing`."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Remove what killed processes left of files that `replacing` was to replace.
+
+    Args:
+        folder: of the files.
+        name: regular expression for their names.
+    """
+    with suppress(OSError):
+        for entry in list(folder.iterdir()):
+            if re.fullmatch(rf"\.{name}(\.\d+)?\.new", entry.name):
+                entry.unlink()
 
 
 def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> None:
@@ -67,15 +86,15 @@ def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> Non
     Args:
         directory: without a manifest yet.
         names: of regular files in it.
-        facts: to stand in the manifest too, as JSON.
+        facts: that the manifest holds too, as JSON.
     Raises:
         OSError: one can't be read or synced, or the manifest not written.
-        ValueError: a name that `read_manifest` would refuse, or no regular file.
+        ValueError: a name that `read_manifest` refuses, or not a regular file.
     """
     files = {}
     for name in sorted(names):
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a file of a checkpoint.")
+            raise ValueError(f"{name!r} can't be the name of a file of a checkpoint.")
         with _open_regular(directory / name) as file:
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
@@ -86,7 +105,7 @@ def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> Non
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return what `seal` wrote: its `facts` as they are, `files` by good names only.
+    """Return what `seal` wrote: its `facts` unchecked, `files` by valid names only.
 
     Raises:
         UserError: it is missing or damaged.
@@ -109,10 +128,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn every error of what is inside into one sentence on the file.
+    """Turn every error in the block into one sentence about the file.
 
     Raises:
-        UserError: anything went wrong; the message has no full stop yet.
+        UserError: anything went wrong; the message has no period yet.
     """
     try:
         yield
@@ -127,21 +146,23 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def verified(path: Path, entry: Mapping[str, Any]) -> Iterator[BinaryIO]:
-    """Open a file at its start, after all of it fits the manifest's entry.
+def verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
+    """Open a file of a sealed directory once all of it matches the manifest.
 
     Raises:
-        OSError: it can't be read.
-        ValueError: it is not what was sealed.
+        UserError: it doesn't, it can't be read, or reading it raised anything.
     """
-    with _open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != entry["size"]:
-            raise ValueError(f"it has {size} bytes, {entry['size']} were written")
-        if _sha256(file) != entry["sha256"]:
-            raise ValueError("its contents are not what was written")
-        file.seek(0)
-        yield file
+    with reading(path):
+        if (entry := manifest["files"].get(path.name)) is None:
+            raise ValueError("the manifest doesn't name it")
+        with _open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != entry["size"]:
+                raise ValueError(f"it has {size} bytes, {entry['size']} were written")
+            if _sha256(file) != entry["sha256"]:
+                raise ValueError("its contents are not what was written")
+            file.seek(0)
+            yield file
 
 
 def _open_regular(path: Path) -> BinaryIO:
@@ -150,7 +171,7 @@ def _open_regular(path: Path) -> BinaryIO:
     file = open(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         file.close()
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     return file
 
 
@@ -160,153 +181,3 @@ def _sha256(file: BinaryIO) -> str:
     while count := file.readinto(buffer):  # type: ignore[attr-defined]
         digest.update(buffer[:count])
     return digest.hexdigest()
-
-
-class Piecemeal(NamedTuple):
-    """An array that comes in pieces.
-
-    Attributes:
-        name: of it.
-        dtype: of booleans, integers or floats.
-        shape: of it.
-        pieces: buffers of its bytes, in C order.
-    """
-
-    name: str
-    dtype: npt.DTypeLike
-    shape: tuple[int, ...]
-    pieces: Iterable[Any]
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays to a new .npz file, uncompressed, without a copy of them all.
-
-    Args:
-        path: must not exist.
-        arrays: booleans, integers and floats of any shape, by name.
-    Raises:
-        OSError: it can't be written; a part of it may be left.
-        ValueError: an array of another kind.
-    """
-    write_piecemeal(
-        path,
-        (
-            Piecemeal(name, array.dtype, array.shape, _pieces(array))
-            for name, array in arrays.items()
-        ),
-    )
-
-
-def write_piecemeal(path: Path, arrays: Iterable[Piecemeal]) -> None:
-    """Write a file as `write_arrays` does, of arrays that come in pieces."""
-    with open(path, "xb") as file, zipfile.ZipFile(file, "w") as archive:
-        for name, dtype, shape, pieces in arrays:
-            if np.dtype(dtype).kind not in "biuf":
-                raise ValueError(f"{name!r} is an array of {dtype}.")
-            header = {
-                "descr": npy.dtype_to_descr(np.dtype(dtype)),
-                "fortran_order": False,
-                "shape": shape,
-            }
-            info = zipfile.ZipInfo(f"{name}.npy")
-            with archive.open(info, "w", force_zip64=True) as member:
-                npy.write_array_header_1_0(member, header)
-                for piece in pieces:
-                    member.write(piece)
-
-
-def _pieces(array: Array) -> Iterator[Array]:
-    flat = np.asarray(array, order="C").reshape(-1).view(np.uint8)
-    for first in range(0, len(flat), _CHUNK):
-        yield flat[first : first + _CHUNK]
-
-
-def read_arrays(
-    file: BinaryIO, into: Mapping[str, Array] | None = None
-) -> dict[str, Array]:
-    """Return the arrays that `write_arrays` wrote; memory is bounded by the file's.
-
-    Args:
-        file: open and seekable.
-        into: C-contiguous arrays to fill and return in place of new ones.
-    Raises:
-        Exception: of any kind, when the file is damaged; ValueError when its names,
-            shapes or dtypes are not those of `into`, parts of which may be filled.
-    """
-    arrays = {} if into is None else dict(into)
-    expected = None
-    if into is not None:
-        expected = {name: (a.dtype, a.shape) for name, a in into.items()}
-    for name, dtype, shape, pieces in read_piecemeal(file, expected, _CHUNK):
-        if into is None:
-            arrays[name] = np.empty(shape, dtype)
-        rest = arrays[name].reshape(-1, copy=False).view(np.uint8)
-        for piece in pieces:
-            rest[: len(piece)] = piece
-            rest = rest[len(piece) :]
-    return arrays
-
-
-def read_piecemeal(
-    file: BinaryIO,
-    expected: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]] | None,
-    nbytes: int,
-) -> Iterator[Piecemeal]:
-    """Yield the arrays that `write_arrays` wrote.
-
-    Args:
-        file: open and seekable.
-        expected: dtype and shape of each array; None for any arrays.
-        nbytes: of a piece, at most.
-    Raises:
-        Exception: as `read_arrays` does, while it yields.
-    """
-    found: set[str] = set()
-    size = os.fstat(file.fileno()).st_size
-    with zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        if sum(info.file_size for info in members) > size:
-            raise ValueError("its arrays are larger than the file")
-        for info in members:
-            name = info.filename.removesuffix(".npy")
-            if name in found or (expected is not None and name not in expected):
-                raise ValueError(f"the array {name!r} is not expected")
-            found.add(name)
-            with archive.open(info) as member:
-                dtype, shape = _read_header(name, member, info.file_size)
-                if expected is not None:
-                    there = np.dtype(expected[name][0]), tuple(expected[name][1])
-                    if there != (dtype, shape):
-                        raise ValueError(
-                            f"{name!r} is {dtype} {shape}, expected {there[0]} "
-                            f"{there[1]}"
-                        )
-                pieces = _read_pieces(name, member, info.file_size, nbytes)
-                yield Piecemeal(name, dtype, shape, pieces)
-    if expected is not None and len(expected) != len(found):
-        raise ValueError(f"the array {min(expected.keys() - found)!r} is missing")
-
-
-def _read_header(
-    name: str, member: IO[bytes], size: int
-) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return dtype and shape of an array in an archive, which fit its size in bytes."""
-    if npy.read_magic(member) != (1, 0):
-        raise ValueError(f"{name!r} has another format")
-    shape, fortran_order, dtype = npy.read_array_header_1_0(member)
-    if dtype.kind not in "biuf" or fortran_order:
-        raise ValueError(f"{name!r} has another layout")
-    if math.prod(shape) * dtype.itemsize != size - member.tell():
-        raise ValueError(f"the shape of {name!r} doesn't fit its size")
-    return dtype, shape
-
-
-def _read_pieces(
-    name: str, member: IO[bytes], size: int, nbytes: int
-) -> Iterator[Array]:
-    """Yield the rest of an archive's member of a size, in pieces."""
-    while member.tell() < size:
-        piece = member.read(min(nbytes, size - member.tell()))
-        if not piece:
-            raise ValueError(f"{name!r} is cut off")
-        yield np.frombuffer(piece, np.uint8)

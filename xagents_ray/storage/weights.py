@@ -5,13 +5,11 @@ the learners' formats; this module reads and writes the bytes, and knows `.npz`.
 """
 
 import io
-import math
 import os
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +17,9 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
+from xagents_ray.storage.arrays import read_arrays, write_arrays
 from xagents_ray.storage.files import sync_directory, write_new
 
 # What each kind appends to the path, in the order in which it is put into place.
@@ -29,10 +29,8 @@ _PARTS = {
     ".npz": ("",),
 }
 _REMEDY = "--model must be the .cfg file that these weights were trained with"
-_HEADER = re.compile(
-    rb"\{'descr': '([<>|][fiu]\d)', 'fortran_order': (True|False), "
-    rb"'shape': \(([\d, ]{0,99})\), \} *\n"
-)
+# Weights hardly compress; a file that grows more isn't weights.
+_GROWTH = 16
 
 
 class WeightsFile(NamedTuple):
@@ -55,7 +53,7 @@ def check_paths(algorithm: Algorithm, flag: str, paths: Sequence[str] | None) ->
     if paths is not None and len(paths) != len(models):
         raise UserError(
             f"{flag} names {len(paths)} files and {algorithm.name} has "
-            f"{len(models)} model{'s'[: len(models) - 1]} "
+            f"{counted(len(models), 'model')} "
             f"({', '.join(m.name for m in models)}): give one path for each."
         )
 
@@ -164,29 +162,20 @@ def write_file(file: WeightsFile) -> None:
 def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
     """Return the contents of an `.npz` file with these arrays."""
     out = io.BytesIO()
-    named: dict[str, Any] = dict(arrays)
-    np.savez(out, **named)
+    write_arrays(out, arrays)
     return {"": out.getvalue()}
 
 
 def decode_npz(file: WeightsFile) -> dict[str, Array]:
-    """Return the arrays of an `.npz` file by name, read-only.
+    """Return the arrays of an `.npz` file by name.
 
     Memory is bounded by the file's size; nothing in it is executed.
 
     Raises:
-        UserError: not a whole `.npz` file of numbers.
+        UserError: not a complete `.npz` file of numbers.
     """
-    data = file.files[""]
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            # Weights hardly compress; a file that grows this much isn't weights.
-            if sum(m.file_size for m in members) > 16 * len(data) + 2**20:
-                raise ValueError("grows too much")
-            return {
-                m.filename.removesuffix(".npy"): _array(archive, m) for m in members
-            }
+        return read_arrays(io.BytesIO(file.files[""]), growth=_GROWTH)
     except Exception as error:  # whatever damage makes zipfile, zlib or NumPy say
         raise damaged(file.path) from error
 
@@ -197,31 +186,6 @@ def damaged(path: str) -> UserError:
         f"{path}: not a {kind(path)} weights file, or a damaged one; give another "
         "or copy it again."
     )
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
-    """Return one array; ValueError when its header and its bytes disagree."""
-    # The other methods of compression may grow without bound in one step.
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("compressed in an unusual way")
-    with archive.open(member) as file:
-        data = file.read(member.file_size)  # read() without it inflates all there is
-    stream = io.BytesIO(data)
-    size = 2 if np.lib.format.read_magic(stream) == (1, 0) else 4
-    length = int.from_bytes(stream.read(size), "little")
-    header = _HEADER.fullmatch(stream.read(length))
-    if header is None:
-        raise ValueError("not an array of numbers")
-    dtype = np.dtype(header[1].decode())
-    shape = tuple(int(side) for side in header[3].decode().split(",") if side.strip())
-    body = data[stream.tell() :]
-    if math.prod(shape) * dtype.itemsize != len(body):
-        raise ValueError("its shape and its size disagree")
-    array: Array = np.frombuffer(body, dtype)
-    if header[2] == b"False":
-        return array.reshape(shape)
-    turned: Array = array.reshape(shape[::-1]).T
-    return turned
 
 
 def shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
@@ -269,47 +233,60 @@ def check(
     Raises:
         UserError: a name or shape is wrong, or a number is NaN or infinite.
     """
-    known = {**expected, **optional}
     for name in expected:
         if name not in arrays:
             raise UserError(f"{path}: has no {name}; {_REMEDY}.")
     checked = {}
     for name, array in arrays.items():
-        if name not in known:
-            if name.startswith(OBSERVATION):
-                raise UserError(
-                    f"{path}: was trained with --normalize-observations: give that "
-                    "flag too."
-                )
-            raise UserError(
-                f"{path}: has {name}, which this agent's network has not; {_REMEDY}."
-            )
-        if array.shape != known[name]:
-            frames = _frames(name, array.shape, layout)
-            if frames is not None:
-                raise UserError(
-                    f"{path}: was trained on {frames} frame{'s' * (frames > 1)} at a "
-                    f"time, not on {layout.stack if layout else 1}: give --frame-stack "
-                    f"{frames}."
-                )
-            raise UserError(
-                f"{path}: {name} is {list(array.shape)}, this agent's network needs "
-                f"{list(known[name])}; the environment must be the one, and {_REMEDY}."
-            )
-        with np.errstate(over="ignore"):
-            checked[name] = np.array(array, np.float32)
-        if not np.isfinite(checked[name]).all():
-            raise UserError(
-                f"{path}: {name} has numbers that are not finite; give weights from "
-                "before the run diverged."
-            )
+        shape = expected.get(name, optional.get(name))
+        problem = _problem(name, array.shape, shape, layout)
+        if problem:
+            raise UserError(f"{path}: {problem}.")
+        checked[name] = _finite(name, array, path)
     notes = []
-    for name in optional:
-        if name in checked:
-            continue
-        if name == "log_std":
-            checked[name] = np.zeros(optional[name], np.float32)
-            notes.append(f"{path} has no log_std; it starts at 0.")
-        elif name == f"{OBSERVATION}/mean":
-            notes.append(f"{path} has no statistics of observations; they start anew.")
+    if "log_std" in optional and "log_std" not in checked:
+        checked["log_std"] = np.zeros(optional["log_std"], np.float32)
+        notes.append(f"{path} has no log_std; it starts at 0.")
+    mean = f"{OBSERVATION}/mean"
+    if mean in optional and mean not in checked:
+        notes.append(
+            f"{path} has no statistics of observations; they start from scratch."
+        )
     return checked, notes
+
+
+def _finite(name: str, array: Array, path: str) -> FloatArray:
+    """Return a float32 copy; UserError when a number is NaN or infinite."""
+    with np.errstate(over="ignore"):
+        copy = np.array(array, np.float32)
+    if not np.isfinite(copy).all():
+        raise UserError(
+            f"{path}: {name} has numbers that are not finite; give weights from "
+            "before the run diverged."
+        )
+    return copy
+
+
+def _problem(
+    name: str,
+    shape: tuple[int, ...],
+    expected: tuple[int, ...] | None,
+    layout: Layout | None,
+) -> str:
+    """Return what is wrong with an array, and what to do; "" if it fits."""
+    if shape == expected:
+        return ""
+    if expected is None and name.startswith(OBSERVATION):
+        return "was trained with --normalize-observations: give that flag too"
+    if expected is None:
+        return f"has {name}, which this agent's network lacks; {_REMEDY}"
+    frames = _frames(name, shape, layout)
+    if frames is not None:
+        return (
+            f"was trained on {counted(frames, 'frame')} at a time, not on "
+            f"{layout.stack if layout else 1}: give --frame-stack {frames}"
+        )
+    return (
+        f"{name} is {list(shape)}, this agent's network needs {list(expected)}; the "
+        f"environment must be the one, and {_REMEDY}"
+    )

@@ -23,7 +23,7 @@ from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.replay.base import replay_file, replay_for
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.checkpoints import Checkpoints
+from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
 _SPEC = EnvSpec((84, 84), "uint8", 4, 6)
 _SMALL = 5_000
@@ -98,7 +98,7 @@ def _filled(run: Run) -> _Shards:
 
 
 def _save(shards: Shards, folder: Path) -> Path:
-    writer = Checkpoints(folder, 1)
+    writer = CheckpointWriter(folder, 1)
     return writer.write(1, {}, {}, write_replay=shards.save)
 
 

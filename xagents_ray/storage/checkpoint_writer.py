@@ -1,0 +1,205 @@
+"""Writes checkpoints aside, renames them into place, and removes old ones."""
+
+import errno
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.core.trajectory import Array
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.checkpoints import (
+    ARRAYS,
+    FACTS,
+    NAME,
+    REPLAY,
+    all_checkpoints,
+    best_evaluation,
+    check_finite,
+    decode_facts,
+    step_of,
+    was_best,
+)
+from xagents_ray.storage.files import seal, sync_directory
+
+_ASIDE = ".aside-"
+
+
+class CheckpointWriter:
+    """Writes a run's checkpoints and keeps the last ones and the best one.
+
+    There is one writer per directory; it removes what a killed one left. A checkpoint
+    of the same step is replaced, and stays the best if it was. Later ones of earlier
+    writers are removed: they are damaged, or the run went back to before them. When
+    a checkpoint holds the replay, no other does.
+
+    Args:
+        directory: of checkpoints only; made when the first one is written.
+        keep: how many of the last ones stay, 1 or more.
+    """
+
+    def __init__(self, directory: Path, keep: int) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be 1 or more, got {keep}.")
+        self._directory = directory
+        self._keep = keep
+        self._own: set[Path] = set()
+        with suppress(OSError):  # `write` will tell
+            self._tidy()
+
+    def write(
+        self,
+        step: int,
+        arrays: Mapping[str, Array],
+        facts: Mapping[str, Any],
+        *,
+        is_best: bool = False,
+        evaluation: float | None = None,
+        write_replay: Callable[[Path], None] | None = None,
+        replay_nbytes: int = 0,
+    ) -> Path:
+        """Write a checkpoint and return its directory.
+
+        Args:
+            step: 0 or more.
+            arrays: booleans, integers and finite floats, by name.
+            facts: JSON with string keys; infinities are allowed, NaN is not.
+            is_best: is the best so far.
+            evaluation: mean return of the greedy evaluation that made it the best.
+            write_replay: writes the replay's files into the folder that it is given.
+            replay_nbytes: about how much it will write.
+        Raises:
+            OSError: it can't be written (ENOSPC if the disk lacks the space); the
+                existing ones stay.
+            ValueError: a float is NaN or an array not finite; nothing is written.
+        """
+        text = _encode(facts)
+        check_finite(arrays)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._check_room(_nbytes(arrays) + len(text) + replay_nbytes)
+        path = self._directory / f"step-{step:012d}"
+        aside = self._aside()
+        try:
+            marks = _marks(path, step, is_best, evaluation)
+            _fill(aside, arrays, text, marks, write_replay)
+            self._put(aside, path)
+        except BaseException:
+            with suppress(OSError):
+                self._tidy()
+            raise
+        self._own.add(path)
+        self._rotate(path, step)
+        return path
+
+    def _check_room(self, nbytes: int) -> None:
+        if nbytes + (64 << 10) > shutil.disk_usage(self._directory).free:
+            code = errno.ENOSPC
+            raise OSError(code, os.strerror(code), str(self._directory))
+
+    def _put(self, aside: Path, path: Path) -> None:
+        """Rename a new checkpoint into place; at no moment is there none."""
+        kept = path / REPLAY
+        if path in self._own and kept.is_dir() and not (aside / REPLAY).exists():
+            os.rename(kept, aside / REPLAY)
+        old = _replaced(path)
+        if os.path.lexists(path):
+            self._remove(old)
+            os.rename(path, old)
+        os.rename(aside, path)
+        sync_directory(self._directory)
+        self._remove(old)
+
+    def _rotate(self, path: Path, step: int) -> None:
+        """Remove all that should not stay, now that `path` is in place."""
+        found = all_checkpoints(self._directory)
+        marks = {p: was_best(p) for p in found if step_of(p) <= step or p in self._own}
+        usable = [p for p, mark in marks.items() if mark is not None]
+        stay = {*usable[: self._keep], *[p for p in usable if marks[p]][:1]}
+        for other in found:
+            if other not in stay:
+                self._remove(other)
+            elif other != path and (path / REPLAY).exists():
+                self._remove(other / REPLAY)
+
+    def _remove(self, path: Path) -> None:
+        """Remove what may be there; a kill leaves it whole, or set aside."""
+        if os.path.lexists(path):
+            aside = self._aside()
+            os.rename(path, aside)
+            _discard(aside)
+
+    def _aside(self) -> Path:
+        return self._directory / f"{_ASIDE}{secrets.token_hex(4)}"
+
+    def _tidy(self) -> None:
+        """Finish what a killed or failed writer began."""
+        if not self._directory.is_dir():
+            return
+        for entry in list(self._directory.iterdir()):
+            if entry.name.startswith(_ASIDE):
+                _discard(entry)
+            elif NAME.fullmatch(entry.name) and _replaced(entry).exists():
+                self._remove(_replaced(entry))
+
+
+def _fill(
+    directory: Path,
+    arrays: Mapping[str, Array],
+    facts: bytes,
+    marks: Mapping[str, Any],
+    write_replay: Callable[[Path], None] | None,
+) -> None:
+    """Write and seal the files of a checkpoint in a new directory."""
+    directory.mkdir()
+    if write_replay is not None:
+        replay = directory / REPLAY
+        replay.mkdir()
+        write_replay(replay)
+        seal(replay, os.listdir(replay), marks)
+    write_arrays(directory / ARRAYS, arrays)
+    (directory / FACTS).write_bytes(facts)
+    seal(directory, [ARRAYS, FACTS], marks)
+
+
+def _marks(
+    path: Path, step: int, is_best: bool, evaluation: float | None
+) -> dict[str, Any]:
+    """Return what a manifest says of a checkpoint that may replace one at `path`."""
+    old = next(filter(was_best, (path, _replaced(path))), None)
+    if evaluation is None and old is not None:
+        evaluation = best_evaluation(old)
+    return {
+        "step": step,
+        "is_best": is_best or old is not None,
+        "evaluation": evaluation,
+        "written": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _replaced(path: Path) -> Path:
+    return path.with_name(f"{path.name}~")
+
+
+def _discard(path: Path) -> None:
+    """Delete a file, link or tree; what can't be deleted waits for the next time."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _nbytes(arrays: Mapping[str, Array]) -> int:
+    """Return about what a file of the arrays takes."""
+    return sum(array.nbytes + 512 for array in arrays.values())
+
+
+def _encode(facts: Mapping[str, Any]) -> bytes:
+    text = json.dumps(facts)
+    decode_facts(text.encode())
+    return text.encode()

@@ -1,0 +1,173 @@
+"""The parquet files of a history: one, or a directory of them."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.storage import files
+from xagents_ray.storage.files import replacing
+
+Rows: TypeAlias = npt.NDArray[np.void]
+
+
+class Row(NamedTuple):
+    """One ended game; the columns of the file.
+
+    Attributes:
+        mean_reward: mean return of the newest games.
+        best_reward: largest mean reward of a full window so far; NaN before one.
+        episode_reward: return of this game.
+        step: env steps of all environments since the start.
+        time: seconds since the start.
+        evaluation_reward: mean return of a greedy evaluation; None without one.
+    """
+
+    mean_reward: float
+    best_reward: float
+    episode_reward: float
+    step: int
+    time: float
+    evaluation_reward: float | None = None
+
+
+COLUMNS = Row._fields
+_REQUIRED = COLUMNS[:5]
+OPTIONAL = COLUMNS[5]
+DTYPE = np.dtype(
+    [(name, "i8" if name == "step" else "f8") for name in COLUMNS] + [("part", "i4")]
+)
+
+
+COLUMNS = Row._fields
+_REQUIRED = COLUMNS[:5]
+OPTIONAL = COLUMNS[5]
+DTYPE = np.dtype(
+    [(name, "i8" if name == "step" else "f8") for name in COLUMNS] + [("part", "i4")]
+)
+
+
+def find_parts(path: Path, name: str | Path) -> list[Path]:
+    """Return the parquet files of a history: none, itself, or what is in it."""
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        return []
+    if not path.is_dir():
+        raise unreadable(name, "it is neither a file nor a directory")
+    # Hidden ones are no part, as pandas has it.
+    parts = sorted(p for p in path.iterdir() if p.name[0] not in "._")
+    for part in parts:
+        if part.suffix != ".parquet" or not part.is_file():
+            raise unreadable(name, f"it is a directory with {part.name} in it")
+    return parts
+
+
+def read_parts(parts: list[Path]) -> Rows:
+    """Return the rows of all parts in order of time, numbered by part."""
+    read = [np.empty(0, DTYPE)]
+    for number, path in enumerate(parts):
+        read.append(_read_part(path))
+        read[-1]["part"] = number
+    rows = np.concatenate(read)
+    return rows[np.lexsort((rows["step"], rows["time"]))]
+
+
+def _read_part(path: Path) -> Rows:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from None
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        names = file.schema_arrow.names
+        known = [name for name in COLUMNS if names.count(name) == 1]
+        table = file.read(columns=known, use_threads=False)
+    except Exception:  # damage makes pyarrow raise nearly anything
+        raise unreadable(path, "it is no parquet file, or damaged") from None
+    if missing := [name for name in _REQUIRED if name not in known]:
+        raise unreadable(path, f"it lacks the column {missing[0]}")
+    rows = np.empty(table.num_rows, DTYPE)
+    rows[OPTIONAL] = np.nan
+    for name in known:
+        rows[name] = _values(table.column(name), name, path)
+    return rows
+
+
+def _values(column: Any, name: str, path: Path) -> npt.NDArray[Any]:
+    """Return a pyarrow column as int64 or float64 [rows]; a missing reward is NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    if not any(kind(column.type) for kind in kinds):
+        raise unreadable(path, f"its column {name} holds {column.type}, not numbers")
+    why = f"its column {name} has values that are missing or out of range"
+    try:
+        column = column.cast(pa.int64() if name == "step" else pa.float64())
+    except pa.ArrowException:
+        raise unreadable(path, why) from None
+    # `to_numpy` would import pandas, which takes seconds; so would `pa.array` below.
+    there = np.from_dlpack(column.drop_null().combine_chunks())
+    whole = len(there) == len(column) and np.isfinite(there).all()
+    if name in ("step", "time") and not whole:
+        raise unreadable(path, why)
+    if len(there) == len(column):
+        return there
+    numbers = np.full(len(column), np.nan)
+    filled = pc.indices_nonzero(column.is_valid().combine_chunks())
+    numbers[np.from_dlpack(filled)] = there
+    return numbers
+
+
+def write_part(rows: Rows, path: Path, ends: list[int]) -> None:
+    """Write the rows of a part, with row groups that end at `ends`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: _column(rows[name]) for name in COLUMNS})
+    with (
+        replacing(path) as file,
+        pq.ParquetWriter(
+            file,
+            table.schema,
+            compression="zstd",
+            use_dictionary=False,  # times and steps never repeat
+            write_page_checksum=True,
+        ) as writer,
+    ):
+        for begin, end in pairwise([0, *ends]):
+            writer.write_table(table.slice(begin, end - begin))
+
+
+def _column(values: npt.NDArray[Any]) -> Any:
+    """Return a pyarrow column with null for NaN."""
+    import pyarrow as pa
+
+    there = np.packbits(~np.isnan(values), bitorder="little")
+    buffers = [pa.py_buffer(there), pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(
+        pa.from_numpy_dtype(values.dtype), len(values), buffers
+    )
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed runs wrote aside."""
+    if path.is_dir():
+        files.remove_leftovers(path, r".+\.parquet")
+    else:
+        files.remove_leftovers(path.parent, re.escape(path.name))
+
+
+def unreadable(path: str | Path, why: str) -> UserError:
+    """Return the error for a path that holds no history."""
+    return UserError(
+        f"{path} cannot be read as a history: {why}; name another one, or move it away."
+    )
