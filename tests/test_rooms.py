@@ -41,7 +41,6 @@ FILE_LINES, FUNCTION_LINES = 320, 45
 TOO_LONG = {
     "cluster/ray/connection.py",
     "cluster/run/driver.py",
-    "cluster/run/fleet.py",
     "cluster/run/learner.py",
     "learners/acer.py:_step",
     "learners/formats.py",

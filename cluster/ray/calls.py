@@ -7,31 +7,27 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.core.errors import (
-    Broken,
-    Diverged,
-    Stopped,
-    UserError,
-)
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 
 _POLL_SECONDS = 0.2
 _FETCH_SECONDS = 600.0
-"""In which an object that is there must come here, over a slow network too."""
+"""In which an object that is ready must arrive here, even over a slow network."""
 _PAUSES = 1.0, 16.0
-"""Seconds of the first pause for room in the object store, and of the longest one."""
-_ROOM_SECONDS = 120.0
+"""Seconds of the first pause while the object store is full, and of the longest."""
+_FULL_SECONDS = 120.0
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 
 class LateError(Exception):
-    """Something did not come within its time; the message says how long that was."""
+    """An answer did not arrive in time; the message says how long that was."""
 
 
 class Calls:
-    """Waits for objects of Ray, and hears signals meanwhile.
+    """Waits for objects of Ray, and reacts to signals meanwhile.
 
     Args:
         ray: the module.
@@ -39,8 +35,8 @@ class Calls:
         is_lost: returns whether Ray is gone for good.
     Attributes:
         ray: the module.
-        others: returns references that wake a wait too.
-        meanwhile: called whenever a wait wakes.
+        others: returns further references that wake a wait.
+        meanwhile: called whenever a wait wakes up.
     """
 
     def __init__(
@@ -52,21 +48,21 @@ class Calls:
         self.meanwhile: Callable[[], None] = _nothing
 
     def get(self, reference: Any, limit: float, patience: float = 0) -> Any:
-        """Return an object when it is there.
+        """Return an object once it is ready.
 
         Args:
-            reference: to it.
+            reference: to the object.
             limit: seconds; LateError after that.
-            patience: seconds before a signal that presses raises Stopped.
+            patience: seconds to wait in spite of a requested shutdown.
         Raises:
-            Stopped: the run is to end.
+            Stopped: a shutdown was requested.
             Diverged, UserError: raised by the call itself.
         """
         began = time.monotonic()
-        while not self.are_there([reference], _POLL_SECONDS, also=self.others()):
+        while not self.ready([reference], _POLL_SECONDS, also=self.others()):
             self.meanwhile()
             waited = time.monotonic() - began
-            if self.is_pressing(waited - patience):
+            if self.shutdown_requested(waited - patience):
                 raise Stopped
             if waited > limit:
                 raise LateError(f"{limit:.0f} s")
@@ -76,7 +72,7 @@ class Calls:
             raise LateError(f"{_FETCH_SECONDS:.0f} s") from None
 
     def value(self, reference: Any) -> Any:
-        """Return an object that is there; raise what its call raised."""
+        """Return an object that is ready; raise what its call raised."""
         try:
             return self.ray.get(reference, timeout=_FETCH_SECONDS)
         except self.ray.exceptions.RayTaskError as error:
@@ -84,18 +80,18 @@ class Calls:
                 raise error.cause from None
             raise
 
-    def are_there(
+    def ready(
         self, references: Sequence[Any], seconds: float, also: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return which objects are there; wait some seconds for the first one.
+        """Return which objects are ready; wait some seconds for the first one.
 
         Args:
-            references: to them.
+            references: to the objects.
             seconds: to wait.
-            also: references that end the wait too.
+            also: further references that end the wait.
         Raises:
             Broken: Ray is gone for good.
-            Stopped: likewise, and a signal has come.
+            Stopped: likewise, after a signal.
         """
         self._check_ray()
         both = [*references, *(r for r in also if r not in references)]
@@ -103,33 +99,33 @@ class Calls:
             time.sleep(seconds)
             return []
         wait = self.ray.wait
-        there, _ = wait(both, num_returns=1, timeout=seconds, fetch_local=False)
-        if not there:
+        ready, _ = wait(both, num_returns=1, timeout=seconds, fetch_local=False)
+        if not ready:
             return []
-        there, _ = wait(both, num_returns=len(both), timeout=0, fetch_local=False)
-        return [reference for reference in references if reference in there]
+        ready, _ = wait(both, num_returns=len(both), timeout=0, fetch_local=False)
+        return [reference for reference in references if reference in ready]
 
-    def is_pressing(self, waited: float = math.inf) -> bool:
-        """Return whether a signal asks what has waited that long to end."""
-        return self._signals.is_pressing and waited > 0
+    def shutdown_requested(self, waited: float = math.inf) -> bool:
+        """Return whether a signal ends what has waited for this many seconds."""
+        return self._signals.shutdown_requested and waited > 0
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray is gone for good; no actor can be started any more."""
+        """Whether Ray is gone for good: no actor can be started any more."""
         return self._is_lost()
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing that fails now is to be replaced."""
+        """Whether failed parts are no longer replaced."""
         return self._signals.received is not None or self.is_lost
 
     @property
     def is_saving(self) -> bool:
-        """Whether `begin_saving` was called: the loss of Ray is known."""
+        """Whether `begin_saving` was called, after the loss of Ray."""
         return self._saving_until is not None
 
     def begin_saving(self) -> None:
-        """Allow some seconds for what is still there when Ray is gone."""
+        """Allow some seconds to fetch what is still available after the loss of Ray."""
         if self._saving_until is None:
             self._saving_until = time.monotonic() + _SAVING_SECONDS
 
@@ -141,13 +137,13 @@ class Calls:
         if self._signals.received is not None:
             raise Stopped
         raise Broken(
-            "Ray's control process (GCS) or this node's raylet is gone, and no run can "
-            "go on without it: continue with --resume last where Ray runs."
+            "Ray's control process (GCS) or this node's raylet is gone, and no run "
+            "works without it: continue with --resume last where Ray runs."
         )
 
     def failed(self, reference: Any) -> bool:
         """Return whether an object is lost, or its call failed."""
-        if not self.are_there([reference], 0):
+        if not self.ready([reference], 0):
             return False
         try:
             self.ray.get(reference, timeout=_POLL_SECONDS)
@@ -158,7 +154,7 @@ class Calls:
         return False
 
     def is_argument(self, error: BaseException) -> bool:
-        """Return whether a call did nothing because what it was given is lost."""
+        """Return whether a call did nothing because an argument of it is lost."""
         errors = self.ray.exceptions
         lost = (
             errors.ObjectLostError,
@@ -170,9 +166,9 @@ class Calls:
         return isinstance(getattr(error, "cause", None), lost)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the object store has no room for what a call gives or takes.
+        """Return whether the object store is full for a call's result or arguments.
 
-        A call whose argument found none has done nothing.
+        A call without room for its arguments has done nothing.
         """
         errors = self.ray.exceptions
         full = errors.ObjectStoreFullError, errors.OutOfDiskError
@@ -181,13 +177,13 @@ class Calls:
         )
 
     def is_death(self, error: BaseException) -> bool:
-        """Return whether it says that an actor, or what it returned, is gone."""
+        """Return whether an error says that an actor or its result is gone."""
         errors = self.ray.exceptions
         is_raised = isinstance(error, errors.RayTaskError) or self.is_full(error)
         return isinstance(error, errors.RayError) and not is_raised
 
     def kill(self, actor: Any) -> None:
-        """End the process of an actor that is to be replaced, if it is there.
+        """End the process of an actor that is about to be replaced, if there is one.
 
         Raises:
             Broken, Stopped: Ray is gone for good, and nothing can be replaced.
@@ -197,46 +193,46 @@ class Calls:
             self.ray.kill(actor)
 
 
-class Room:
+class StoreBackoff:
     """Pauses between attempts while the object store is full, each longer.
 
     Args:
-        calls: hears signals.
+        calls: notices signals.
+        log: reports the first pause.
     """
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self.found()
+    def __init__(self, calls: Calls, log: FailureLog) -> None:
+        self._calls, self._log = calls, log
+        self.reset()
 
-    def found(self) -> None:
-        """Begin with a short pause again: an attempt has gone well."""
+    def reset(self) -> None:
+        """Start with a short pause again: an attempt succeeded."""
         self._pause, self._began = _PAUSES[0], math.inf
 
-    def wait(self) -> list[str]:
+    def wait(self) -> None:
         """Pause after an attempt that failed.
 
-        Returns:
-            A sentence for the user at the first pause.
         Raises:
-            Broken: no attempt has gone well for too long.
-            Stopped: the run is to end.
+            Broken: no attempt has succeeded for too long.
+            Stopped: a shutdown was requested.
         """
-        now, is_first = time.monotonic(), math.isinf(self._began)
-        self._began = min(self._began, now)
+        now = time.monotonic()
         full = "Ray's object store and the disk that it spills to are full"
         remedy = (
             "free some room in Ray's temporary directory (/tmp/ray, or under "
             "$RAY_TMPDIR), or lower --n-envs, --policy-lag or the batch"
         )
-        if now - self._began > _ROOM_SECONDS:
-            raise Broken(f"{full} for {_ROOM_SECONDS:.0f} s: {remedy}.")
+        if math.isinf(self._began):
+            self._began = now
+            again = f"trying again for {_FULL_SECONDS:.0f} s"
+            self._log.warn(f"{full}; {again}: {remedy}")
+        if now - self._began > _FULL_SECONDS:
+            raise Broken(f"{full} for {_FULL_SECONDS:.0f} s: {remedy}.")
         while time.monotonic() - now < self._pause:
             time.sleep(min(self._pause, _POLL_SECONDS))
-            if self._calls.is_pressing():
+            if self._calls.shutdown_requested():
                 raise Stopped
         self._pause = min(2 * self._pause, _PAUSES[1])
-        again = f"trying again for {_ROOM_SECONDS:.0f} s"
-        return [f"{full}; {again}: {remedy}"] if is_first else []
 
 
 def _nothing() -> None:

@@ -14,6 +14,8 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.definitions import export
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, LateError
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.env_actors import EnvActors
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
@@ -45,33 +47,28 @@ class RayDriver:
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
         self._definitions = definitions
         self._calls = Calls(ray, signals, connection.is_lost)
+        self._log = FailureLog()
         self._placement = Placement(self._calls, run.config)
         self.n_actors, n_envs = self._placement.n_actors, run.config.env.n_envs
         self._bounds = np.linspace(0, n_envs, self.n_actors + 1).astype(int).tolist()
         shares = [end - first for first, end in itertools.pairwise(self._bounds)]
         self._made: set[int] = set()
+        calls, log, make = self._calls, self._log, self._make_actor
         self._learner = SupervisedLearner(
-            self._calls, self._make_learner, self._patience
+            calls, log, self._make_learner, self._patience
         )
-        self._fleet = Fleet(
-            self._calls, run.config, shares, self._make_actor, self._learner.lasting
-        )
-        self._shards: Shards | None = None
-        if self._config.replay is not None:
-            count = self._config.replay.replay_shards
-            mixes = run.algorithm.on_policy
-            self._shards = Shards(
-                self._calls, count, self._make_shard, mixes, rollout_bytes(run)
-            )
-            self._shards.wait_until_ready()
-        self._evaluations = Evaluations(self._calls, self._make_evaluator, run)
-        self._fleet.wait_until_ready()
+        restarts = run.config.placement.max_actor_restarts
+        self._actors = EnvActors(calls, log, shares, make, restarts)
+        weights = self._learner.available_weights
+        self._fleet = Fleet(calls, log, run.config, self._actors, weights)
+        self._shards = self._make_shards()
+        self._evaluations = Evaluations(calls, log, self._make_evaluator, run)
+        self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes: list[str] = [*connection.notes(), *self._learner.notes]
         self._metrics = Metrics(run.algorithm.name)
         self._round: list[Rollout] = []
-        self._stale = 0
         self._env_steps = 0
         if self._pipeline.asynchronous:
             self._calls.others = self._fleet.heads
@@ -85,22 +82,11 @@ class RayDriver:
     @property
     def losses(self) -> Counter[str]:
         """What failures and the bound on lag have cost, by name."""
-        losses = self._fleet.losses + self._learner.losses + self._evaluations.losses
-        if self._shards is not None:
-            losses += self._shards.losses
-        if self._stale:
-            losses["rollouts older than --policy-lag"] = self._stale
-        return losses
+        return self._log.counts
 
     def news(self) -> list[str]:
         """Return what has failed since the last time, one sentence each."""
-        parts = [self._fleet.news, self._learner.news, self._evaluations.news]
-        if self._shards is not None:
-            parts.append(self._shards.news)
-        news = [sentence for part in parts for sentence in part]
-        for part in parts:
-            part.clear()
-        return news
+        return self._log.take_warnings()
 
     def publish(self, numbers: Mapping[str, float]) -> None:
         """Set Ray's gauges, the weights version of each env actor too."""
@@ -117,7 +103,7 @@ class RayDriver:
         kept = self._round
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
-        self._stale += len(stale)
+        self._log.count("rollouts older than --policy-lag", len(stale))
         reports = [rollout.report for rollout in kept]
         newest = self._learner.version
         lags = [newest - report.weights_version for report in reports]
@@ -142,7 +128,7 @@ class RayDriver:
             if is_repeated:
                 fresh = [t for t in fresh if not self._calls.failed(t)]
                 if self._shards is not None:
-                    self._shards.replace_dead()
+                    self._shards.insert([])  # replaces those that died
                 if self._run.algorithm.on_policy and not fresh:
                     return []
             is_repeated = True
@@ -175,8 +161,8 @@ class RayDriver:
         """Refer to copies of the state of the learner and the env actors."""
         actors = []
         # Without those of all env actors, all begin other episodes when it is resumed.
-        if self._pipeline.policy_lag == 0 and self._fleet.is_complete:
-            actors = [actor.state.remote() for actor in self._fleet.live]
+        if self._pipeline.policy_lag == 0 and self._actors.is_complete:
+            actors = [actor.state.remote() for actor in self._actors.handles]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot:
@@ -220,9 +206,9 @@ class RayDriver:
         shares = [end - first for first, end in itertools.pairwise(self._bounds)]
         states = actor_states(checkpoint, shares)
         if states is None:
-            self._fleet.restart(session)
+            self._actors.restart(session)
             return unfinished(checkpoint, self._run.config.env.n_envs)
-        return self._fleet.restore(states, session)
+        return self._actors.restore(states, session)
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
@@ -244,7 +230,7 @@ class RayDriver:
 
     def _end_parts(self) -> None:
         shards = self._shards.actors if self._shards else []
-        parts = [*self._fleet.live, self._learner.actor, *shards]
+        parts = [*self._actors.handles, self._learner.actor, *shards]
         for actor in (*parts, self._evaluations.actor):
             if actor is not None:
                 self._ray.kill(actor)
@@ -280,6 +266,20 @@ class RayDriver:
         service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
         options = self._placement.learner()
         return service.options(**options).remote(self._run)
+
+    def _make_shards(self) -> Shards | None:
+        if self._config.replay is None:
+            return None
+        shards = Shards(
+            self._calls,
+            self._log,
+            self._config.replay.replay_shards,
+            self._make_shard,
+            self._run.algorithm.on_policy,
+            rollout_bytes(self._run),
+        )
+        shards.wait_until_ready()
+        return shards
 
     def _make_shard(self, number: int) -> Any:
         service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)

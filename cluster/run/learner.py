@@ -1,7 +1,7 @@
 """The learner of a run: its phases, and its return from its last snapshot."""
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from typing import Any
 from xagents_ray.cluster.ray.calls import (
     Calls,
     LateError,
-    Room,
+    StoreBackoff,
     traceback_of,
 )
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import Array
@@ -60,6 +61,7 @@ class SupervisedLearner:
 
     Args:
         calls: waits for it.
+        log: counts and reports failures.
         make: makes the actor.
         patience: seconds that a phase may go on after a signal.
     Attributes:
@@ -68,20 +70,23 @@ class SupervisedLearner:
         there: reference to the newest ones that are there.
         threads: cores that it uses; 0 before it is ready.
         notes: what the user should know of the first weights.
-        losses: what failures have cost, by name.
-        news: sentences for the user, oldest first.
     """
 
-    def __init__(self, calls: Calls, make: Callable[[], Any], patience: float) -> None:
-        self._calls, self._make, self._patience = calls, make, patience
-        self.losses: Counter[str] = Counter()
-        self.news: list[str] = []
+    def __init__(
+        self,
+        calls: Calls,
+        log: FailureLog,
+        make: Callable[[], Any],
+        patience: float,
+    ) -> None:
+        self._calls, self._log = calls, log
+        self._make, self._patience = make, patience
         self.threads = 0
         self.notes: list[str] = []
         self._phases: deque[Phase] = deque()
         self._asked = self._failures = self._covered = 0
         self._finished: list[dict[str, float]] = []
-        self._room = Room(calls)
+        self._backoff = StoreBackoff(calls, log)
         self._longest = 0.0
         self._since: deque[tuple[int, int]] = deque()  # (phase, updates), no snapshot
         self._snapshot: dict[str, Array] = {}
@@ -154,11 +159,11 @@ class SupervisedLearner:
             self._wait_for_phases()  # a snapshot after them must not lead to them again
             self._keep(self.call("state"), self._asked)
         except Broken as error:
-            self.news.append(str(error))
+            self._log.warn(str(error))
         return self._snapshot
 
-    def lasting(self) -> Any:
-        """Return a reference to weights that are there, published anew if need be."""
+    def available_weights(self) -> Any:
+        """Return a reference to weights that are ready; publish lost ones again."""
         if self._calls.failed(self.there):
             self.call("ping")  # a dead learner is brought back
             if self._calls.failed(self.there):
@@ -180,7 +185,7 @@ class SupervisedLearner:
         except self._calls.ray.exceptions.RayError as error:
             if self._calls.is_argument(error):
                 self._failed("Parts of its batch were lost")
-                self.losses["batches with lost parts"] += 1
+                self._log.count("batches with lost parts")
                 self._ask_again(phase)
             elif self._calls.is_full(error):
                 self._wait_for_room()
@@ -190,7 +195,7 @@ class SupervisedLearner:
             return
         self._phases.popleft()
         if phase.references:
-            self._room.found()
+            self._backoff.reset()
             self.there, self._failures = phase.weights, 0
             self._published += 1
             self._longest = max(self._longest, metrics["seconds"])
@@ -232,10 +237,10 @@ class SupervisedLearner:
                 if phase is not None and waited > _ARGUMENT_SECONDS:
                     self._end_late(phase)
                 ping = self.actor.ping.options(concurrency_group="control").remote()
-                if self._calls.are_there([ping], _PING_SECONDS):
+                if self._calls.ready([ping], _PING_SECONDS):
                     heard = time.monotonic()
                 if waited > limit:
-                    self.news.append(
+                    self._log.warn(
                         f"The learner was busy with one call for {waited:.0f} s; it is "
                         "ended"
                     )
@@ -244,14 +249,14 @@ class SupervisedLearner:
 
     def _end_late(self, phase: Phase) -> None:
         """End what doesn't give a phase its batch: the phase fails then, not learnt."""
-        there = self._calls.are_there(phase.references, 0)
+        there = self._calls.ready(phase.references, 0)
         missing = [each for each in phase.references if each not in there]
         if missing:
             phase.end_late(missing)
 
     def _wait_for_room(self) -> None:
-        self.losses["calls without room in the object store"] += 1
-        self.news += self._room.wait()
+        self._log.count("calls without room in the object store")
+        self._backoff.wait()
 
     def _ask_again(self, phase: Phase) -> None:
         """Ask for the oldest phase again, as the newest, without what is lost of it."""
@@ -285,9 +290,9 @@ class SupervisedLearner:
             return  # a wait within the one that failed has done it
         self._failed("Its process died")
         lost = sum(updates for _, updates in self._since)
-        self.losses["learners"] += 1
-        self.losses["updates"] += lost
-        self.news.append(
+        self._log.count("learners")
+        self._log.count("updates", lost)
+        self._log.warn(
             f"The learner died; it comes back from its last snapshot, {lost} updates "
             "are lost"
         )
@@ -323,7 +328,7 @@ class SupervisedLearner:
         """Keep the snapshot that was asked for last time, and ask for a new one."""
         if self._wanted is not None:
             reference, until = self._wanted
-            if not self._calls.are_there([reference], 0):
+            if not self._calls.ready([reference], 0):
                 return  # it is busy
             with suppress(self._calls.ray.exceptions.RayError):
                 get = self._calls.ray.get

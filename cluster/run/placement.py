@@ -150,7 +150,7 @@ class Placement:
         group = self._ray.util.placement_group(bundles, strategy="SPREAD")
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds
-            if calls.is_pressing():
+            if calls.shutdown_requested():
                 raise Stopped
             if time.monotonic() - began > _READY_SECONDS:
                 free = self._ray.available_resources()

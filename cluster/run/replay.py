@@ -1,8 +1,8 @@
-"""The replay service of a run: shards that are replaced, empty, when they die."""
+"""The replay service of a run: shards, replaced by empty ones when they fail."""
 
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 from xagents_ray.cluster.ray.calls import (
     Calls,
     LateError,
-    Room,
+    StoreBackoff,
     traceback_of,
 )
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken
 from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
@@ -23,52 +24,50 @@ from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
 _LIMIT_SECONDS = 120.0
 _PING_SECONDS = 30.0
 _NETWORK_SECONDS = 600.0
-"""In which the data of a round must come to a shard, and a second more per ..."""
-_SLOW_BYTES = 2**20
-"""... that the round has: no network that is any use is slower."""
+"""In which the data of a round must reach a shard, plus its size at the speed of ..."""
+_BYTES_PER_SECOND = 2**20
+"""... the slowest network that is of any use."""
 _TRIES = 4
 PIECE_BYTES = 32 << 20
-"""Of the replay in the object store while it is saved or loaded, ..."""
+"""Size of the pieces in which a shard is saved and loaded, ..."""
 PIECES = 3
-"""... and how many of them at a time, at most."""
+"""... and how many are in the object store at a time, at most."""
 
 
 class Shards:
-    """Each holds what some of the environments did.
+    """The shards of the replay; each holds the data of some of the environments.
 
     Args:
-        calls: waits for them.
-        count: shards.
-        make: makes the n-th actor.
-        draws_trajectories: a batch takes trajectories of every environment, in place of
-            transitions of any.
-        round_bytes: of the trajectories of a round.
+        calls: waits for the shards.
+        log: counts and reports failures.
+        count: number of shards.
+        make: makes the n-th shard's actor.
+        draws_trajectories: whether a batch has trajectories of every environment,
+            rather than transitions of any.
+        round_bytes: size of the trajectories of a round.
     Attributes:
-        nbytes: of all of them.
-        losses: what failures have cost, by name.
-        news: sentences for the user, oldest first.
-        seconds: that insertions took.
+        nbytes: memory of all shards, in bytes.
+        seconds: spent on insertions so far.
     """
 
     def __init__(
         self,
         calls: Calls,
+        log: FailureLog,
         count: int,
         make: Callable[[int], Any],
         draws_trajectories: bool,
         round_bytes: int = 0,
     ) -> None:
-        self._calls, self._make = calls, make
+        self._calls, self._log, self._make = calls, log, make
         self._draws_trajectories = draws_trajectories
-        self._network_seconds = _NETWORK_SECONDS + round_bytes / _SLOW_BYTES
-        self.losses: Counter[str] = Counter()
-        self.news: list[str] = []
+        self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
         self.seconds = 0.0
         self._actors = [make(number) for number in range(count)]
         self._fills = [Fill(0, False)] * count
         self._started = [actor.start.remote() for actor in self._actors]
         self.nbytes = 0
-        self._room = Room(calls)
+        self._backoff = StoreBackoff(calls, log)
 
     @property
     def actors(self) -> list[Any]:
@@ -77,44 +76,49 @@ class Shards:
 
     @property
     def fill(self) -> Fill:
-        """How full all of them are together."""
+        """Fill level of all shards together."""
         size = sum(fill.size for fill in self._fills)
         return Fill(size, all(fill.is_full for fill in self._fills))
 
     def wait_until_ready(self) -> None:
-        """Return when they have taken their memory."""
+        """Return when all shards have allocated their memory."""
         try:
             sizes = [self._calls.get(each, _LIMIT_SECONDS) for each in self._started]
         except (LateError, self._calls.ray.exceptions.RayError):
             raise Broken(
-                "Ray could start no replay service: the cluster lacks memory, lower "
-                "--buffer-max-size."
+                "Ray could not start the replay service: the cluster lacks memory, "
+                "lower --buffer-max-size."
             ) from None
         self.nbytes = sum(sizes)
 
     def insert(self, trajectories: Sequence[Any]) -> Fill:
-        """Copy the trajectories of a round in; a lost one is left out.
+        """Insert the trajectories of a round, without those that are lost.
 
         Args:
-            trajectories: references.
+            trajectories: references to them; none asks each shard for its fill level,
+                and replaces those that don't answer.
+        Returns:
+            The fill level of all shards.
+        Raises:
+            Broken: a shard fails repeatedly.
         """
         calls = [actor.insert.remote(*trajectories) for actor in self._actors]
         for number, call in enumerate(calls):
-            self._inserted(number, call, trajectories)
+            self._finish_insertion(number, call, trajectories)
         return self.fill
 
     def sample(
         self, batches: int, batch_size: int, generator: np.random.Generator
     ) -> dict[Any, int]:
-        """Return references to K batches, from each shard in proportion to its fill.
+        """Draw K batches, from each shard in proportion to its fill level.
 
         Args:
             batches: K.
             batch_size: transitions, or trajectories of each environment.
-            generator: of the proportion.
+            generator: draws the proportion.
         Returns:
-            What each shard with something draws, and the number of the shard; nothing
-            when all are empty.
+            References to what the shards draw, each with the number of its shard;
+            none of empty shards.
         """
         sizes = np.array([fill.size for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
@@ -130,16 +134,11 @@ class Shards:
             if share
         }
 
-    def replace_dead(self) -> None:
-        """Put an empty shard in the place of each that doesn't answer."""
-        calls = [actor.insert.remote() for actor in self._actors]
-        for number, call in enumerate(calls):
-            self._inserted(number, call, ())
-
     def save(self, directory: Path) -> None:
-        """Write their files there; OSError when they can't be.
+        """Write the shards' files to a directory of this node.
 
-        The driver writes them: the shards' nodes need not see its directories.
+        Raises:
+            OSError: a file can't be written, or a shard died or takes too long.
         """
         for number, actor in enumerate(self._actors):
             try:
@@ -154,11 +153,11 @@ class Shards:
                 raise OSError("a shard of the replay died") from error
 
     def load(self, checkpoint: Path) -> None:
-        """Take everything from a checkpoint with a replay.
+        """Fill the shards from a checkpoint, where it holds a replay.
 
         Raises:
             UserError: a file is damaged, or of another replay.
-            Broken: a shard can't take its part.
+            Broken: a shard can't be filled.
         """
         files = {file.name: file for file in replay_files(checkpoint)}
         for number, actor in enumerate(self._actors):
@@ -174,7 +173,7 @@ class Shards:
         self.insert([])
 
     def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
-        """Yield a shard's arrays; a few pieces are on their way at a time."""
+        """Yield a shard's arrays; only a few pieces are in transit at a time."""
 
         def data(name: str, nbytes: int) -> Iterator[Any]:
             firsts = range(0, nbytes, PIECE_BYTES)
@@ -195,58 +194,38 @@ class Shards:
         self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
 
     def _results(self, calls: Iterable[Any]) -> Iterator[Any]:
-        """Yield what calls give in their order; few are made ahead."""
-        asked: deque[Any] = deque()
+        """Yield the results of calls in order; only a few are made ahead."""
+        pending: deque[Any] = deque()
         for call in calls:
-            asked.append(call)
-            if len(asked) == PIECES:
-                yield self._calls.get(asked.popleft(), _LIMIT_SECONDS)
-        while asked:
-            yield self._calls.get(asked.popleft(), _LIMIT_SECONDS)
+            pending.append(call)
+            if len(pending) == PIECES:
+                yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
+        while pending:
+            yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
 
-    def _copied(self, number: int, call: Any) -> Any:
-        """Return what an insertion gives.
-
-        Raises:
-            LateError: the shard is silent, takes too long, or its data doesn't come.
-        """
-        until = time.monotonic() + self._network_seconds
-        while True:
-            try:
-                return self._calls.get(call, _LIMIT_SECONDS)
-            except LateError:
-                if time.monotonic() > until or not self._is_waiting(number):
-                    raise
-
-    def _is_waiting(self, number: int) -> bool:
-        """Return whether a shard is alive and has nothing to do: its data is coming."""
-        ask = self._actors[number].is_idle.options(concurrency_group="control")
-        try:
-            return bool(self._calls.get(ask.remote(), _PING_SECONDS))
-        except (LateError, self._calls.ray.exceptions.RayError):
-            return False
-
-    def _inserted(self, number: int, call: Any, trajectories: Sequence[Any]) -> None:
-        """Take what one insertion gives; mend what failed, and insert the rest."""
-        is_whole = bool(trajectories)
+    def _finish_insertion(
+        self, number: int, call: Any, trajectories: Sequence[Any]
+    ) -> None:
+        """Wait for one insertion; replace a shard that failed, and insert the rest."""
+        is_first_try = bool(trajectories)
         for _ in range(_TRIES):
             try:
-                self._fills[number], seconds = self._copied(number, call)
+                self._fills[number], seconds = self._wait_for_insertion(number, call)
                 self.seconds += seconds
-                if is_whole:
-                    self._room.found()
+                if is_first_try:
+                    self._backoff.reset()
                 return
             except LateError:
                 self.replace(number, "hangs")
             except self._calls.ray.exceptions.RayError as error:
                 is_full = self._calls.is_full(error)
                 if is_full:  # there was no room for some of the trajectories
-                    is_whole = False
-                    self.news += self._room.wait()
+                    is_first_try = False
+                    self._backoff.wait()
                 if is_full or self._calls.is_argument(error):
                     kept = [t for t in trajectories if not self._calls.failed(t)]
-                    lost = len(trajectories) - len(kept)
-                    self.losses["trajectories"] += lost if number == 0 else 0
+                    if number == 0:  # every shard takes part of each trajectory
+                        self._log.count("trajectories", len(trajectories) - len(kept))
                     trajectories = kept
                 elif self._calls.is_death(error):
                     self.replace(number)
@@ -259,14 +238,36 @@ class Shards:
             "lower --buffer-max-size, or raise --replay-shards on a larger cluster."
         )
 
+    def _wait_for_insertion(self, number: int, call: Any) -> Any:
+        """Return what an insertion gives.
+
+        Raises:
+            LateError: the shard is silent, takes too long, or its data doesn't arrive.
+        """
+        until = time.monotonic() + self._network_seconds
+        while True:
+            try:
+                return self._calls.get(call, _LIMIT_SECONDS)
+            except LateError:
+                if time.monotonic() > until or not self._is_idle(number):
+                    raise
+
+    def _is_idle(self, number: int) -> bool:
+        """Return whether a shard is alive and idle: its data is still in transit."""
+        ask = self._actors[number].is_idle.options(concurrency_group="control")
+        try:
+            return bool(self._calls.get(ask.remote(), _PING_SECONDS))
+        except (LateError, self._calls.ray.exceptions.RayError):
+            return False
+
     def replace(self, number: int, what: str = "died") -> None:
         """Put an empty shard in the place of one that died or hangs."""
         self._calls.kill(self._actors[number])
         size = self._fills[number].size
-        self.losses["replay shards"] += 1
         held = "trajectories held" if self._draws_trajectories else "transitions"
-        self.losses[held] += size
-        self.news.append(
+        self._log.count("replay shards")
+        self._log.count(held, size)
+        self._log.warn(
             f"Replay shard {number} {what} with {size} {held}; an empty one refills"
         )
         self._actors[number] = self._make(number)

@@ -1,4 +1,4 @@
-"""The places of env actors in a fleet, and what is asked of them."""
+"""The places of env actors in a run, and the rollouts requested of them."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from xagents_ray.core.trajectory import RolloutReport
 
 
 class Rollout(NamedTuple):
-    """A finished one: reference to its trajectory, and its report."""
+    """A finished rollout: a reference to its trajectory, and its report."""
 
     trajectory: Any
     report: RolloutReport
 
 
 @dataclass
-class Call:
-    """A rollout that was asked for.
+class RolloutCall:
+    """A rollout that was requested of an env actor.
 
     Attributes:
-        weights: reference to those that act.
-        env_steps: of the run, when it was asked for.
+        weights: reference to the weights that act.
+        env_steps: of the run at the time of the request.
         trajectory: reference to the rollout's trajectory.
         report: reference to the rollout's report.
         began: clock when the actor could begin; None before.
@@ -35,33 +35,33 @@ class Call:
 
 @dataclass
 class Slot:
-    """Some environments of the run, and the actor that steps them now.
+    """Some environments of the run, and the actor that currently steps them.
 
     Attributes:
         number: from 0.
-        actor: handle; None when it is given up.
-        ready: reference that is there once its environments are made.
-        n_envs: how many it has.
-        alive_at: clock when it was made, was ready, or its newest rollout came.
-        is_ready: whether they are.
-        is_overdue: whether the actor did not start in time.
-        calls: asked for, oldest first.
-        finished: not yet taken.
+        actor: handle; None after it was given up.
+        started: reference that is ready once the actor has made its environments.
+        n_envs: number of environments.
+        alive_at: clock when the actor was made, became ready, or finished a rollout.
+        is_ready: whether its environments are made.
+        is_overdue: whether it did not start in time.
+        calls: requested rollouts, oldest first.
+        finished: rollouts that nobody has taken yet.
         failures: in a row, without a finished rollout.
-        errors: by kind and line, since an episode ended.
-        replaced: how many times.
-        version: of the weights of its newest rollout.
-        is_stale: whether a user was told that it stands still.
+        errors: number of each error, by kind and line, since an episode ended.
+        replaced: how many times the actor was replaced.
+        version: of the weights of the newest rollout.
+        is_stale: whether the user was warned that the version stands still.
     """
 
     number: int
     actor: Any
-    ready: Any
+    started: Any
     n_envs: int
     alive_at: float
     is_ready: bool = False
     is_overdue: bool = False
-    calls: deque[Call] = field(default_factory=deque)
+    calls: deque[RolloutCall] = field(default_factory=deque)
     finished: deque[Rollout] = field(default_factory=deque)
     failures: int = 0
     errors: Counter[str] = field(default_factory=Counter)

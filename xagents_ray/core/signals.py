@@ -43,8 +43,8 @@ class Signals:
         return [signal.signal(number, self._handle) for number in _NUMBERS]
 
     @property
-    def is_pressing(self) -> bool:
-        """Whether a signal has come and what was in progress has had its time."""
+    def shutdown_requested(self) -> bool:
+        """Whether a signal came, and the grace period after it is over."""
         waited = time.monotonic() - self._clock
         return self.received is not None and waited > GRACE_SECONDS
 

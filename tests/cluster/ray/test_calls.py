@@ -20,7 +20,8 @@ from ray.exceptions import (
 )
 
 from xagents_ray.cluster.ray import calls as calls_module
-from xagents_ray.cluster.ray.calls import Calls, LateError, Room
+from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 
@@ -107,26 +108,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_pauses_grow_and_end_with_a_sentence(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls_module, "_ROOM_SECONDS", 0.1)
-    room, began, said, pauses = Room(calls), time.monotonic(), [], 0
+    monkeypatch.setattr(calls_module, "_FULL_SECONDS", 0.1)
+    log, began, pauses = FailureLog(), time.monotonic(), 0
+    backoff = StoreBackoff(calls, log)
     with pytest.raises(Broken, match="are full for 0 s: free some room") as end:
         while True:
-            said += room.wait()
+            backoff.wait()
             pauses += 1
     assert "/tmp/ray" in str(end.value)
     assert time.monotonic() - began > 0.1
     assert pauses <= 5
-    assert len(said) == 1
-    assert "trying again" in said[0]
+    (warning,) = log.warnings
+    assert "trying again" in warning
 
 
 @pytest.mark.usefixtures("quick")
-def test_room_that_was_found_begins_anew(calls: Calls) -> None:
-    room, said = Room(calls), []
+def test_an_attempt_that_succeeds_starts_with_short_pauses_again(calls: Calls) -> None:
+    log = FailureLog()
+    backoff = StoreBackoff(calls, log)
     for _ in range(12):
-        said += room.wait()
-        room.found()
-    assert len(said) == 12
+        backoff.wait()
+        backoff.reset()
+    assert len(log.warnings) == 12
 
 
 @pytest.mark.usefixtures("quick")
@@ -136,4 +139,4 @@ def test_a_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     signals.press(15)
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        Room(Calls(in_process_ray, signals)).wait()
+        StoreBackoff(Calls(in_process_ray, signals), FailureLog()).wait()

@@ -50,11 +50,11 @@ def signals() -> Signals:
 def test_every_wait_ends_with_a_sentence(signals: Signals) -> None:
     lost = False
     calls = Calls(_Ray(), signals, lambda: lost)
-    assert calls.are_there(["one"], 0) == []
+    assert calls.ready(["one"], 0) == []
     lost = True
     for _ in range(2):
         with pytest.raises(Broken, match=r"control process .* --resume last"):
-            calls.are_there(["one"], 0)
+            calls.ready(["one"], 0)
 
 
 def test_what_is_still_there_has_some_seconds(
@@ -63,7 +63,7 @@ def test_what_is_still_there_has_some_seconds(
     monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
     calls = Calls(_Ray(), signals, lambda: True)
     calls.begin_saving()
-    assert calls.are_there(["one"], 0) == []
+    assert calls.ready(["one"], 0) == []
     with pytest.raises(Broken):
         calls.get("one", 60)
 
@@ -76,7 +76,7 @@ def test_nothing_is_replaced_without_ray(signals: Signals) -> None:
     with pytest.raises(Broken):
         calls.kill("actor 2")
     signals.press(signal.SIGTERM)
-    for wait in (lambda: calls.kill("actor 2"), lambda: calls.are_there(["one"], 0)):
+    for wait in (lambda: calls.kill("actor 2"), lambda: calls.ready(["one"], 0)):
         with pytest.raises(Stopped):
             wait()
     assert ray.killed == ["actor 1"]

@@ -9,6 +9,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, crash
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import evaluator as evaluations_module
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
@@ -35,7 +36,12 @@ def run() -> Run:
     return lay_out(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
 
 
-def evaluations(ray: FakeRay, run: Run, *seconds: Any) -> Evaluations:
+@pytest.fixture
+def log() -> FailureLog:
+    return FailureLog()
+
+
+def evaluations(ray: FakeRay, log: FailureLog, run: Run, *seconds: Any) -> Evaluations:
     """Return those of an evaluator that takes so long for one each, or fails."""
     turns = iter(seconds)
 
@@ -45,58 +51,64 @@ def evaluations(ray: FakeRay, run: Run, *seconds: Any) -> Evaluations:
         return (1.0, turn) if isinstance(turn, Exception) else (turn, episodes)
 
     return Evaluations(
-        Calls(ray, Signals()), lambda *_: FakeActor(ray, 5.0, roll=evaluate), run
+        Calls(ray, Signals()), log, lambda *_: FakeActor(ray, 5.0, roll=evaluate), run
     )
 
 
-def test_training_never_waits_for_an_evaluation(ray: FakeRay, run: Run) -> None:
-    beside = evaluations(ray, run, *[600.0] * 50)
+def test_training_never_waits_for_an_evaluation(
+    ray: FakeRay, log: FailureLog, run: Run
+) -> None:
+    beside = evaluations(ray, log, run, *[600.0] * 50)
     before = ray.now
     for step in range(50):
         beside.begin(step, "weights")
         assert beside.ended(is_last=False) == []
     assert ray.now == before
     assert beside.ended(is_last=True) == [(step, 15.0) for step in range(50)]
-    assert not beside.losses
+    assert not log.counts
 
 
 def test_weights_that_wait_fit_into_the_object_store(
-    ray: FakeRay, run: Run, monkeypatch: pytest.MonkeyPatch
+    ray: FakeRay, log: FailureLog, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (layout,) = run.layouts
     state = 5 * 4 * sum(map(math.prod, shapes(layout).values()))
     monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * state)
-    beside = evaluations(ray, run, *[600.0] * 50)
+    beside = evaluations(ray, log, run, *[600.0] * 50)
     begun = [beside.begin(step, "weights") for step in range(10)]
     assert begun == [True] * 4 + [False] * 6
     assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2, 3]
-    assert beside.losses == {"evaluations skipped": 6}
-    (sentence,) = beside.news
+    assert log.counts == {"evaluations skipped": 6}
+    (sentence,) = log.warnings
     assert sentence.startswith("The evaluation at 4 steps is skipped")
     assert "--eval-every" in sentence
 
 
-def test_one_that_fails_costs_no_other(ray: FakeRay, run: Run) -> None:
-    beside = evaluations(ray, run, 1.0, crash(), NEVER, 1.0, 1.0)
+def test_one_that_fails_costs_no_other(ray: FakeRay, log: FailureLog, run: Run) -> None:
+    beside = evaluations(ray, log, run, 1.0, crash(), NEVER, 1.0, 1.0)
     for step in range(5):
         beside.begin(step, "weights")
     assert [step for step, _ in beside.ended(is_last=True)] == [0, 3, 4]
-    assert beside.losses == {"evaluations": 2}
-    assert beside.news == [
+    assert log.counts == {"evaluations": 2}
+    assert log.warnings == [
         "The evaluation at 1 steps failed: RuntimeError: no licence at line 7",
         "The evaluation at 2 steps failed: it takes too long",
     ]
 
 
-def test_a_slow_one_is_given_ten_times_the_longest(ray: FakeRay, run: Run) -> None:
-    beside = evaluations(ray, run, 1_000.0, 6_000.0, 1.0)
+def test_a_slow_one_is_given_ten_times_the_longest(
+    ray: FakeRay, log: FailureLog, run: Run
+) -> None:
+    beside = evaluations(ray, log, run, 1_000.0, 6_000.0, 1.0)
     for step in range(3):
         beside.begin(step, "weights")
     assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2]
 
 
-def test_one_that_hangs_is_noticed_beside_training(ray: FakeRay, run: Run) -> None:
-    beside = evaluations(ray, run, NEVER, 1.0)
+def test_one_that_hangs_is_noticed_beside_training(
+    ray: FakeRay, log: FailureLog, run: Run
+) -> None:
+    beside = evaluations(ray, log, run, NEVER, 1.0)
     for step in range(2):
         beside.begin(step, "weights")
     ended, began = [], ray.now

@@ -19,7 +19,10 @@ from fake_ray import (
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls, place_of, traceback_of
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run import env_actors as env_actors_module
 from xagents_ray.cluster.run import fleet as fleet_module
+from xagents_ray.cluster.run.env_actors import EnvActors
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
@@ -32,7 +35,7 @@ Make = Callable[[int, int], FakeActor]
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     fake = FakeRay()
-    for module in (calls_module, fleet_module):
+    for module in (calls_module, env_actors_module, fleet_module):
         monkeypatch.setattr(module, "time", fake)
     return fake
 
@@ -52,10 +55,11 @@ class Started:
 
         config = Config.of(ALGORITHMS["ppo"].config, given)
         self.weights = ray.put("weights")
-        self.fleet = Fleet(
-            Calls(ray, Signals()), config, [4] * actors, made, lambda: self.weights
-        )
-        self.fleet.wait_until_ready()
+        self.log, calls = FailureLog(), Calls(ray, Signals())
+        restarts = config.placement.max_actor_restarts
+        self.pool = EnvActors(calls, self.log, [4] * actors, made, restarts)
+        self.fleet = Fleet(calls, self.log, config, self.pool, lambda: self.weights)
+        self.pool.wait_until_ready()
 
     def round(self) -> tuple[int, float]:
         """Return how many rollouts a round has, and its seconds."""
@@ -77,11 +81,11 @@ def test_rounds_do_not_wait_for_a_replacement_that_cannot_be_placed(
     rounds = [started.round() for _ in range(1_000)]
     assert all(count == 1 for count, _ in rounds)
     assert max(seconds for _, seconds in rounds) < 2
-    (overdue,) = [s for s in started.fleet.news if "did not start within 130 s" in s]
+    (overdue,) = [s for s in started.log.warnings if "did not start within 130 s" in s]
     assert "`ray status`" in overdue
-    assert "goes on without its 4 environments" in overdue
+    assert "continues without its 4 environments" in overdue
     assert started.made == [1, 2]
-    assert not started.fleet.is_complete
+    assert not started.pool.is_complete
 
 
 def test_a_replacement_that_is_late_comes_back(ray: FakeRay) -> None:
@@ -91,9 +95,11 @@ def test_a_replacement_that_is_late_comes_back(ray: FakeRay) -> None:
     while ray.now < began + 210:
         count, _ = started.round()
     assert count == 2
-    assert "Env actor 1 has started; its 4 environments are back" in started.fleet.news
-    assert started.fleet.is_complete
-    assert started.fleet.losses["env actors"] == 1
+    assert (
+        "Env actor 1 has started; its 4 environments are back" in started.log.warnings
+    )
+    assert started.pool.is_complete
+    assert started.log.counts["env actors"] == 1
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -143,16 +149,16 @@ def test_one_that_is_given_up_leaves_nobody_but_who_cannot_be_placed(
 def test_all_actors_are_restored_at_once(ray: FakeRay) -> None:
     started = Started(ray, lambda *_: FakeActor(ray, restores=30.0), 8)
     before = ray.now
-    assert started.fleet.restore([{}] * 8, 1) == 0
+    assert started.pool.restore([{}] * 8, 1) == 0
     assert ray.now - before < 31
 
 
 def test_those_that_cannot_be_restored_share_one_limit(ray: FakeRay) -> None:
     started = Started(ray, lambda *_: FakeActor(ray, restores=NEVER), 4)
     before = ray.now
-    assert started.fleet.restore([{}] * 4, 1) == 16
+    assert started.pool.restore([{}] * 4, 1) == 16
     assert ray.now - before < 145
-    assert started.fleet.losses["env actors"] == 4
+    assert started.log.counts["env actors"] == 4
 
 
 def test_what_a_slow_network_takes_is_not_a_hang(ray: FakeRay) -> None:
@@ -162,7 +168,7 @@ def test_what_a_slow_network_takes_is_not_a_hang(ray: FakeRay) -> None:
         ray, lambda *_: FakeActor(ray, 1.0, lambda _: (next(seconds), report())), 1
     )
     assert [started.round()[0] for _ in range(20)] == [1] * 20
-    assert not started.fleet.losses
+    assert not started.log.counts
 
 
 def test_what_hangs_is_replaced(ray: FakeRay) -> None:
@@ -175,7 +181,7 @@ def test_what_hangs_is_replaced(ray: FakeRay) -> None:
     started = Started(ray, make, 1)
     seconds = [started.round()[1] for _ in range(10)]
     assert 60 < max(seconds) < 65
-    assert started.fleet.losses["env actors"] == 1
+    assert started.log.counts["env actors"] == 1
 
 
 def test_an_actor_that_refuses_its_settings_ends_the_start_with_its_sentence(
@@ -228,7 +234,7 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
     assert raised.value.trace.endswith("RuntimeError: no licence at line 7")
     shown = "".join(traceback.format_exception(raised.value))
     assert shown.index("mine.py") < shown.index("No env actor is left")
-    (given_up,) = [s for s in started.fleet.news if "given up" in s]
+    (given_up,) = [s for s in started.log.warnings if "given up" in s]
     assert "4 times without a finished episode in between" in given_up
 
 
@@ -251,7 +257,7 @@ def test_other_errors_and_finished_episodes_do_not(
     for _ in range(30):
         started.round()
     assert started.made[0] >= 6
-    assert not started.fleet.losses["environments"]
+    assert not started.log.counts["environments"]
 
 
 def test_an_error_is_known_by_its_kind_and_the_line_that_raised_it() -> None:

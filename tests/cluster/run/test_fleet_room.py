@@ -12,6 +12,8 @@ from ray.exceptions import OutOfDiskError, RayTaskError
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.env_actors import EnvActors
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.core.errors import Broken
 from xagents_ray.core.signals import Signals
@@ -48,9 +50,10 @@ class _Setup:
         settings = {"env": "CartPole-v1", "n_envs": 2, "max_steps": 1}
         config = Config.of(find("ppo").config, settings)
         self.actors = [Actor(_EnvActor()) for _ in range(2)]
-        parts = (lambda number: self.actors[number]), self._next
-        self.fleet = Fleet(Calls(in_process_ray, Signals()), config, [1, 1], *parts)
-        self.fleet.wait_until_ready()
+        self.log, calls = FailureLog(), Calls(in_process_ray, Signals())
+        pool = EnvActors(calls, self.log, [1, 1], lambda number: self.actors[number], 3)
+        self.fleet = Fleet(calls, self.log, config, pool, self._next)
+        pool.wait_until_ready()
 
     def _next(self) -> Ref:
         return self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
@@ -71,15 +74,15 @@ def test_rollouts_without_room_are_asked_for_again_after_a_pause() -> None:
     setup.fleet.launch(_full(), 0)
     assert len(setup.fleet.round()) == 2
     assert setup.asked == 6
-    assert setup.fleet.losses == {"calls without room in the object store": 4}
-    assert len(setup.fleet.news) == 1
-    assert "object store" in setup.fleet.news[0]
+    assert setup.log.counts == {"calls without room in the object store": 4}
+    assert len(setup.log.warnings) == 1
+    assert "object store" in setup.log.warnings[0]
 
 
 def test_a_store_that_stays_full_ends_the_run_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(calls_module, "_ROOM_SECONDS", 0.2)
+    monkeypatch.setattr(calls_module, "_FULL_SECONDS", 0.2)
     setup = _Setup(_full())
     setup.fleet.launch(_full(), 0)
     with pytest.raises(Broken, match="object store and the disk"):

@@ -13,6 +13,7 @@ from ray.exceptions import ObjectLostError, OutOfDiskError, RayTaskError
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import replay as shards_module
 from xagents_ray.cluster.run.replay import Shards
 from xagents_ray.cluster.run.services import ReplayService
@@ -66,8 +67,9 @@ class _Shards(Shards):
     """
 
     def __init__(self, run: Run) -> None:
-        self.run, self.made = run, list[Actor]()
-        super().__init__(Calls(in_process_ray, Signals()), 2, self._make_one, False)
+        self.run, self.made, self.log = run, list[Actor](), FailureLog()
+        calls = Calls(in_process_ray, Signals())
+        super().__init__(calls, self.log, 2, self._make_one, False)
         self.wait_until_ready()
 
     def _make_one(self, number: int) -> Any:
@@ -160,7 +162,7 @@ def test_a_shard_that_dies_while_it_is_saved_costs_the_checkpoint(
     with pytest.raises(OSError, match="a shard of the replay died"):
         shards.save(tmp_path)
     assert len(shards.made) == 3
-    assert shards.losses["replay shards"] == 1
+    assert shards.log.counts["replay shards"] == 1
 
 
 @pytest.mark.parametrize("method", ["piece", "open"])
@@ -190,7 +192,7 @@ def test_a_shard_that_hangs_while_it_inserts_is_replaced() -> None:
     before = shards.fill.size
     assert shards.insert([_trajectory(2)]).size < before + 24
     assert len(shards.made) == 3
-    assert "Replay shard 1 hangs with" in shards.news[0]
+    assert "Replay shard 1 hangs with" in shards.log.warnings[0]
 
 
 def test_a_trajectory_without_room_is_left_out_after_a_pause() -> None:
@@ -198,16 +200,16 @@ def test_a_trajectory_without_room_is_left_out_after_a_pause() -> None:
     before = shards.fill.size
     full = Ref(error=RayTaskError("rollout", "", OutOfDiskError("")))
     assert shards.insert([_trajectory(2), full]).size > before
-    assert shards.losses == {"trajectories": 1}
-    assert "object store" in "".join(shards.news)
+    assert shards.log.counts == {"trajectories": 1}
+    assert "object store" in "".join(shards.log.warnings)
     assert len(shards.made) == 2
 
 
 def test_a_trajectory_that_is_lost_is_left_out() -> None:
     shards = _filled(_run())
     shards.insert([_trajectory(2), Ref(error=ObjectLostError("1", None, ""))])
-    assert shards.losses == {"trajectories": 1}
-    assert shards.news == []
+    assert shards.log.counts == {"trajectories": 1}
+    assert shards.log.warnings == []
 
 
 def test_a_failure_of_a_shard_is_shown_and_not_repeated() -> None:

@@ -11,6 +11,7 @@ from ray.exceptions import OutOfDiskError, RayTaskError
 
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import learner as learning
 from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
 from xagents_ray.core.errors import Broken
@@ -34,7 +35,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every wait be short that ends the learner or the run."""
     monkeypatch.setattr(learning, "_CALL_SECONDS", 0.3)
     monkeypatch.setattr(learning, "_START_SECONDS", 0.3)
-    monkeypatch.setattr(calls_module, "_ROOM_SECONDS", 0.2)
+    monkeypatch.setattr(calls_module, "_FULL_SECONDS", 0.2)
 
 
 class Service:
@@ -77,9 +78,9 @@ class Setup:
     def __init__(self, *silent: Sequence[str]) -> None:
         self.services: list[Service] = []
         self.actors: list[Actor] = []
-        self._silent = list(silent)
+        self._silent, self.log = list(silent), FailureLog()
         self.learner = SupervisedLearner(
-            Calls(in_process_ray, Signals()), self._make, patience=1.0
+            Calls(in_process_ray, Signals()), self.log, self._make, patience=1.0
         )
 
     def _make(self) -> Actor:
@@ -113,7 +114,7 @@ def test_a_batch_that_does_not_come_is_drawn_anew_and_learnt_once() -> None:
     assert [each["updates"] for each in setup.learner.finish()] == [2]
     assert missing == [hung]
     assert setup.services[0].learnt == [("fresh", "drawn")]
-    assert setup.learner.losses == {"batches with lost parts": 1}
+    assert setup.log.counts == {"batches with lost parts": 1}
     assert setup.learner.version == setup.services[0].version
 
 
@@ -124,7 +125,7 @@ def test_a_batch_that_comes_late_is_learnt_once() -> None:
     setup.learn([slow], end_late=lambda missing: slow.put("drawn"))
     assert [each["updates"] for each in setup.learner.finish()] == [1]
     assert setup.services[0].learnt == [("drawn",)]
-    assert not setup.learner.losses
+    assert not setup.log.counts
 
 
 @pytest.mark.usefixtures("short")
@@ -135,8 +136,8 @@ def test_a_phase_that_never_ends_ends_the_learner() -> None:
     assert [each["updates"] for each in setup.learner.finish()] == [1]
     assert setup.actors[0].is_dead
     assert setup.services[1].learnt == [("drawn",)]
-    assert setup.learner.losses["learners"] == 1
-    assert "The learner was busy with one call" in setup.learner.news[0]
+    assert setup.log.counts["learners"] == 1
+    assert "The learner was busy with one call" in setup.log.warnings[0]
 
 
 @pytest.mark.usefixtures("short")
@@ -167,9 +168,9 @@ def test_a_batch_without_room_is_asked_for_again_after_a_pause() -> None:
     setup.learn([_full()], [_full()], [Ref("drawn")])
     assert [each["updates"] for each in setup.learner.finish()] == [1]
     assert setup.services[0].learnt == [("drawn",)]
-    assert setup.learner.losses == {"calls without room in the object store": 2}
-    assert len(setup.learner.news) == 1
-    assert "object store" in setup.learner.news[0]
+    assert setup.log.counts == {"calls without room in the object store": 2}
+    assert len(setup.log.warnings) == 1
+    assert "object store" in setup.log.warnings[0]
 
 
 @pytest.mark.usefixtures("short")

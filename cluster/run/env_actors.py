@@ -1,0 +1,247 @@
+"""The env actors of a run: started, and replaced or given up when they fail."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xagents_ray.cluster.ray.calls import Calls, LateError, place_of, traceback_of
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.slots import Slot
+from xagents_ray.core.errors import Broken, Stopped, UserError
+
+_POLL_SECONDS = 0.2
+_START_SECONDS = 120.0
+_START_SECONDS_PER_ACTOR = 5.0
+_SESSIONS = 2**16
+"""Numbers for sessions; a replacement's episodes differ from those of all of them."""
+_USER_ERROR = re.compile(
+    rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
+)
+
+
+class EnvActors:
+    """Env actors, each of which has a share of the environments.
+
+    Args:
+        calls: waits for the actors.
+        log: counts and reports failures.
+        shares: number of environments of each actor.
+        make: makes the n-th actor.
+        max_restarts: failures in a row after which an actor is given up.
+    Attributes:
+        slots: one for each actor.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        log: FailureLog,
+        shares: Sequence[int],
+        make: Callable[[int], Any],
+        max_restarts: int,
+    ) -> None:
+        self._calls, self._log, self._make = calls, log, make
+        self._max_restarts, self._session = max_restarts, 0
+        self._start_seconds = _START_SECONDS + _START_SECONDS_PER_ACTOR * len(shares)
+        self._shown: set[str] = set()
+        self._newest_trace = ""
+        self.slots: list[Slot] = []
+        for number, share in enumerate(shares):
+            actor, now = make(number), time.monotonic()
+            self.slots.append(Slot(number, actor, actor.ready.remote(), share, now))
+
+    @property
+    def handles(self) -> list[Any]:
+        """Handles of the actors that have not been given up."""
+        return [slot.actor for slot in self.live]
+
+    @property
+    def live(self) -> list[Slot]:
+        """Slots whose actor has not been given up."""
+        return [slot for slot in self.slots if slot.actor is not None]
+
+    @property
+    def ready(self) -> list[Slot]:
+        """Slots whose actor has made its environments."""
+        return [slot for slot in self.slots if slot.is_ready]
+
+    @property
+    def starting(self) -> list[Any]:
+        """References that are ready once the actors that are starting have started."""
+        return [slot.started for slot in self.live if not slot.is_ready]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every actor has made its environments."""
+        return all(slot.is_ready for slot in self.slots)
+
+    def wait_until_ready(self) -> None:
+        """Return when every actor has made its environments; replace those that fail.
+
+        Raises:
+            UserError: an actor can't be made with the user's settings.
+            Broken: Ray starts no actor, or none is left.
+        """
+        for slot in self.slots:
+            while slot.actor is not None and not slot.is_ready:
+                self.pause([slot.started])
+                if self._calls.ready([slot.started], 0):
+                    self._take_started(slot, is_first=True)
+                elif time.monotonic() - slot.alive_at > self._start_seconds:
+                    raise Broken(
+                        f"Ray started no env actor within {self._start_seconds:.0f} s: "
+                        "the cluster lacks free cores, see `ray status`."
+                    )
+
+    def restart(self, session: int) -> None:
+        """Begin with other episodes than in other sessions of the run."""
+        self._session = session
+        for actor in self.handles:
+            actor.restart.remote(session)
+
+    def restore(self, states: Sequence[Any], session: int) -> int:
+        """Resume from the actors' states; return how many episodes were dropped.
+
+        All actors are asked at once and share one time limit.
+        """
+        self._session, dropped = session, 0
+        calls = [
+            (slot, slot.actor.restore.remote(state))
+            for slot, state in zip(self.slots, states, strict=True)
+            if slot.actor is not None
+        ]
+        until = time.monotonic() + self._start_seconds
+        for slot, call in calls:
+            try:
+                dropped += self._calls.get(call, max(0.0, until - time.monotonic()))
+            except (LateError, self._calls.ray.exceptions.RayError):
+                self.fail(slot, "could not resume from its state")
+                dropped += slot.n_envs
+        return dropped
+
+    def check_starting(self) -> None:
+        """Take replacements that are ready, and report those that are overdue."""
+        starting = [slot for slot in self.live if not slot.is_ready]
+        if not starting:
+            return
+        ready = self._calls.ready([slot.started for slot in starting], 0)
+        for slot in starting:
+            waited = time.monotonic() - slot.alive_at
+            if slot.started in ready:
+                self._take_started(slot)
+            elif waited > self._start_seconds and not slot.is_overdue:
+                self._report_overdue(slot)
+
+    def fail(self, slot: Slot, what: str, trace: str = "") -> None:
+        """Replace an actor that failed, or give it up.
+
+        Args:
+            slot: the actor's.
+            what: the failure, as a verb phrase.
+            trace: traceback of what the actor raised.
+        Raises:
+            Broken: it was given up, and no other actor is left.
+        """
+        self._calls.kill(slot.actor)
+        slot.failures += 1
+        self._log.count("env actors")
+        self._log.count("rollouts", int(bool(slot.calls)))
+        slot.calls.clear()
+        if trace:
+            self._report_trace(slot, trace)
+        if slot.failures > self._max_restarts:
+            self._give_up(slot, f"{what}, {_times(slot.failures)} in a row")
+            return
+        ((place, count),) = slot.errors.most_common(1) or [("", 0)]
+        if count > self._max_restarts:
+            without = "without a finished episode in between"
+            self._give_up(slot, f"{what} at {place}, {_times(count)} {without}")
+            return
+        self._log.warn(f"Env actor {slot.number} {what}; it is replaced")
+        slot.replaced += 1
+        slot.alive_at = time.monotonic()
+        slot.is_ready = slot.is_overdue = False
+        slot.actor = self._make(slot.number)
+        slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
+        slot.started = slot.actor.ready.remote()
+
+    def pause(self, references: Sequence[Any]) -> None:
+        """Wait a little for references; Stopped when a signal asks for it."""
+        self._calls.ready(references, _POLL_SECONDS)
+        if self._calls.shutdown_requested():
+            raise Stopped
+
+    def _take_started(self, slot: Slot, is_first: bool = False) -> None:
+        """Take the answer of an actor that has started, or failed to."""
+        try:
+            self._calls.value(slot.started)
+        except (UserError, self._calls.ray.exceptions.RayError) as error:
+            trace = traceback_of(error)
+            if is_first:
+                _raise_user_error(error, trace)
+            self.fail(slot, "could not start", trace)
+            return
+        if slot.is_overdue:
+            self._log.warn(
+                f"Env actor {slot.number} has started; its {slot.n_envs} environments "
+                "are back"
+            )
+        slot.is_ready, slot.is_overdue = True, False
+        slot.alive_at = time.monotonic()
+
+    def _report_overdue(self, slot: Slot) -> None:
+        """Warn that training continues without an actor; Broken if no other is left."""
+        slot.is_overdue = True
+        late = f"did not start within {self._start_seconds:.0f} s"
+        why = "the cluster may lack free cores or memory, see `ray status`"
+        if not self._has_prospects:
+            raise Broken(
+                f"No env actor is left: replacements {late}; {why}.",
+                self._newest_trace,
+            )
+        self._log.warn(
+            f"Env actor {slot.number} {late}: {why}; training continues without its "
+            f"{slot.n_envs} environments until it does"
+        )
+
+    def _report_trace(self, slot: Slot, trace: str) -> None:
+        """Count an error of an environment; show its traceback the first time."""
+        self._newest_trace = trace
+        slot.errors[place_of(trace)] += 1
+        last = trace.rpartition("\n")[2]
+        if last not in self._shown:
+            self._shown.add(last)
+            self._log.warn(trace)
+
+    def _give_up(self, slot: Slot, what: str) -> None:
+        slot.actor, slot.is_ready = None, False
+        if not self._has_prospects:
+            raise Broken(
+                f"No env actor is left: the last one {what}; fix the environment, or "
+                "raise --max-actor-restarts.",
+                self._newest_trace,
+            )
+        self._log.count("environments", slot.n_envs)
+        self._log.warn(
+            f"Env actor {slot.number} {what}, and is given up with its "
+            f"{slot.n_envs} environments; the others continue"
+        )
+
+    @property
+    def _has_prospects(self) -> bool:
+        """Whether an actor is ready, or may still start in time."""
+        return any(not slot.is_overdue for slot in self.live)
+
+
+def _raise_user_error(error: Exception, trace: str) -> None:
+    """Raise the user's mistake that ended an actor's constructor, if it was one."""
+    if isinstance(error, UserError):
+        raise error
+    found = _USER_ERROR.search(trace)
+    if found is not None:
+        raise UserError(trace[found.end() :]) from None
+
+
+def _times(count: int) -> str:
+    return f"{count} time{'s' * (count > 1)}"
