@@ -1,4 +1,4 @@
-"""Settings: each is read, bounded and written once."""
+"""Settings: each is bounded, and written once."""
 
 import ast
 import dataclasses
@@ -39,74 +39,6 @@ ENOUGH = {"env": "CartPole-v1", "max_steps": 100}
 def trees() -> Iterator[tuple[Path, ast.Module]]:
     for path in SOURCES:
         yield path, ast.parse(path.read_text(encoding="utf-8"))
-
-
-# Every field is read
-
-
-def receiver(node: ast.expr) -> str:
-    """Return the last name of what an attribute is read from."""
-    if isinstance(node, ast.Attribute):
-        return node.attr.lstrip("_")
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def holds_configs(path: Path) -> bool:
-    return path.parent.name in ("settings", "algorithms")
-
-
-def attributes_of_others() -> set[str]:
-    """Return fields and properties of classes that are no configs."""
-    names = set()
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not holds_configs(path):
-                for part in node.body:
-                    if isinstance(part, ast.AnnAssign) and isinstance(
-                        part.target, ast.Name
-                    ):
-                        names.add(part.target.id)
-                    elif isinstance(part, ast.FunctionDef):
-                        names.add(part.name)
-    return names
-
-
-def reads() -> set[tuple[str, str]]:
-    """Return (receiver, field) of all attributes read, but for checks of configs."""
-    found = set()
-    for path, tree in trees():
-        skipped: set[ast.AST] = set()
-        if holds_configs(path):
-            for node in ast.walk(tree):
-                if isinstance(node, ast.FunctionDef) and (
-                    node.name == "__post_init__" or node.name.startswith("_check")
-                ):
-                    skipped.update(ast.walk(node))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if node not in skipped:
-                    found.add((receiver(node.value), node.attr))
-            elif isinstance(node, ast.Constant) and path.parent.name == "algorithms":
-                found.add(("config", node.value))  # a row names the field to read
-            elif isinstance(node, ast.Subscript) and receiver(node.value) == "given":
-                # Settings by their flat names, before there is a config.
-                if isinstance(node.slice, ast.Constant):
-                    found.add(("config", node.slice.value))
-    return found
-
-
-READS = reads()
-SHARED_NAMES = attributes_of_others()
-# What configs are called where their fields have the names of others' fields.
-HOLDERS = {"c", "config", "algorithm", *GROUPS}
-
-
-@pytest.mark.parametrize(("config", "option"), OPTIONS)
-def test_every_field_is_read(config: type, option: Option) -> None:
-    readers = {holder for holder, name in READS if name == option.name}
-    if option.name in SHARED_NAMES:
-        readers &= HOLDERS
-    assert readers, f"{config.__name__}.{option.name} is read nowhere"
 
 
 # Bounds
@@ -252,6 +184,13 @@ def test_a_field_is_declared_once() -> None:
     for row in ALGORITHMS.values():
         names = [o.name for c in (*GROUPED, row.config) for o in options(c)]
         assert len(names) == len(set(names))
+
+
+def receiver(node: ast.expr) -> str:
+    """Return the last name of what an attribute is read from."""
+    if isinstance(node, ast.Attribute):
+        return node.attr.lstrip("_")
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def is_none(default: ast.expr | None) -> bool:
