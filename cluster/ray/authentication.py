@@ -1,4 +1,4 @@
-"""Ray's authentication: what a cluster asks for, and letting Ray know of it."""
+"""Ray's authentication: what a cluster requires, and telling Ray about it."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _TOKEN = secrets.token_hex(32)
-"""Of every Ray that this process starts, unless the user has one."""
+"""Token of every Ray that this process starts, unless the user has set one."""
 _CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _ANSWER_SECONDS = 10.0
 
@@ -16,7 +16,7 @@ _ANSWER_SECONDS = 10.0
 def for_own_ray() -> dict[str, str]:
     """Return the environment of a Ray that starts here.
 
-    Its ports are open to the network: only this run, or this user, knows the token.
+    Its ports are open to the network; only this run, or this user, knows the token.
     """
     token = os.environ.get("RAY_AUTH_TOKEN") or _TOKEN
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
@@ -26,19 +26,19 @@ def for_cluster(address: str) -> dict[str, str]:
     """Return the environment in which Ray joins a cluster."""
     if os.environ.get("RAY_AUTH_MODE"):
         return {}
-    return {"RAY_AUTH_MODE": "token" if _wants_token(address) else "disabled"}
+    return {"RAY_AUTH_MODE": "token" if _requires_token(address) else "disabled"}
 
 
 def tell_ray() -> None:
-    """Let Ray, where it is imported, read the environment again, if it can."""
+    """Make Ray read the environment again if it has been imported."""
     raylet: Any = sys.modules.get("ray._raylet")
     if hasattr(raylet, "Config") and hasattr(raylet, "AuthenticationTokenLoader"):
         raylet.Config.initialize("")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _wants_token(address: str) -> bool:
-    """Ask a cluster, without a token."""
+def _requires_token(address: str) -> bool:
+    """Return whether a cluster refuses a request without a token."""
     import grpc
 
     options = [("grpc.enable_http_proxy", 0)]  # as Ray's own clients
@@ -53,9 +53,9 @@ def _wants_token(address: str) -> bool:
 
 
 def _has_token() -> bool:
-    """Return whether Ray would find one here."""
+    """Return whether Ray would find a token here."""
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    with contextlib.suppress(RuntimeError):  # there is no home
+    with contextlib.suppress(RuntimeError):  # there is no home directory
         if (Path.home() / ".ray" / "auth_token").is_file():
             return True
     return any(name in os.environ for name in names)

@@ -1,4 +1,4 @@
-"""A link that opens Ray's dashboard in a browser, with the token that it asks for."""
+"""A link that opens Ray's dashboard in a browser, with the token it requires."""
 
 import http.server
 import secrets
@@ -8,16 +8,16 @@ _COOKIE = "ray-authentication-token"
 
 
 class Link:
-    """Serves one page on 127.0.0.1, which hands the token over and leads on.
+    """Serves one page on 127.0.0.1 that sets a cookie and redirects to the dashboard.
 
-    Ray takes the token from a cookie, and a browser keeps the cookies of all ports of
-    a host together.
+    Ray reads the token from a cookie, and browsers share cookies between the ports of
+    a host.
 
     Args:
         dashboard: host:port.
-        token: that the dashboard asks for.
+        token: that the dashboard requires.
     Attributes:
-        url: whoever knows it can use the dashboard.
+        url: of the page; whoever knows it can use the dashboard.
     """
 
     def __init__(self, dashboard: str, token: str) -> None:
@@ -44,6 +44,6 @@ class Link:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Serve it no longer."""
+        """Stop serving the page."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""Whether a cluster's head answers, asked without Ray."""
+"""Probing a cluster's head without Ray."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ _REPEAT_SECONDS = 1.0
 
 
 def silence(host: str, port: int) -> str:
-    """Return why no gRPC server answers there; '' when one does."""
+    """Return why no gRPC server answers at an address; '' when one does."""
     try:
         with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as link:
             link.settimeout(_PROBE_SECONDS)
@@ -27,45 +27,45 @@ def silence(host: str, port: int) -> str:
 
 
 def patience() -> float:
-    """Return the seconds that a head may be silent.
+    """Return the seconds for which a head may be silent.
 
-    A head that keeps its state elsewhere may start again. When it has not for the whole
-    of this variable, Ray's client ends this process without a word.
+    A head that keeps its state elsewhere may restart. After the whole time that this
+    variable gives, Ray's client ends this process without a message.
     """
     return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
 
 
 class Head:
-    """The head of a cluster, asked by a thread of its own whether it is there.
+    """The head of a cluster, probed by a thread of its own.
 
     Args:
-        host: that it runs on.
+        host: of the head.
         port: of its control service (GCS).
-        seconds: of silence, after which it is gone for good.
+        seconds: of silence after which it is gone for good.
     """
 
     def __init__(self, host: str, port: int, seconds: float) -> None:
         self._host, self._port, self._seconds = host, port, seconds
         self._silent_since: float | None = None
         self._closed = threading.Event()
-        threading.Thread(target=self._ask, daemon=True).start()
+        threading.Thread(target=self._probe, daemon=True).start()
 
     @property
     def silent_seconds(self) -> float:
-        """How long it has been silent; 0 when it answered the last time."""
+        """How long the head has been silent; 0 when it answered the last probe."""
         since = self._silent_since
         return 0.0 if since is None else time.monotonic() - since
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has been silent for too long."""
+        """Whether the head has been silent for too long."""
         return self.silent_seconds > self._seconds
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop probing."""
         self._closed.set()
 
-    def _ask(self) -> None:
+    def _probe(self) -> None:
         while not self._closed.wait(_REPEAT_SECONDS):
             began = time.monotonic()
             if not silence(self._host, self._port):

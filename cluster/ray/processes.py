@@ -1,4 +1,4 @@
-"""Ray's processes on this machine: apart from this one, and gone when it is."""
+"""Ray's processes on this machine: kept apart from this one, and ended with it."""
 
 import contextlib
 import subprocess
@@ -14,10 +14,10 @@ _VITAL = ("gcs_server", "raylet")
 
 
 class Processes:
-    """The processes that Ray starts here, which no others are.
+    """The processes that Ray starts on this machine.
 
     Attributes:
-        own: those that Ray started itself; they start all others.
+        own: those that this process has started; they start all others.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Processes:
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Let those that Ray starts in the block lead sessions of their own.
+        """Start the processes that Ray starts in the block in sessions of their own.
 
-        Batch systems signal a whole process group. Ray must outlive that signal: the
-        driver still saves the run. The kernel ends Ray when the driver is killed.
-        A Ray without the class that is replaced here stays in this process' group.
+        Batch systems signal a whole process group, and Ray must outlive that signal:
+        the driver still saves the run. The kernel ends Ray when the driver is killed.
+        A release of Ray without the class that is replaced here stays in the group.
         """
         services: Any = sys.modules.get("ray._private.services")
         started, before = self.own, getattr(services, "ConsolePopen", None)
@@ -53,14 +53,14 @@ class Processes:
 
     @property
     def is_broken(self) -> bool:
-        """Whether one has ended without which Ray can't go on."""
+        """Whether a process has ended without which Ray can't work."""
         return any(
             Path(each.args[0]).name in _VITAL and each.poll() is not None
             for each in self.own
         )
 
     def all(self) -> list[psutil.Process]:
-        """Return those that are alive, with all that they have started."""
+        """Return the processes that are alive, and all that they have started."""
         found, pids = [], {each.pid for each in self.own}
         for process in psutil.Process().children(recursive=True):  # parents come first
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -70,7 +70,7 @@ class Processes:
         return found
 
     def watch(self) -> None:
-        """End Ray's agents when this process is killed; they would live on for 60 s.
+        """End Ray's agents when this process is killed; they would survive for 60 s.
 
         A shell waits for the end of a pipe that only this process holds open.
         """
@@ -80,16 +80,16 @@ class Processes:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is not for it
+            start_new_session=True,  # away from Ctrl-C
         )
 
     def end(
         self, below: list[psutil.Process] | None = None, seconds: float = 0
     ) -> None:
-        """Kill what is still alive after some seconds.
+        """Kill the processes that are still alive after some seconds.
 
         Args:
-            below: what `all` gave before Ray ended; None for what there is now.
+            below: what `all` returned before Ray ended; None for the current ones.
             seconds: to wait.
         """
         _, alive = psutil.wait_procs(self.all() if below is None else below, seconds)

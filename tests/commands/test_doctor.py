@@ -222,7 +222,7 @@ def test_a_cluster_that_wants_a_token(
     with start_cluster("0123456789abcdef" * 4) as address:
         code, rows, rest = doctor("ppo", *CARTPOLE, "--address", address)
     assert code == 2 and rows["cluster"][0] == "error"
-    assert "wants a token: set RAY_AUTH_TOKEN" in rest
+    assert "requires a token: set RAY_AUTH_TOKEN" in rest
 
 
 def test_a_directory_that_cant_be_written() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from xagents_ray.cluster.ray import authentication, connection, probe
 from xagents_ray.cluster.ray.processes import Processes
+from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.core.errors import UserError
 
 _SLEEP = ["sleep", "60"]
@@ -60,7 +61,7 @@ def test_a_release_of_ray_without_the_hook_starts_all_the_same(
 def test_leaving_ends_what_ray_has_started_and_nothing_else(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = connection._Connection(processes=processes)
+    made = RaySession(processes=processes)
     monkeypatch.setattr(connection, "_open", [made])
     below = processes.all()
     with subprocess.Popen(_SLEEP) as own:
@@ -86,7 +87,7 @@ def test_a_ray_whose_vital_process_has_ended_is_lost(tmp_path: Path) -> None:
 def test_the_environment_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
-    before, made = dict(os.environ), connection._Connection()
+    before, made = dict(os.environ), RaySession()
     made.set(authentication.for_own_ray())
     assert os.environ["RAY_AUTH_MODE"] == "token"
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
@@ -100,7 +101,7 @@ def test_a_ray_that_is_imported_already_hears_of_it(
     """By itself it reads its mode once, when it is imported."""
     raylet = importlib.import_module("ray._raylet")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    made = connection._Connection()
+    made = RaySession()
     made.set(authentication.for_own_ray())
     connection._import(logs=True)
     assert raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
@@ -169,7 +170,7 @@ def test_a_cluster_whose_token_is_not_here(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     before = dict(os.environ)
-    with pytest.raises(UserError, match="wants a token: set RAY_AUTH_TOKEN"):
+    with pytest.raises(UserError, match="requires a token: set RAY_AUTH_TOKEN"):
         connection.connect(serve(grpc.StatusCode.UNAUTHENTICATED), False, 0)
     assert dict(os.environ) == before
     assert not connection._open

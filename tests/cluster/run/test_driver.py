@@ -235,5 +235,5 @@ def test_a_cluster_that_wants_a_token(start_cluster: StartCluster) -> None:
         )
     assert time.monotonic() - began < 20
     assert done.returncode == 2
-    assert "wants a token" in done.stderr
+    assert "requires a token" in done.stderr
     assert done.stderr.count("\n") == 1
