@@ -9,6 +9,7 @@ import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.episode_counter import EpisodeCounter
@@ -84,20 +85,21 @@ def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
         What begins, and what it showed.
     Raises:
         Diverged: a reward or an observation is not finite.
-        Exception: of the environment.
+        EnvironmentFault: the environment raised.
     """
-    register(setup.definitions)
-    yield Began("be made")
-    began = time.perf_counter()
-    envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
-    yield EnvsMade(time.perf_counter() - began)
-    yield Began("reset")
-    first = envs.reset(setup.seed)
-    yield Began("step")
-    yield _step_at_random(envs, first, setup.seed, seconds)
-    yield Began("act")
-    envs.close()
-    yield _act(setup, seconds)
+    with naming_their_line(str(setup.config.env.env)):
+        register(setup.definitions)
+        yield Began("be made")
+        began = time.perf_counter()
+        envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
+        yield EnvsMade(time.perf_counter() - began)
+        yield Began("reset")
+        first = envs.reset(setup.seed)
+        yield Began("step")
+        yield _step_at_random(envs, first, setup.seed, seconds)
+        yield Began("act")
+        envs.close()
+        yield _act(setup, seconds)
 
 
 def _step_at_random(

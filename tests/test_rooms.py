@@ -45,7 +45,6 @@ TOO_LONG = {
     "learners/formats.py",
     "learners/ppo.py:_learn",
     "xagents_ray/commands/cli.py",
-    "xagents_ray/commands/doctor/examine.py",
     "xagents_ray/networks/layout.py:read_layout",
     "xagents_ray/run/session.py",
     "xagents_ray/settings/config.py",

@@ -10,18 +10,18 @@ from xagents_ray.run.driver import Run
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A cluster that was joined.
+class ClusterFacts:
+    """What a cluster has.
 
     Attributes:
         nodes: that are alive.
         cpus: of all nodes together.
-        free_cpus: of these, not taken.
+        free_cpus: CPUs that are not taken.
         gpus: of all nodes together.
-        free_gpus: of these, not taken.
-        memory: bytes, of the node that has most.
+        free_gpus: GPUs that are not taken.
+        memory: bytes of the node with the most.
         store: bytes of the smallest object store.
-        ray: version, here and there: Ray refuses others.
+        ray: version, the same on both sides, as Ray requires.
         python: likewise.
     """
 
@@ -36,8 +36,8 @@ class Reached:
     python: str
 
 
-def reach(address: str) -> Reached:
-    """Join the cluster at host:port and look around.
+def inspect_cluster(address: str) -> ClusterFacts:
+    """Join the cluster at host:port and return what it has.
 
     Raises:
         UserError: it does not answer, or refuses the token or the versions.
@@ -49,7 +49,7 @@ def reach(address: str) -> Reached:
     def total(resources: dict[str, Any], name: str) -> int:
         return int(resources.get(name, 0))
 
-    return Reached(
+    return ClusterFacts(
         nodes=len(nodes),
         cpus=total(whole, "CPU"),
         free_cpus=total(free, "CPU"),
@@ -62,14 +62,14 @@ def reach(address: str) -> Reached:
     )
 
 
-def store(run: Run, reached: Reached | None) -> tuple[int, int]:
-    """Return the bytes that a run's object store wants, and gets.
+def object_store(run: Run, cluster: ClusterFacts | None) -> tuple[int, int]:
+    """Return the bytes that a run needs in the object store, and those it gets.
 
     Args:
         run: before it starts.
-        reached: the cluster; None for this machine.
+        cluster: that it joins; None for this machine.
     Raises:
         UserError: there is not enough shared memory for Ray.
     """
-    wanted = store_bytes(run)
-    return wanted, connection.store(wanted) if reached is None else reached.store
+    needed = store_bytes(run)
+    return needed, connection.store(needed) if cluster is None else cluster.store

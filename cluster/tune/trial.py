@@ -17,7 +17,7 @@ from ray import tune
 
 from xagents_ray.cluster.run import driver
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.timed_subprocess import how_it_ended, without_main
+from xagents_ray.core.timed_subprocess import exit_reason, without_main
 from xagents_ray.tuning.trainee import News, Training, train_alone
 
 _ENDING_SECONDS = 10.0
@@ -62,7 +62,7 @@ class Forked:
             self._last = self._link.recv()
         except (EOFError, ConnectionError):
             self._process.join()
-            failure = f"the process ended with {how_it_ended(self._process)}"
+            failure = f"the process ended with {exit_reason(self._process)}"
             self._last = {**self._last, "value": None, "failure": failure}
             self._last.pop("point", None)
         return self._last

@@ -68,10 +68,10 @@ def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> N
 print("once")
 import time
 from xagents_ray.actors.envs.definitions import export
-from xagents_ray.core.timed_subprocess import Bounded
+from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
-child = Bounded(path, config, export("own/Vector-v0"))
+child = TimedSubprocess(path, config, export("own/Vector-v0"))
 print(child.one(time.monotonic() + 60).observation_shape)
 child.end()
 """

@@ -35,6 +35,8 @@ class Odd(gym.Env):
     def step(self, action):
         if self.sleeps_in == "step":
             time.sleep(1000)
+        if self.sleeps_in == 0:
+            1 / 0
         observation = np.full(3, self.observation, np.float32)
         return observation, self.reward, False, False, {}
 
@@ -56,6 +58,7 @@ def slow_to_make_more():
     return _made()
 slept = []
 def raises(): raise RuntimeError("the licence has run out")
+def raises_in_step(): return _made(sleeps_in=0)
 def dies(): import os; os._exit(3)
 
 class Locked:
@@ -77,7 +80,8 @@ def doctor(*words: str, **environment: str) -> tuple[int, dict[str, list[str]], 
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
     assert time.perf_counter() - began < SECONDS
-    assert "Traceback" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stdout
+    assert "--traceback" in words or "Traceback" not in done.stderr
     left = psutil.Process().children(recursive=True)
     assert {child.pid for child in left} <= before
     table, _, rest = done.stdout.partition("\n\n")
@@ -131,6 +135,7 @@ def test_the_replay_of_frames_is_compared_with_the_memory() -> None:
 
 MISTAKES = {
     "raises": ("environment", "RuntimeError: the licence has run out (own.py, line "),
+    "raises_in_step": ("step", "ZeroDivisionError: division by zero (own.py, line "),
     "nowhere": ("environment", "module own has no nowhere"),
     "dies": ("environment", "the process ended with exit code 3"),
     "slow_to_make": ("environment", "did not be made within 8 s"),
@@ -144,8 +149,11 @@ MISTAKES = {
 @pytest.mark.parametrize("factory", MISTAKES)
 def test_an_environment_that_is_not_well(factory) -> None:
     name, sentence = MISTAKES[factory]
-    code, rows, rest = doctor("ppo", "--env", f"own:{factory}", "--n-envs", "2")
+    words = ["--env", f"own:{factory}", "--n-envs", "2", "--traceback"]
+    code, rows, rest = doctor("ppo", *words)
     assert code == 2
+    in_theirs = "Traceback (most recent call last): File" in rest and "own.py" in rest
+    assert in_theirs == factory.startswith("raises")
     assert rows[name][0] == "error"
     assert f"{name}: " in rest and sentence in rest
     later = NEED_AN_ENVIRONMENT[NEED_AN_ENVIRONMENT.index("worker") :]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from xagents_ray.algorithms.presets import hints
 from xagents_ray.algorithms.table import find
-from xagents_ray.commands.doctor.checks import preset
+from xagents_ray.commands.doctor.machine import preset
 from xagents_ray.run.display import Display
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config

@@ -18,6 +18,7 @@ from xagents_ray.settings.options import changed, option
 class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
     """Actor-critic with experience replay, arXiv:1611.01224."""
 
+    entries: ClassVar[tuple[str, str]] = "trajectory", "trajectories"
     replaced: ClassVar[Mapping[str, str]] = {
         "rollout_length": "set the steps of a rollout with --n-steps",
         "train_frequency": "every rollout is learnt from; set the updates from the "

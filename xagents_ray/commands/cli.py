@@ -11,7 +11,6 @@ import click
 from xagents_ray.algorithms.presets import presets as all_presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS, find
-from xagents_ray.commands.doctor.examine import examine
 from xagents_ray.commands.evaluate import evaluate_with
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.play import play_with
@@ -138,7 +137,12 @@ def _exit_code(signal: int | None) -> int | None:
 
 
 def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
-    rows = examine(algorithm, values)
+    doctor = importlib.import_module("xagents_ray.commands.doctor.examination")
+    rows = doctor.examine(algorithm, values)
+    if click.get_current_context().params["traceback"]:
+        for row in rows:
+            if row.trace:
+                click.echo(f"{row.trace}\n", err=True)
     cells = [(row.name, row.verdict, row.found) for row in rows]
     print_table(("check", "verdict", "found"), cells, wrapped=2)
     remedies = [f"{row.name}: {row.remedy}" for row in rows if row.remedy]

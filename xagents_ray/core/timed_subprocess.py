@@ -1,4 +1,4 @@
-"""Work in a process of its own that ends when its time is up, whatever it does."""
+"""Calls in a process of their own, which are given a time and then killed."""
 
 import contextlib
 import multiprocessing
@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from xagents_ray.core.errors import Diverged, UserError, sentence
+from xagents_ray.core.errors import Diverged, EnvironmentFault, UserError, sentence
 from xagents_ray.core.resolve import resolve
 
 _ORPHAN_SECONDS = 60
@@ -22,24 +22,28 @@ _ORPHAN_SECONDS = 60
 
 @dataclass(frozen=True)
 class Failure:
-    """Why work ended early.
+    """Why a call failed.
 
     Attributes:
         sentence: what was raised, and where.
         is_advice: the sentence has a remedy in it.
+        trace: traceback of the user's code; "" if it is not to blame.
     """
 
     sentence: str
     is_advice: bool = False
+    trace: str = ""
 
 
-class Bounded:
-    """A call in a fresh process, as Ray's workers are: its arguments are pickled.
+class TimedSubprocess:
+    """A call in a process of its own, killed with all that it started on exit.
+
+    The process is started afresh, as Ray's workers are: the arguments are pickled.
 
     Args:
-        path: `module:function`; what it returns is one item, what it yields are many.
+        path: `module:function`; a generator gives many items, a function one.
         arguments: of the function.
-        seconds: after which it ends itself, should this process be killed.
+        seconds: after which it ends itself, if this process is killed.
     """
 
     def __init__(
@@ -48,16 +52,19 @@ class Bounded:
         spawn = multiprocessing.get_context("spawn")
         self._items, theirs = spawn.Pipe(duplex=False)
         job = theirs, seconds, path, *arguments
-        self._process = spawn.Process(target=_work, args=job)
+        self._process = spawn.Process(target=_run, args=job)
         with without_main():
             self._process.start()
         theirs.close()
 
+    def __enter__(self) -> "TimedSubprocess":
+        return self
+
     def items(self, until: float) -> Iterator[Any]:
-        """Yield what it gave by `until`, time.monotonic(); a Failure comes last.
+        """Yield its items that come by `until`, time.monotonic(); a Failure is last.
 
         Raises:
-            TimeoutError: it is still at work then.
+            TimeoutError: it is still running then.
         """
         while True:
             if not self._items.poll(max(0.0, until - time.monotonic())):
@@ -66,7 +73,7 @@ class Bounded:
                 item = self._items.recv()
             except EOFError:
                 self._process.join()
-                yield Failure(f"the process ended with {how_it_ended(self._process)}")
+                yield Failure(f"the process ended with {exit_reason(self._process)}")
                 return
             if item is None:
                 return
@@ -74,12 +81,11 @@ class Bounded:
             if isinstance(item, Failure):
                 return
 
-    def one(self, until: float) -> Any:
+    def result(self, until: float) -> Any:
         """Return its one item, or the Failure; see `items`."""
         return next(self.items(until))
 
-    def end(self) -> None:
-        """Kill it with all that it started."""
+    def __exit__(self, *error: object) -> None:
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process(self._process.pid).children(recursive=True):
                 with contextlib.suppress(psutil.Error):
@@ -93,7 +99,7 @@ class Bounded:
 def without_main() -> Iterator[None]:
     """Keep a new process from importing this one's main module.
 
-    A script's would run again, and a notebook's is no file.
+    A script would run again, and a notebook has no file.
     """
     main = sys.modules["__main__"]
     kept = {name: vars(main).get(name) for name in ("__file__", "__spec__")}
@@ -104,16 +110,16 @@ def without_main() -> Iterator[None]:
         vars(main).update(kept)
 
 
-def how_it_ended(process: BaseProcess) -> str:
+def exit_reason(process: BaseProcess) -> str:
     """Return the signal or the exit code of a process that has been joined."""
     code = process.exitcode or 0
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def _work(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
-    """Call, and send what comes; print nothing."""
+def _run(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
+    """Call the function and send its items; print nothing."""
     os.setsid()  # Ctrl-C is the parent's
-    signal.alarm(seconds)  # should the parent be killed
+    signal.alarm(seconds)  # if the parent is killed
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -122,6 +128,8 @@ def _work(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
         for item in found if isinstance(found, Iterator) else [found]:
             items.send(item)
         items.send(None)
+    except EnvironmentFault as error:
+        items.send(Failure(str(error), is_advice=True, trace=error.trace))
     except (UserError, Diverged) as error:
         items.send(Failure(str(error), is_advice=True))
     except BaseException as error:

@@ -10,7 +10,7 @@ from typing import Any
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.timed_subprocess import Bounded, Failure
+from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -197,16 +197,16 @@ def _read(
         return check(decode_npz(file), shapes(layout), extras, path, layout)
     # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
     # they end in a segmentation fault.
-    reading = Bounded(_DECODE, file, layout, extras, seconds=_DECODE_SECONDS)
-    try:
-        found = reading.one(time.monotonic() + _DECODE_SECONDS)
-    except TimeoutError:
-        raise UserError(
-            f"{path}: TensorFlow did not read it within {_DECODE_SECONDS} s; try again "
-            "when the machine is less busy."
-        ) from None
-    finally:
-        reading.end()
+    until = time.monotonic() + _DECODE_SECONDS
+    arguments = file, layout, extras
+    with TimedSubprocess(_DECODE, *arguments, seconds=_DECODE_SECONDS) as reader:
+        try:
+            found = reader.result(until)
+        except TimeoutError:
+            raise UserError(
+                f"{path}: TensorFlow did not read it within {_DECODE_SECONDS} s; try "
+                "again when the machine is less busy."
+            ) from None
     if isinstance(found, Failure):
         if found.is_advice:
             raise UserError(found.sentence)

@@ -115,7 +115,13 @@ class AlgorithmConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig(AlgorithmConfig):
-    """Settings that every algorithm with a replay buffer has."""
+    """Settings that every algorithm with a replay buffer has.
+
+    Attributes:
+        entries: what the buffer holds, in the singular and the plural.
+    """
+
+    entries: ClassVar[tuple[str, str]] = "transition", "transitions"
 
     buffer_max_size: int = option(
         10_000,

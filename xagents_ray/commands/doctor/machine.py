@@ -1,4 +1,4 @@
-"""What `xagents-ray doctor` finds of the machine, one row of its table each."""
+"""What `xagents-ray doctor` finds about the machine, one row of its table each."""
 
 import ast
 import importlib.metadata
@@ -9,19 +9,19 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.commands.doctor.row import Row, error, size, unchecked, warning
 from xagents_ray.core.machine import cores, free_memory
 from xagents_ray.core.resolve import resolve
+from xagents_ray.core.words import counted
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
-from xagents_ray.settings.options import options
 from xagents_ray.storage.weights import shapes
 
 _SPARE_BYTES = 2**30
@@ -29,43 +29,6 @@ _SPARE_BYTES = 2**30
 _SMI_SECONDS = 5
 _STATE_COPIES = 3
 """A weight and Adam's two moments of it; target networks are rarely counted."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One check.
-
-    Attributes:
-        name: what was checked.
-        found: in a few words.
-        remedy: what to change, with the flag, in one sentence; "" when all is well.
-        verdict: ok, warning, error, or - for what could not be checked.
-    """
-
-    name: str
-    found: str
-    remedy: str = ""
-    verdict: str = "ok"
-
-
-def error(name: str, found: str, remedy: str) -> Row:
-    """Return a row of what would stop the run."""
-    return Row(name, found, remedy, "error")
-
-
-def warning(name: str, found: str, remedy: str) -> Row:
-    """Return a row of what would slow the run down, or might stop it."""
-    return Row(name, found, remedy, "warning")
-
-
-def size(count: float) -> str:
-    """Return bytes as a person reads them."""
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
-    power = 0
-    while power < len(units) - 1 and count >= 1024 ** (power + 1):
-        power += 1
-    value = count / 1024**power
-    return f"{value:,.{int(value < 10 and power > 0)}f} {units[power]}"
 
 
 def processors(config: Config, load: float) -> Row:
@@ -77,7 +40,7 @@ def processors(config: Config, load: float) -> Row:
     if actors > count:
         return warning(
             "cores",
-            f"{found}, {actors} env actors",
+            f"{found}, {counted(actors, 'env actor')}",
             f"Lower --n-actors to {count}: more env actors than cores take turns.",
         )
     if load >= count:
@@ -99,9 +62,8 @@ def transition(run: Run, row_bytes: float | None) -> Row:
     """
     config, parts = run.config.algorithm, []
     if config.replay is not None:
-        unit, held = _unit(config.replay), _held_bytes(run, config.replay)
-        unit = unit.removesuffix("s").replace("ie", "y")
-        parts.append(f"{held:,.0f} bytes per {unit} in the replay")
+        held, (one, _) = _held_bytes(run, config.replay), config.replay.entries
+        parts.append(f"{held:,.0f} bytes per {one} in the replay")
     if row_bytes is not None:
         steps = config.batch_steps * run.config.env.n_envs
         parts.append(f"{row_bytes:,.0f} bytes per env step in flight")
@@ -130,7 +92,8 @@ def memory(run: Run, node_bytes: int | None) -> Row:
     each = _held_bytes(run, config)
     needed = each * config.buffer_max_size
     most = _rounded(max(1, int((free - _SPARE_BYTES) / each)))
-    found = f"{config.buffer_max_size:,} {_unit(config)} take {size(needed)}; {has}"
+    entries = counted(config.buffer_max_size, *config.entries)
+    found = f"{entries} take {size(needed)}; {has}"
     return _fits(found, free, needed, f"Lower --buffer-max-size to {most} or less")
 
 
@@ -164,10 +127,6 @@ def _held_bytes(run: Run, config: ReplayConfig) -> float:
     return (nbytes(2 * few) - nbytes(few)) / few
 
 
-def _unit(config: ReplayConfig) -> str:
-    return next(o.unit for o in options(type(config)) if o.name == "buffer_max_size")
-
-
 def disk(config: Config, run: Run | None) -> Row:
     """Compare the room for checkpoints with what they take."""
     path = Path(config.run.run_dir).absolute()
@@ -189,10 +148,8 @@ def disk(config: Config, run: Run | None) -> Row:
     replay = config.algorithm.replay
     if config.run.checkpoint_replay and replay is not None:
         held = 2 * _held_bytes(run, replay) * replay.buffer_max_size
-        needed, found = (
-            needed + int(held),
-            f"{found}, with the replay {size(held)} more",
-        )
+        needed += int(held)
+        found = f"{found}, with the replay {size(held)} more"
     if needed > free:
         return warning(
             "disk",
@@ -281,8 +238,3 @@ _GPU_REMEDY = (
     "Install TensorFlow with its CUDA libraries, pip install 'xagents-ray[gpu]', or "
     "the learner runs on the cores."
 )
-
-
-def unchecked(*names: str) -> list[Row]:
-    """Return rows of what needs an environment, when there is none."""
-    return [Row(name, "not checked", verdict="-") for name in names]

@@ -1,0 +1,81 @@
+"""Rows of the table that `xagents-ray doctor` prints, and their words."""
+
+from dataclasses import dataclass
+
+from xagents_ray.core.timed_subprocess import Failure
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check.
+
+    Attributes:
+        name: what was checked.
+        found: in a few words.
+        remedy: what to change, with the flag, in one sentence; "" if all is well.
+        verdict: ok, warning, error, or - for what could not be checked.
+        trace: traceback of the user's environment; "" if it raised nothing.
+    """
+
+    name: str
+    found: str
+    remedy: str = ""
+    verdict: str = "ok"
+    trace: str = ""
+
+
+def error(name: str, found: str, remedy: str, trace: str = "") -> Row:
+    """Return a row of what would stop the run."""
+    return Row(name, found, remedy, "error", trace)
+
+
+def warning(name: str, found: str, remedy: str) -> Row:
+    """Return a row of what would slow the run down, or might stop it."""
+    return Row(name, found, remedy, "warning")
+
+
+def unchecked(*names: str) -> list[Row]:
+    """Return rows of what could not be checked."""
+    return [Row(name, "not checked", verdict="-") for name in names]
+
+
+def failed(name: str, found: str, flag: str, failure: Failure) -> Row:
+    """Return the error of a call that raised.
+
+    Args:
+        name: of the row.
+        found: likewise.
+        flag: with its value, that the call was about.
+        failure: of the call.
+    """
+    remedy = failure.sentence
+    if not failure.is_advice:
+        remedy = f"{flag}: fix this: {remedy}."
+    return error(name, found, remedy, failure.trace)
+
+
+def hangs(name: str, env: str, doing: str, seconds: float) -> Row:
+    """Return the error of an environment that gave no answer."""
+    remedy = (
+        f"{env} did not {doing} within {seconds:.0f} s: see what it waits for, perhaps "
+        "a server or a lock."
+    )
+    return error(name, f"did not {doing}", remedy)
+
+
+def size(count: float) -> str:
+    """Return bytes as a person reads them."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while power < len(units) - 1 and count >= 1024 ** (power + 1):
+        power += 1
+    value = count / 1024**power
+    return f"{value:,.{int(value < 10 and power > 0)}f} {units[power]}"
+
+
+def span(seconds: float) -> str:
+    """Return a time as a person says it: 12 minutes, 3.1 s, 20 ms."""
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
