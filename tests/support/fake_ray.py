@@ -1,173 +1,247 @@
-"""A stand-in for the module `ray` and its actors, with a clock of its own.
+"""A stand-in for the module `ray`, in this process and with a clock of its own.
 
-Waiting advances the clock; nothing else does. An actor does its calls one after the
-other, as Ray's actors do.
+Only waiting advances the clock. An actor holds a plain object and makes its calls one
+after the other, each once its arguments are ready, as Ray's actors do.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from xagents_ray.core.trajectory import Episode, RolloutReport
-from xagents_ray.replay.base import Fill
-
-NEVER = float("inf")
-
-
-class RayError(Exception):
-    pass
-
-
-class RayTaskError(RayError):
-    """What a call raised: the cause, and Ray's text with the traceback."""
-
-    def __init__(self, text: str, cause: BaseException) -> None:
-        super().__init__(text)
-        self.cause = cause
-
-
-class RayActorError(RayError):
-    pass
-
-
-class GetTimeoutError(RayError):
-    pass
-
-
-_OTHERS = (
-    "NodeDiedError",
-    "ObjectLostError",
-    "ObjectStoreFullError",
-    "OutOfDiskError",
-    "OutOfMemoryError",
-    "WorkerCrashedError",
+import ray.exceptions
+from ray.exceptions import (
+    ActorDiedError,
+    GetTimeoutError,
+    OutOfDiskError,
+    RayError,
+    RayTaskError,
 )
 
+NEVER = math.inf
 
-@dataclass(eq=False)
-class Reference:
-    """To a value, or to an error, that is there at some time."""
 
-    at: float
+class Takes(NamedTuple):
+    """What a method of a fake returns to take some seconds, or NEVER to end."""
+
+    seconds: float
     value: Any = None
 
 
-@dataclass
-class FakeRay:
-    """The module, as far as `Calls` uses it."""
+@dataclass(eq=False)
+class Ref:
+    """A reference to a value or an error, which may not be ready yet."""
 
-    now: float = 1_000.0
-    exceptions: Any = field(
-        default_factory=lambda: SimpleNamespace(
-            RayError=RayError,
-            RayTaskError=RayTaskError,
-            RayActorError=RayActorError,
-            GetTimeoutError=GetTimeoutError,
-            **{name: type(name, (RayError,), {}) for name in _OTHERS},
-        )
-    )
+    value: Any = None
+    error: BaseException | None = None
+    is_ready: bool = True
 
-    def monotonic(self) -> float:
-        return self.now
+    @classmethod
+    def pending(cls) -> "Ref":
+        return cls(is_ready=False)
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+    def put(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Make the reference ready, unless it is."""
+        if not self.is_ready:
+            self.value, self.error, self.is_ready = value, error, True
 
-    def wait(
-        self,
-        references: Sequence[Reference],
-        num_returns: int,
-        timeout: float,
-        **_: Any,
-    ) -> tuple[list[Reference], list[Reference]]:
-        needed = sorted(each.at for each in references)[num_returns - 1]
-        self.now = min(max(self.now, needed), self.now + timeout)
-        there = [each for each in references if each.at <= self.now]
-        return there, [each for each in references if each not in there]
 
-    def get(self, reference: Reference, timeout: float = NEVER) -> Any:
-        assert reference.at <= self.now + timeout
-        self.now = max(self.now, reference.at)
-        if isinstance(reference.value, Exception):
-            raise reference.value
-        return reference.value
+class Call(NamedTuple):
+    """A call of an actor's method."""
 
-    def put(self, value: Any) -> Reference:
-        return Reference(self.now, value)
+    method: str
+    arguments: tuple[Any, ...]
+    refs: tuple[Ref, ...]
 
-    def kill(self, actor: "FakeActor") -> None:
-        actor.die()
+    def make(self, instance: Any) -> tuple[float, Any]:
+        """Return the seconds that it takes, and a function that sets its references."""
+        for each in self.arguments:
+            if isinstance(each, Ref) and each.error is not None:
+                cause = getattr(each.error, "cause", each.error)
+                return 0.0, self.failure(RayTaskError(self.method, "lost", cause))
+        given = [x.value if isinstance(x, Ref) else x for x in self.arguments]
+        try:
+            value = getattr(instance, self.method)(*given)
+        except RayError as error:
+            return 0.0, self.failure(error)
+        except Exception as error:
+            return 0.0, self.failure(RayTaskError(self.method, str(error), error))
+        seconds, value = value if isinstance(value, Takes) else (0.0, value)
+        if isinstance(value, RayError):
+            return seconds, self.failure(value)
+
+        def set_values() -> None:
+            values = value if len(self.refs) > 1 else [value]
+            for ref, each in zip(self.refs, values, strict=True):
+                ref.put(each)
+
+        return seconds, set_values
+
+    def failure(self, error: BaseException) -> Callable[[], None]:
+        return lambda: [ref.put(error=error) for ref in self.refs] and None
 
 
 class FakeActor:
-    """An env actor, or an evaluator.
+    """A plain object whose methods are called as Ray calls an actor's.
 
     Args:
-        ray: whose.
-        starts: seconds until it has made its environments.
-        roll: returns the seconds of the n-th rollout or evaluation, and what it
-            gives, or an error.
-        restores: seconds until it has taken a state.
+        ray: the module.
+        instance: the object.
+        starts: seconds until it can make its first call.
+        hanging: methods that never end.
+    Attributes:
+        asked: methods that were called, with their arguments.
+        is_suspended: whether its process makes no call, not even one beside others.
     """
 
     def __init__(
         self,
-        ray: FakeRay,
-        starts: float = 1.0,
-        roll: Callable[[int], tuple[float, Any]] | None = None,
-        restores: float = 1.0,
+        ray: "FakeRay",
+        instance: Any,
+        starts: float = 0.0,
+        hanging: Sequence[str] = (),
     ) -> None:
-        self._ray, self._roll, self._restores = ray, roll, restores
-        self._free = ray.now + starts
-        self._calls: list[Reference] = []
-        self.rollouts = 0
+        self.instance, self.hanging = instance, set(hanging)
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+        self.is_suspended = False
         self.is_dead = False
-        self.ready = _method(lambda: self._do(0.0, None))
-        self.restart = _method(lambda session: self._do(0.0, None))
-        self.restore = _method(lambda state: self._do(self._restores, 0))
-        self.rollout = _method(self._rollout)
-        self.evaluate = _method(lambda *_: self._rollout(*_)[1])
+        self._error: RayError = ActorDiedError()
+        self._ray, self._free_at = ray, ray.now + starts
+        self._waiting: deque[Call] = deque()
+        self._current: tuple[Call, Callable[[], None]] | None = None
+        ray.actors.append(self)
 
-    def die(self) -> None:
-        """End it: what it has not yet done fails now."""
-        self.is_dead = True
-        for call in self._calls:
-            if call.at > self._ray.now:
-                call.at, call.value = self._ray.now, RayActorError("it died")
+    def __getattr__(self, method: str) -> "Method":
+        return Method(self, method)
 
-    def _do(self, seconds: float, value: Any) -> Reference:
-        self._free = max(self._free, self._ray.now) + seconds
-        call = Reference(self._free, value)
-        self._calls.append(call)
+    def call(self, method: str, count: int, arguments: tuple[Any, ...]) -> Any:
+        """Ask for a call; one of the control group doesn't wait for others."""
+        self.asked.append((method, arguments))
+        call = Call(method, arguments, tuple(Ref.pending() for _ in range(abs(count))))
+        has_started = self._current is not None or self._free_at <= self._ray.now
+        answers = has_started and not self.is_suspended and method not in self.hanging
         if self.is_dead:
-            self.die()
-        return call
+            call.failure(self._error)()
+        elif count < 0 and answers:
+            call.make(self.instance)[1]()
+        else:
+            self._waiting.append(call)
+        return call.refs if count > 1 else call.refs[0]
 
-    def _rollout(self, weights: Any, length: int, env_steps: int) -> tuple[Any, Any]:
-        self.rollouts += 1
-        roll = self._roll or (lambda number: (1.0, report()))
-        call = self._do(*roll(self.rollouts))
-        return Reference(call.at, f"trajectory {self.rollouts}"), call
+    def die(self, error: RayError | None = None) -> None:
+        """End its process: calls that have not ended fail, and all others to come."""
+        self.is_dead, self._error = True, error or self._error
+        calls = [*self._waiting, *([self._current[0]] if self._current else [])]
+        for call in calls:
+            call.failure(self._error)()
+
+    @property
+    def next_at(self) -> float:
+        """Clock at which it can do more."""
+        is_busy = self._current is not None or self._waiting
+        is_stuck = self.is_dead or self.is_suspended or self._free_at <= self._ray.now
+        return self._free_at if is_busy and not is_stuck else NEVER
+
+    def step(self) -> bool:
+        """Begin or end a call that is due; return whether there was one."""
+        if self.is_dead or self.is_suspended or self._free_at > self._ray.now:
+            return False
+        if self._current is not None:
+            (_, end), self._current = self._current, None
+            end()
+            return True
+        given = self._waiting[0].arguments if self._waiting else ()
+        refs = [each for each in given if isinstance(each, Ref)]
+        if not self._waiting or not all(each.is_ready for each in refs):
+            return False
+        call = self._waiting.popleft()
+        if call.method in self.hanging:
+            seconds, end = NEVER, call.failure(ActorDiedError())
+        else:
+            seconds, end = call.make(self.instance)
+        self._current = call, end
+        self._free_at = self._ray.now + seconds
+        return True
 
 
-def _method(call: Callable[..., Any]) -> Any:
-    method = SimpleNamespace(remote=call)
-    method.options = lambda **_: method
-    return method
+class Method(NamedTuple):
+    """A method of an actor, before it is called."""
+
+    actor: FakeActor
+    name: str
+    count: int = 1
+
+    def options(self, num_returns: int = 1, concurrency_group: str = "") -> "Method":
+        return self._replace(count=-1 if concurrency_group else num_returns)
+
+    def remote(self, *arguments: Any) -> Any:
+        return self.actor.call(self.name, self.count, arguments)
 
 
-def report(episodes: int = 0, seconds: float = 1.0) -> RolloutReport:
-    ended = tuple(Episode(0, 0, 1.0, 1) for _ in range(episodes))
-    return RolloutReport(np.ones(2, np.int64), ended, seconds)
+class FakeRay:
+    """The module `ray`, and the module `time`, as far as a run's parts use them."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.actors: list[FakeActor] = []
+
+    def after(self, seconds: float, value: Any) -> Ref:
+        """Return a reference that is ready after some seconds."""
+        given = SimpleNamespace(give=lambda: Takes(seconds, value))
+        ref: Ref = FakeActor(self, given).give.remote()
+        return ref
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self._advance(self.now + seconds, lambda: False)
+
+    def wait(
+        self,
+        references: Sequence[Ref],
+        num_returns: int,
+        timeout: float,
+        fetch_local: bool = True,
+    ) -> tuple[list[Ref], list[Ref]]:
+        def are_enough() -> bool:
+            return sum(ref.is_ready for ref in references) >= num_returns
+
+        assert len(set(references)) == len(references) >= num_returns
+        self._advance(self.now + timeout, are_enough)
+        ready = [ref for ref in references if ref.is_ready][:num_returns]
+        return ready, [ref for ref in references if ref not in ready]
+
+    def get(self, reference: Ref, timeout: float = NEVER) -> Any:
+        self._advance(self.now + timeout, lambda: reference.is_ready)
+        if not reference.is_ready:
+            raise GetTimeoutError
+        if reference.error is not None:
+            raise reference.error
+        return reference.value
+
+    def kill(self, actor: FakeActor) -> None:
+        actor.die()
+
+    def _advance(self, until: float, is_done: Callable[[], bool]) -> None:
+        while True:
+            while any([actor.step() for actor in self.actors]):
+                pass
+            if is_done() or self.now >= until:
+                return
+            self.now = min([until, *(actor.next_at for actor in self.actors)])
 
 
 def crash(line: int = 7, kind: str = "RuntimeError") -> RayTaskError:
     """Return what a rollout raises whose environment fails at a line."""
-    text = (
-        "\x1b[36mray::EnvActor.rollout()\x1b[39m (pid=7, ip=10.0.0.1)\n"
+    trace = (
+        "Traceback (most recent call last):\n"
         '  File "/x/actors/env_actor.py", line 120, in rollout\n'
         "    step = self._envs.step(chosen.stepped)\n"
         f'  File "/home/me/mine.py", line {line}, in step\n'
@@ -175,40 +249,10 @@ def crash(line: int = 7, kind: str = "RuntimeError") -> RayTaskError:
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         f"{kind}: no licence at line {line}"
     )
-    return RayTaskError(text, RuntimeError("no licence"))
+    cause, title = RuntimeError("no licence"), "ray::EnvActor.rollout"
+    return RayTaskError("rollout", trace, cause, proctitle=title, pid=7, ip="10.0.0.1")
 
 
-class FakeShard:
-    """A shard of the replay that is given one trajectory.
-
-    Args:
-        ray: whose.
-        data: seconds until the trajectory has come.
-        work: seconds that it takes to copy it.
-        answers: whether its control group does.
-    """
-
-    def __init__(
-        self,
-        ray: FakeRay,
-        data: float = 0.0,
-        work: float = 0.0,
-        answers: bool = True,
-    ) -> None:
-        self._ray, self._data, self._work = ray, data, work
-        self._answers, self._comes = answers, NEVER
-        self.start = _method(lambda: Reference(ray.now, 100))
-        self.insert = _method(self._insert)
-        self.is_idle = _method(self._is_idle)
-
-    def die(self) -> None:
-        """End it."""
-
-    def _insert(self, *trajectories: Any) -> Reference:
-        self._comes = self._ray.now + self._data
-        fill = Fill(len(trajectories), False)
-        return Reference(self._comes + self._work, (fill, self._work))
-
-    def _is_idle(self) -> Reference:
-        is_idle = self._comes > self._ray.now
-        return Reference(self._ray.now if self._answers else NEVER, is_idle)
+def full(method: str = "update") -> Ref:
+    """Return a reference to what found the object store full."""
+    return Ref(error=RayTaskError(method, "", OutOfDiskError("")))

@@ -1,10 +1,9 @@
 """What errors of Ray mean, and pauses while there is no room for objects."""
 
-import time
-from collections.abc import Iterator
+import itertools
 
-import in_process_ray
 import pytest
+from fake_ray import FakeRay, Ref
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
@@ -27,8 +26,8 @@ from xagents_ray.core.signals import Signals
 
 
 @pytest.fixture
-def calls() -> Calls:
-    return Calls(in_process_ray, Signals())
+def calls(ray: FakeRay) -> Calls:
+    return Calls(ray, Signals())
 
 
 def _raised(cause: BaseException) -> RayTaskError:
@@ -79,64 +78,62 @@ def test_an_actor_that_died_is_a_death(calls: Calls) -> None:
     assert not calls.is_full(ActorDiedError())
 
 
-def test_every_wait_has_a_limit(calls: Calls) -> None:
+def test_every_wait_has_a_limit(calls: Calls, ray: FakeRay) -> None:
+    before = ray.now
     with pytest.raises(LateError):
-        calls.get(in_process_ray.Ref.pending(), 0.01)
+        calls.get(Ref.pending(), 30)
+    assert 30 < ray.now - before < 31
 
 
-def test_what_does_not_arrive_here_is_late(calls: Calls) -> None:
+def test_what_does_not_arrive_here_is_late(
+    calls: Calls, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray knows where it is, and its node doesn't send it."""
     limits = []
 
-    def get(reference: in_process_ray.Ref, timeout: float | None = None) -> None:
+    def get(reference: Ref, timeout: float | None = None) -> None:
         limits.append(timeout)
-        raise in_process_ray.GetTimeoutError
+        raise ray.exceptions.GetTimeoutError
 
-    calls.ray = type("Slow", (), {**vars(in_process_ray), "get": staticmethod(get)})
+    monkeypatch.setattr(ray, "get", get)
     with pytest.raises(LateError):
-        calls.get(in_process_ray.Ref(1), 1.0)
+        calls.get(Ref(1), 1.0)
     assert limits == [calls_module._FETCH_SECONDS]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(calls_module, "_PAUSES", (0.01, 0.04))
-    yield
-
-
-@pytest.mark.usefixtures("quick")
 def test_pauses_grow_and_end_with_a_sentence(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
+    calls: Calls, ray: FakeRay, log: FailureLog
 ) -> None:
-    monkeypatch.setattr(calls_module, "_FULL_SECONDS", 0.1)
-    log, began, pauses = FailureLog(), time.monotonic(), 0
-    backoff = StoreBackoff(calls, log)
-    with pytest.raises(Broken, match="are full for 0 s: free some room") as end:
+    backoff, began, clocks = StoreBackoff(calls, log), ray.now, [ray.now]
+    with pytest.raises(Broken, match="are full for 120 s: free some room") as end:
         while True:
             backoff.wait()
-            pauses += 1
+            clocks.append(ray.now)
     assert "/tmp/ray" in str(end.value)
-    assert time.monotonic() - began > 0.1
-    assert pauses <= 5
+    pauses = [round(b - a) for a, b in itertools.pairwise(clocks)]
+    assert pauses[:6] == [1, 2, 4, 8, 16, 16]
+    assert 120 < ray.now - began < 140
     (warning,) = log.warnings
     assert "trying again" in warning
 
 
-@pytest.mark.usefixtures("quick")
-def test_an_attempt_that_succeeds_starts_with_short_pauses_again(calls: Calls) -> None:
-    log = FailureLog()
-    backoff = StoreBackoff(calls, log)
+def test_an_attempt_that_succeeds_starts_with_short_pauses_again(
+    calls: Calls, ray: FakeRay, log: FailureLog
+) -> None:
+    backoff, began = StoreBackoff(calls, log), ray.now
     for _ in range(12):
         backoff.wait()
         backoff.reset()
+    assert ray.now - began < 12 * 1.5
     assert len(log.warnings) == 12
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_ends_a_pause(
+    ray: FakeRay, log: FailureLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     signals = Signals()
     signals.on_first = None
     signals.press(15)
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        StoreBackoff(Calls(in_process_ray, signals), FailureLog()).wait()
+        StoreBackoff(Calls(ray, signals), log).wait()

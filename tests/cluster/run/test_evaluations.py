@@ -1,13 +1,13 @@
 """Evaluations beside training; Ray is a fake with its own clock."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_ray import NEVER, FakeActor, FakeRay, crash
+from fake_ray import NEVER, FakeActor, FakeRay, Takes, crash
 
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import evaluator as evaluations_module
@@ -22,37 +22,26 @@ from xagents_ray.storage.weights import shapes
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    fake = FakeRay()
-    for module in (calls_module, evaluations_module):
-        monkeypatch.setattr(module, "time", fake)
-    return fake
-
-
-@pytest.fixture
 def run() -> Run:
     given = {"env": "CartPole-v1", "max_steps": 10, "eval_episodes": 2}
     config = Config.of(ALGORITHMS["ppo"].config, given)
     return lay_out(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
 
 
-@pytest.fixture
-def log() -> FailureLog:
-    return FailureLog()
+def evaluations(ray: FakeRay, log: FailureLog, run: Run, *turns: Any) -> Evaluations:
+    """Return those of evaluators that take so long for one each, or fail."""
+    rest = iter(turns)
 
+    def evaluate(weights: Any, count: int, seed: int) -> Takes:
+        turn = next(rest)
+        if isinstance(turn, Exception):
+            return Takes(1.0, turn)
+        return Takes(turn, [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)])
 
-def evaluations(ray: FakeRay, log: FailureLog, run: Run, *seconds: Any) -> Evaluations:
-    """Return those of an evaluator that takes so long for one each, or fails."""
-    turns = iter(seconds)
+    def make(kind: type, n_envs: int) -> FakeActor:
+        return FakeActor(ray, SimpleNamespace(evaluate=evaluate), 5.0)
 
-    def evaluate(*_: Any) -> Any:
-        turn = next(turns)
-        episodes = [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)]
-        return (1.0, turn) if isinstance(turn, Exception) else (turn, episodes)
-
-    return Evaluations(
-        Calls(ray, Signals()), log, lambda *_: FakeActor(ray, 5.0, roll=evaluate), run
-    )
+    return Evaluations(Calls(ray, Signals()), log, make, run)
 
 
 def test_training_never_waits_for_an_evaluation(
@@ -113,7 +102,20 @@ def test_one_that_hangs_is_noticed_beside_training(
         beside.begin(step, "weights")
     ended, began = [], ray.now
     while not ended:
-        ray.now += 10
+        ray.sleep(10)
         ended = beside.ended(is_last=False)
     assert ended == [(1, 15.0)]
     assert ray.now - began < 2_000
+
+
+def test_one_whose_process_dies_has_a_successor(
+    ray: FakeRay, log: FailureLog, run: Run
+) -> None:
+    beside = evaluations(ray, log, run, 600.0, 1.0)
+    beside.begin(0, "weights")
+    first = beside.actor
+    first.die()
+    beside.begin(1, "weights")
+    assert beside.ended(is_last=True) == [(1, 15.0)]
+    assert beside.actor is not first
+    assert log.warnings == ["The evaluation at 0 steps failed: its process died"]

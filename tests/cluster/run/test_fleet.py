@@ -2,81 +2,119 @@
 
 import traceback
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from fake_ray import (
-    NEVER,
-    FakeActor,
-    FakeRay,
-    RayActorError,
-    Reference,
-    crash,
-    report,
-)
+from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
+from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
-from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.ray import calls as calls_module
+from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls, place_of, traceback_of
 from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run import env_actors as env_actors_module
-from xagents_ray.cluster.run import fleet as fleet_module
 from xagents_ray.cluster.run.env_actors import EnvActors
 from xagents_ray.cluster.run.fleet import Fleet
-from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.config import Config
 
 Make = Callable[[int, int], FakeActor]
 """Makes an actor of a slot: (slot, how many it had before)."""
+Outcome = tuple[float, Any]
+"""The seconds of a rollout, and how many episodes ended in it or what it raised."""
 
 
-@pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    fake = FakeRay()
-    for module in (calls_module, env_actors_module, fleet_module):
-        monkeypatch.setattr(module, "time", fake)
-    return fake
+class _EnvActor:
+    """An env actor whose weights are their version.
+
+    Args:
+        roll: returns the outcome of the n-th rollout, from 1.
+        restores: seconds until it has taken a state.
+    """
+
+    def __init__(
+        self,
+        roll: Callable[[int], Outcome] = lambda number: (1.0, 0),
+        restores: float = 1.0,
+    ) -> None:
+        self._roll, self._restores = roll, restores
+        self.rollouts = 0
+
+    def ready(self) -> None: ...
+
+    def restart(self, session: int) -> None: ...
+
+    def restore(self, state: Any) -> Takes:
+        return Takes(self._restores, 0)
+
+    def rollout(self, weights: int, length: int, env_steps: int) -> Takes:
+        self.rollouts += 1
+        seconds, outcome = self._roll(self.rollouts)
+        if isinstance(outcome, Exception):
+            return Takes(seconds, outcome)
+        ended = tuple(Episode(0, 0, 1.0, 1) for _ in range(outcome))
+        steps = np.ones(2, np.int64)
+        report = RolloutReport(steps, ended, 1.0, weights_version=weights)
+        return Takes(seconds, (self, report))
 
 
-class Started:
-    """A fleet whose first actors are ready."""
+class _Started:
+    """A fleet whose first actors are ready.
 
-    def __init__(self, ray: FakeRay, make: Make, actors: int, **settings: Any) -> None:
+    Attributes:
+        weights: references to give when weights are asked for, the last one for ever.
+        made: how many actors each slot has had.
+        actors: the newest one of each slot.
+    """
+
+    def __init__(self, ray: FakeRay, make: Make, count: int, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, **settings}
-        self.ray, self.made = ray, [0] * actors
-        self.actors: list[FakeActor] = [None] * actors  # type: ignore[list-item]
+        config = Config.of(find("ppo").config, given)
+        self.ray, self.log, self.made = ray, FailureLog(), [0] * count
+        self.actors: dict[int, FakeActor] = {}
+        self.weights, self.signals = [Ref(1)], Signals()
+        self.signals.on_first = None
 
         def made(number: int) -> FakeActor:
             self.actors[number] = make(number, self.made[number])
             self.made[number] += 1
             return self.actors[number]
 
-        config = Config.of(ALGORITHMS["ppo"].config, given)
-        self.weights = ray.put("weights")
-        self.log, calls = FailureLog(), Calls(ray, Signals())
-        restarts = config.placement.max_actor_restarts
-        self.pool = EnvActors(calls, self.log, [4] * actors, made, restarts)
-        self.fleet = Fleet(calls, self.log, config, self.pool, lambda: self.weights)
+        calls, restarts = Calls(ray, self.signals), config.placement.max_actor_restarts
+        self.pool = EnvActors(calls, self.log, [4] * count, made, restarts)
+        self.fleet = Fleet(calls, self.log, config, self.pool, self.next_weights)
         self.pool.wait_until_ready()
 
-    def round(self) -> tuple[int, float]:
+    def next_weights(self) -> Ref:
+        return self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
+
+    def round(self, version: int = 1) -> tuple[int, float]:
         """Return how many rollouts a round has, and its seconds."""
         before = self.ray.now
-        self.fleet.launch(self.weights, 0)
+        self.fleet.launch(Ref(version), 0)
         return len(self.fleet.round()), self.ray.now - before
+
+    @property
+    def asked(self) -> int:
+        """How many rollouts were requested of the newest actors."""
+        calls = [call for actor in self.actors.values() for call in actor.asked]
+        return sum(name == "rollout" for name, _ in calls)
+
+
+def _actor(ray: FakeRay, starts: float = 1.0, **settings: Any) -> FakeActor:
+    return FakeActor(ray, _EnvActor(**settings), starts)
 
 
 def _never_again(ray: FakeRay) -> Make:
     """Return actors that start, and replacements that don't."""
-    return lambda _, before: FakeActor(ray, NEVER if before else 1.0)
+    return lambda _, before: _actor(ray, NEVER if before else 1.0)
 
 
 def test_rounds_do_not_wait_for_a_replacement_that_cannot_be_placed(
     ray: FakeRay,
 ) -> None:
-    started = Started(ray, _never_again(ray), 2)
+    started = _Started(ray, _never_again(ray), 2)
     started.actors[1].die()
     rounds = [started.round() for _ in range(1_000)]
     assert all(count == 1 for count, _ in rounds)
@@ -89,15 +127,14 @@ def test_rounds_do_not_wait_for_a_replacement_that_cannot_be_placed(
 
 
 def test_a_replacement_that_is_late_comes_back(ray: FakeRay) -> None:
-    started = Started(ray, lambda _, before: FakeActor(ray, 200 if before else 1.0), 2)
+    started = _Started(ray, lambda _, before: _actor(ray, 200 if before else 1.0), 2)
     started.actors[1].die()
     began = ray.now
     while ray.now < began + 210:
         count, _ = started.round()
     assert count == 2
-    assert (
-        "Env actor 1 has started; its 4 environments are back" in started.log.warnings
-    )
+    back = "Env actor 1 has started; its 4 environments are back"
+    assert back in started.log.warnings
     assert started.pool.is_complete
     assert started.log.counts["env actors"] == 1
 
@@ -107,11 +144,11 @@ def test_a_run_ends_once_when_no_replacement_can_be_placed(
     ray: FakeRay, asynchronous: bool
 ) -> None:
     settings = {"asynchronous": True, "policy_lag": 1} if asynchronous else {}
-    started = Started(ray, _never_again(ray), 2, **settings)
-    for actor in started.actors:
+    started = _Started(ray, _never_again(ray), 2, **settings)
+    for actor in started.actors.values():
         actor.die()
     began = ray.now
-    started.fleet.launch(started.weights, 0)
+    started.fleet.launch(Ref(1), 0)
     fleet = started.fleet
     with pytest.raises(Broken, match="did not start within 130 s"):
         fleet.newest(2, 0) if asynchronous else fleet.round()
@@ -119,26 +156,22 @@ def test_a_run_ends_once_when_no_replacement_can_be_placed(
 
 
 def test_the_only_actor_is_waited_for(ray: FakeRay) -> None:
-    started = Started(ray, lambda _, before: FakeActor(ray, 20.0 if before else 1.0), 1)
+    started = _Started(ray, lambda _, before: _actor(ray, 20.0 if before else 1.0), 1)
     started.actors[0].die()
     count, seconds = started.round()
     assert count == 1
     assert 20 <= seconds < 23
 
 
-def test_one_that_is_given_up_leaves_nobody_but_who_cannot_be_placed(
+def test_when_the_last_one_is_given_up_nobody_waits_for_what_cannot_be_placed(
     ray: FakeRay,
 ) -> None:
-    """Who fails last is not replaced, and nobody waits for ever for the other."""
-
     def make(number: int, before: int) -> FakeActor:
         if number == 1:
             return _never_again(ray)(number, before)
-        return FakeActor(
-            ray, 1.0, lambda _: (1.0, report() if ray.now < 1_200 else crash())
-        )
+        return _actor(ray, roll=lambda _: (1.0, 0 if ray.now < 1_200 else crash()))
 
-    started = Started(ray, make, 2)
+    started = _Started(ray, make, 2)
     started.actors[1].die()
     with pytest.raises(Broken, match="No env actor is left"):
         for _ in range(1_000):
@@ -146,83 +179,201 @@ def test_one_that_is_given_up_leaves_nobody_but_who_cannot_be_placed(
     assert ray.now < 1_230
 
 
-def test_all_actors_are_restored_at_once(ray: FakeRay) -> None:
-    started = Started(ray, lambda *_: FakeActor(ray, restores=30.0), 8)
-    before = ray.now
-    assert started.pool.restore([{}] * 8, 1) == 0
-    assert ray.now - before < 31
-
-
-def test_those_that_cannot_be_restored_share_one_limit(ray: FakeRay) -> None:
-    started = Started(ray, lambda *_: FakeActor(ray, restores=NEVER), 4)
-    before = ray.now
-    assert started.pool.restore([{}] * 4, 1) == 16
-    assert ray.now - before < 145
-    assert started.log.counts["env actors"] == 4
-
-
-def test_what_a_slow_network_takes_is_not_a_hang(ray: FakeRay) -> None:
-    """The actor is busy for a second of the 20 that a rollout takes to come."""
-    seconds = iter([20.0] * 10 + [120.0] + [20.0] * 10)
-    started = Started(
-        ray, lambda *_: FakeActor(ray, 1.0, lambda _: (next(seconds), report())), 1
-    )
-    assert [started.round()[0] for _ in range(20)] == [1] * 20
-    assert not started.log.counts
-
-
-def test_what_hangs_is_replaced(ray: FakeRay) -> None:
-    def make(_: int, before: int) -> FakeActor:
-        def roll(number: int) -> tuple[float, Any]:
-            return 1.0 if before or number < 5 else NEVER, report()
-
-        return FakeActor(ray, 1.0, roll)
-
-    started = Started(ray, make, 1)
-    seconds = [started.round()[1] for _ in range(10)]
-    assert 60 < max(seconds) < 65
-    assert started.log.counts["env actors"] == 1
+@pytest.mark.parametrize("starts", [NEVER, 500.0])
+def test_a_start_that_takes_too_long_is_refused(ray: FakeRay, starts: float) -> None:
+    with pytest.raises(Broken, match="Ray started no env actor within 125 s"):
+        _Started(ray, lambda *_: _actor(ray, starts), 1)
 
 
 def test_an_actor_that_refuses_its_settings_ends_the_start_with_its_sentence(
     ray: FakeRay,
 ) -> None:
-    """Its constructor raises, which Ray tells as the death of the actor."""
-    refusal = UserError("The module mine can't be imported.")
-    (line,) = traceback.format_exception_only(refusal)
-    text = (
-        "The actor died because of an error raised in its creation task, "
-        "\x1b[36mray::EnvActor.__init__()\x1b[39m (pid=7, ip=10.0.0.1)\n"
-        f'  File "/x/actors/env_actor.py", line 60, in __init__\n{line}'
-    )
+    """Its constructor raises, which Ray reports as the death of the actor."""
+    said, title = "The module mine can't be imported.", "ray::EnvActor.__init__"
+    try:
+        raise UserError(said)
+    except UserError as error:
+        refusal, trace = error, traceback.format_exc()
 
     def make(*_: int) -> FakeActor:
-        actor = FakeActor(ray)
-        failed = Reference(ray.now + 1, RayActorError(text))
-        actor.ready = SimpleNamespace(remote=lambda: failed)
+        actor = _actor(ray, NEVER)
+        error = RayTaskError("__init__", trace, refusal, proctitle=title, actor_id="1")
+        actor.die(ActorDiedError(error))
         return actor
 
     with pytest.raises(UserError) as raised:
-        Started(ray, make, 2)
-    assert str(raised.value) == str(refusal)
+        _Started(ray, make, 2)
+    assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    ("restores", "dropped", "seconds"), [(30.0, 0, 31), (NEVER, 32, 165)]
+)
+def test_actors_are_restored_at_once_within_one_limit(
+    ray: FakeRay, restores: float, dropped: int, seconds: float
+) -> None:
+    started = _Started(ray, lambda *_: _actor(ray, restores=restores), 8)
+    before = ray.now
+    assert started.pool.restore([{}] * 8, 1) == dropped
+    assert ray.now - before < seconds
+    assert started.log.counts["env actors"] == dropped / 4
+
+
+def test_what_a_slow_network_takes_is_not_a_hang(ray: FakeRay) -> None:
+    """The actor is busy for a second of the 20 that a rollout takes to arrive."""
+    seconds = iter([20.0] * 10 + [120.0] + [20.0] * 10)
+    started = _Started(
+        ray, lambda *_: _actor(ray, roll=lambda _: (next(seconds), 0)), 1
+    )
+    assert [started.round()[0] for _ in range(20)] == [1] * 20
+    assert not started.log.counts
+
+
+def _hanging(ray: FakeRay) -> Make:
+    """Return actors whose fifth rollout never ends, and replacements that work."""
+
+    def make(_: int, before: int) -> FakeActor:
+        return _actor(ray, roll=lambda n: (1.0 if before or n < 5 else NEVER, 0))
+
+    return make
+
+
+def test_what_hangs_is_replaced(ray: FakeRay) -> None:
+    started = _Started(ray, _hanging(ray), 1)
+    seconds = [started.round()[1] for _ in range(10)]
+    assert 60 < max(seconds) < 65
+    assert started.log.counts == {"env actors": 1, "rollouts": 1}
+
+
+def test_a_late_answer_of_one_that_was_replaced_is_not_taken(ray: FakeRay) -> None:
+    """Ray takes its time to end the process."""
+
+    def make(_: int, before: int) -> FakeActor:
+        return _actor(ray, roll=lambda n: (1.0 if before or n < 5 else 70.0, 0))
+
+    ray.kill = lambda actor: None  # type: ignore[method-assign, assignment]
+    started = _Started(ray, make, 1)
+    while started.made == [1]:
+        started.round()
+    replacement = started.actors[0].instance
+    for _ in range(20):
+        started.fleet.launch(Ref(1), 0)
+        (rollout,) = started.fleet.round()
+        assert rollout.trajectory.value is replacement
+
+
+def test_rollouts_ahead_die_with_their_actor(ray: FakeRay) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 2, policy_lag=2)
+    started.fleet.launch(Ref(1), 0)
+    assert started.asked == 6
+    started.actors[1].die()
+    taken = [len(started.round()) for _ in range(3)]
+    assert taken == [2, 2, 2]
+    assert started.log.counts == {"env actors": 1, "rollouts": 1}
+
+
+def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(
+    ray: FakeRay,
+) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 2)
+    lost = Ref(error=ObjectLostError("1", None, ""))
+    started.weights = [lost, Ref(7)]
+    started.fleet.launch(lost, 0)
+    rollouts = started.fleet.round()
+    assert [each.report.weights_version for each in rollouts] == [7, 7]
+    assert started.made == [1, 1]
+    assert not started.log.counts
+
+
+def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
+    """An actor can't begin while its weights are still learnt."""
+    started = _Started(ray, lambda *_: _actor(ray), 1, actor_timeout=5)
+    weights = Ref.pending()
+    started.fleet.launch(weights, 0)
+    for _ in range(100):
+        started.fleet.tend()
+        ray.sleep(1)
+    weights.put(1)
+    assert len(started.fleet.round()) == 1
+    assert not started.log.counts
+
+
+def test_waiting_for_new_weights_requests_no_rollout_twice(ray: FakeRay) -> None:
+    """Bringing a learner back waits, and every wait tends the fleet."""
+    started = _Started(ray, lambda *_: _actor(ray), 2, asynchronous=True, policy_lag=1)
+    fleet = started.fleet
+
+    def weights() -> Ref:
+        assert fleet.heads() == []
+        fleet.tend(0)
+        return Ref(1)
+
+    fleet._weights = weights
+    for _ in range(5):
+        assert len(fleet.newest(2, 0)) == 2
+        assert [len(slot.calls) for slot in started.pool.slots] == [1, 1]
+
+
+def test_free_actors_do_not_run_further_ahead_than_the_lag(ray: FakeRay) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 1, asynchronous=True, policy_lag=1)
+    for _ in range(20):
+        started.fleet.tend(0)
+        ray.sleep(1)
+    assert started.asked == 2
+
+
+def test_a_round_ends_at_its_deadline_without_slow_actors(ray: FakeRay) -> None:
+    def make(number: int, _: int) -> FakeActor:
+        return _actor(ray, roll=lambda _: (1.0 + 9 * number, 0))
+
+    started = _Started(ray, make, 2, round_deadline=3)
+    counts = [started.round()[0] for _ in range(8)]
+    assert counts[0] == 1
+    assert 2 in counts
+    assert not started.log.counts
+
+
+@pytest.mark.parametrize("first", [0, 1_000])
+def test_an_actor_whose_version_stands_still_is_reported_once(
+    ray: FakeRay, first: int
+) -> None:
+    """Not before its first rollout, whichever version a resumed run is at."""
+
+    def make(number: int, _: int) -> FakeActor:
+        slow = {1: 45.0}
+        return _actor(
+            ray, roll=lambda n: (slow.get(n, NEVER) if number == 1 else 10.0, 0)
+        )
+
+    flags = {"asynchronous": True, "policy_lag": 1, "actor_timeout": 10_000}
+    started = _Started(ray, make, 2, **flags)
+    for version in range(first, first + 30):
+        started.weights = [Ref(version)]
+        started.fleet.newest(1, 0)
+    (warning,) = started.log.warnings
+    assert warning.startswith(f"Env actor 1 stands still at weights version {first}")
+
+
+def test_a_signal_ends_a_round(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    started = _Started(ray, lambda *_: _actor(ray, roll=lambda _: (NEVER, 0)), 1)
+    started.signals.press(15)
+    with pytest.raises(Stopped):
+        started.round()
 
 
 def _crashing(ray: FakeRay, episodes: int, lines: Sequence[int]) -> Make:
     """Return actors that act four times, and fail the fifth, at one line each."""
 
     def make(_: int, before: int) -> FakeActor:
-        def roll(number: int) -> tuple[float, Any]:
-            if number < 5:
-                return 1.0, report(episodes)
-            return 1.0, crash(lines[before % len(lines)])
-
-        return FakeActor(ray, 1.0, roll)
+        error = crash(lines[before % len(lines)])
+        return _actor(ray, roll=lambda n: (1.0, episodes if n < 5 else error))
 
     return make
 
 
 def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) -> None:
-    started = Started(ray, _crashing(ray, 0, [7]), 2)
+    started = _Started(ray, _crashing(ray, 0, [7]), 2)
     with pytest.raises(Broken) as raised:
         for _ in range(200):
             started.round()
@@ -240,9 +391,9 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
 
 def test_failures_in_a_row_end_the_run(ray: FakeRay) -> None:
     def make(*_: int) -> FakeActor:
-        return FakeActor(ray, 1.0, lambda _: (1.0, crash(int(ray.now))))
+        return _actor(ray, roll=lambda _: (1.0, crash(int(ray.now))))
 
-    started = Started(ray, make, 1, max_actor_restarts=1)
+    started = _Started(ray, make, 1, max_actor_restarts=1)
     with pytest.raises(Broken, match="2 times in a row"):
         started.round()
 
@@ -253,7 +404,7 @@ def test_failures_in_a_row_end_the_run(ray: FakeRay) -> None:
 def test_other_errors_and_finished_episodes_do_not(
     ray: FakeRay, episodes: int, lines: Sequence[int]
 ) -> None:
-    started = Started(ray, _crashing(ray, episodes, lines), 1)
+    started = _Started(ray, _crashing(ray, episodes, lines), 1)
     for _ in range(30):
         started.round()
     assert started.made[0] >= 6
@@ -267,3 +418,25 @@ def test_an_error_is_known_by_its_kind_and_the_line_that_raised_it() -> None:
         "mine.py, line 8 (RuntimeError)",
         "mine.py, line 7 (ValueError)",
     ]
+
+
+def test_rollouts_without_room_are_requested_again_after_a_pause(ray: FakeRay) -> None:
+    """The actors, whose fault it is not, stay as they are."""
+    started = _Started(ray, lambda *_: _actor(ray), 2)
+    started.weights = [full(), full(), Ref(1)]
+    started.fleet.launch(full(), 0)
+    assert len(started.fleet.round()) == 2
+    assert started.asked == 6
+    assert started.log.counts == {"calls without room in the object store": 4}
+    (warning,) = started.log.warnings
+    assert "object store" in warning
+
+
+def test_a_store_that_stays_full_ends_the_run_with_a_sentence(ray: FakeRay) -> None:
+    started = _Started(ray, lambda *_: _actor(ray), 2)
+    started.weights, before = [full()], ray.now
+    started.fleet.launch(full(), 0)
+    with pytest.raises(Broken, match="object store and the disk"):
+        started.fleet.round()
+    assert ray.now - before < 150
+    assert started.asked < 60

@@ -1,17 +1,14 @@
 """The shards of a replay: what travels to the driver and back, and what fails."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import in_process_ray
 import numpy as np
 import pytest
-from in_process_ray import Actor, Ref
-from ray.exceptions import ObjectLostError, OutOfDiskError, RayTaskError
+from fake_ray import FakeActor, FakeRay, Ref, full
+from ray.exceptions import ObjectLostError
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import replay as shards_module
@@ -31,12 +28,8 @@ _SMALL = 5_000
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
-    monkeypatch.setattr(shards_module, "_LIMIT_SECONDS", 0.1)
-    monkeypatch.setattr(shards_module, "_PING_SECONDS", 0.1)
-    monkeypatch.setattr(calls_module, "_PAUSES", (0.01, 0.02))
-    yield
 
 
 def _run(buffer_max_size: int = 60) -> Run:
@@ -66,18 +59,19 @@ class _Shards(Shards):
         made: their actors, the replaced ones too.
     """
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.made, self.log = run, list[Actor](), FailureLog()
-        calls = Calls(in_process_ray, Signals())
-        super().__init__(calls, self.log, 2, self._make_one, False)
+    def __init__(self, ray: FakeRay, run: Run, round_bytes: int = 0) -> None:
+        self.ray, self.run, self.log = ray, run, FailureLog()
+        self.made: list[FakeActor] = []
+        calls = Calls(ray, Signals())
+        super().__init__(calls, self.log, 2, self._make_one, False, round_bytes)
         self.wait_until_ready()
 
     def _make_one(self, number: int) -> Any:
-        self.made.append(Actor(_Elsewhere(self.run, number)))
+        self.made.append(FakeActor(self.ray, _Elsewhere(self.run, number)))
         return self.made[-1]
 
 
-def _trajectory(number: int) -> Ref:
+def _trajectory(number: int) -> Trajectory:
     """Return eight steps of three environments."""
     random = np.random.default_rng(number)
     shape = 8, 3
@@ -88,14 +82,15 @@ def _trajectory(number: int) -> Ref:
     actions = random.integers(6, size=shape, dtype=np.int32)
     rewards = random.normal(size=shape).astype(np.float32)
     numbers = observations, starts, actions, rewards, false, false, true
-    return Ref(Trajectory(*numbers, None, None, 1, 0))
+    return Trajectory(*numbers, None, None, 1, 0)
 
 
-def _filled(run: Run) -> _Shards:
-    shards = _Shards(run)
+def _filled(ray: FakeRay, run: Run | None = None, round_bytes: int = 0) -> _Shards:
+    shards = _Shards(ray, run or _run(), round_bytes)
     for number in range(2):
-        shards.insert([_trajectory(number)])
-    shards.sample(1, 4, np.random.default_rng(1))
+        shards.insert([Ref(_trajectory(number))])
+    for drawn in shards.sample(1, 4, np.random.default_rng(1)):
+        ray.get(drawn)
     return shards
 
 
@@ -105,12 +100,12 @@ def _save(shards: Shards, folder: Path) -> Path:
 
 
 def test_what_shards_hold_goes_to_a_disk_that_they_do_not_see_and_back(
-    tmp_path: Path,
+    ray: FakeRay, tmp_path: Path
 ) -> None:
     run, path = _run(), tmp_path / "checkpoints"
-    shards = _filled(run)
+    shards = _filled(ray, run)
     path = _save(shards, path)
-    other = _Shards(run)
+    other = _Shards(ray, run)
     other.load(path)
     assert other.fill == shards.fill
     assert other.fill.size > 40
@@ -119,13 +114,13 @@ def test_what_shards_hold_goes_to_a_disk_that_they_do_not_see_and_back(
         assert all(np.array_equal(held[name], read[name]) for name in held)
     draws = [x.sample(1, 9, np.random.default_rng(2)) for x in (shards, other)]
     for first, second in zip(*draws, strict=True):
-        assert np.array_equal(first.value.rewards, second.value.rewards)
+        assert np.array_equal(ray.get(first).rewards, ray.get(second).rewards)
 
 
-def test_it_travels_in_small_pieces(tmp_path: Path) -> None:
-    shards = _filled(_run())
+def test_it_travels_in_small_pieces(ray: FakeRay, tmp_path: Path) -> None:
+    shards = _filled(ray)
     path = _save(shards, tmp_path / "checkpoints")
-    other = _Shards(_run())
+    other = _Shards(ray, _run())
     other.load(path)
     pieces = [call for call in shards.made[0].asked if call[0] == "piece"]
     largest = max(end - first for _, (_, first, end) in pieces)
@@ -135,10 +130,10 @@ def test_it_travels_in_small_pieces(tmp_path: Path) -> None:
     assert max(map(len, put)) <= _SMALL
 
 
-def test_the_file_is_that_of_a_run_without_ray(tmp_path: Path) -> None:
+def test_the_file_is_that_of_a_run_without_ray(ray: FakeRay, tmp_path: Path) -> None:
     """A run goes on with or without Ray."""
     run = _run()
-    shards = _filled(run)
+    shards = _filled(ray, run)
     path = _save(shards, tmp_path / "checkpoints")
     shards.made[0].instance._replay.save(tmp_path)
     written = path / "replay" / replay_file(0)
@@ -148,17 +143,17 @@ def test_the_file_is_that_of_a_run_without_ray(tmp_path: Path) -> None:
     assert own.fill == shards.made[1].instance._replay.fill
 
 
-def test_a_replay_of_another_size_is_refused(tmp_path: Path) -> None:
-    path = _save(_filled(_run()), tmp_path / "checkpoints")
+def test_a_replay_of_another_size_is_refused(ray: FakeRay, tmp_path: Path) -> None:
+    path = _save(_filled(ray), tmp_path / "checkpoints")
     with pytest.raises(UserError, match="expected"):
-        _Shards(_run(90)).load(path)
+        _Shards(ray, _run(90)).load(path)
 
 
 def test_a_shard_that_dies_while_it_is_saved_costs_the_checkpoint(
-    tmp_path: Path,
+    ray: FakeRay, tmp_path: Path
 ) -> None:
-    shards = _filled(_run())
-    shards.made[1].kill()
+    shards = _filled(ray)
+    shards.made[1].die()
     with pytest.raises(OSError, match="a shard of the replay died"):
         shards.save(tmp_path)
     assert len(shards.made) == 3
@@ -167,61 +162,126 @@ def test_a_shard_that_dies_while_it_is_saved_costs_the_checkpoint(
 
 @pytest.mark.parametrize("method", ["piece", "open"])
 def test_a_shard_that_hangs_while_it_is_saved_costs_the_checkpoint(
-    method: str, tmp_path: Path
+    ray: FakeRay, method: str, tmp_path: Path
 ) -> None:
-    shards = _filled(_run())
-    shards.made[1].silent.add(method)
+    shards = _filled(ray)
+    shards.made[1].hanging.add(method)
     with pytest.raises(OSError, match="takes too long"):
         shards.save(tmp_path)
 
 
 @pytest.mark.parametrize("method", ["put", "take"])
 def test_a_shard_that_hangs_while_it_is_filled_ends_the_run(
-    method: str, tmp_path: Path
+    ray: FakeRay, method: str, tmp_path: Path
 ) -> None:
-    path = _save(_filled(_run()), tmp_path / "checkpoints")
-    other = _Shards(_run())
-    other.made[1].silent.add(method)
+    path = _save(_filled(ray), tmp_path / "checkpoints")
+    other = _Shards(ray, _run())
+    other.made[1].hanging.add(method)
     with pytest.raises(Broken, match="Replay shard 1 can't be filled from"):
         other.load(path)
 
 
-def test_a_shard_that_hangs_while_it_inserts_is_replaced() -> None:
-    shards = _filled(_run())
-    shards.made[1].silent |= {"insert", "is_idle"}
+@pytest.mark.parametrize(("seconds", "megabytes"), [(500.0, 1), (1_500.0, 1_000)])
+def test_a_shard_whose_data_is_in_transit_is_not_dead(
+    ray: FakeRay, seconds: float, megabytes: int
+) -> None:
+    shards = _filled(ray, round_bytes=megabytes * 2**20)
     before = shards.fill.size
-    assert shards.insert([_trajectory(2)]).size < before + 24
-    assert len(shards.made) == 3
+    shards.insert([ray.after(seconds, _trajectory(2))])
+    assert not shards.log.counts
+    assert shards.fill.size > before
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds"), [("busy", 120), ("suspended", 150), ("without data", 600)]
+)
+def test_a_shard_that_hangs_while_it_inserts_is_replaced(
+    ray: FakeRay, state: str, seconds: int
+) -> None:
+    shards = _filled(ray)
+    before, fill, hanging = ray.now, shards.fill.size, shards.made[1]
+    trajectory = Ref(_trajectory(2))
+    if state == "busy":
+        hanging.hanging.add("insert")
+        hanging.instance._is_idle = False
+    elif state == "suspended":
+        hanging.is_suspended = True
+    else:
+        hanging.hanging.add("insert")  # as while its data never comes
+    assert shards.insert([trajectory]).size < fill + 24
+    assert seconds <= ray.now - before < seconds + 125
+    assert hanging.is_dead
+    assert shards.log.counts["replay shards"] == 1
     assert "Replay shard 1 hangs with" in shards.log.warnings[0]
 
 
-def test_a_trajectory_without_room_is_left_out_after_a_pause() -> None:
-    shards = _filled(_run())
+def test_a_late_insertion_of_one_that_was_replaced_is_not_counted(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray takes its time to end the process."""
+    shards = _filled(ray)
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    late = shards.made[0]
+    held = late.instance._replay.fill.size
+    late.is_suspended = True
+    fill = shards.insert([Ref(_trajectory(2))])
+    late.is_suspended = False
+    ray.sleep(10)
+    assert late.instance._replay.fill.size > held
+    assert shards.insert([]) == fill
+
+
+def test_one_that_dies_again_and_again_ends_the_run(ray: FakeRay) -> None:
+    shards = _filled(ray)
+    make = shards._make
+
+    def dying(number: int) -> FakeActor:
+        actor: FakeActor = make(number)
+        actor.die()
+        return actor
+
+    shards._make = dying
+    shards.made[0].die()
+    with pytest.raises(Broken, match="Replay shard 0 died 4 times in a row"):
+        shards.insert([Ref(_trajectory(2))])
+
+
+def test_asking_for_the_fill_replaces_one_that_died_between_rounds(
+    ray: FakeRay,
+) -> None:
+    shards = _filled(ray)
+    shards.made[1].die()
+    assert 0 < shards.insert([]).size
+    assert shards.log.counts["replay shards"] == 1
+    assert "trajectories" not in shards.log.counts
+
+
+def test_a_trajectory_without_room_is_left_out_after_a_pause(ray: FakeRay) -> None:
+    shards = _filled(ray)
     before = shards.fill.size
-    full = Ref(error=RayTaskError("rollout", "", OutOfDiskError("")))
-    assert shards.insert([_trajectory(2), full]).size > before
+    assert shards.insert([Ref(_trajectory(2)), full()]).size > before
     assert shards.log.counts == {"trajectories": 1}
     assert "object store" in "".join(shards.log.warnings)
     assert len(shards.made) == 2
 
 
-def test_a_trajectory_that_is_lost_is_left_out() -> None:
-    shards = _filled(_run())
-    shards.insert([_trajectory(2), Ref(error=ObjectLostError("1", None, ""))])
+def test_a_trajectory_that_is_lost_is_left_out(ray: FakeRay) -> None:
+    shards = _filled(ray)
+    shards.insert([Ref(_trajectory(2)), Ref(error=ObjectLostError("1", None, ""))])
     assert shards.log.counts == {"trajectories": 1}
     assert shards.log.warnings == []
 
 
-def test_a_failure_of_a_shard_is_shown_and_not_repeated() -> None:
-    shards = _filled(_run())
+def test_a_failure_of_a_shard_is_shown_and_not_repeated(ray: FakeRay) -> None:
+    shards = _filled(ray)
     with pytest.raises(Broken, match="Replay shard 0 failed"):
         shards.insert([Ref("not a trajectory")])
     assert len(shards.made) == 2
 
 
-def test_what_was_drawn_names_its_shard() -> None:
-    shards = _filled(_run())
+def test_what_was_drawn_names_its_shard(ray: FakeRay) -> None:
+    shards = _filled(ray)
     drawn = shards.sample(3, 8, np.random.default_rng(3))
     assert list(drawn.values()) == [0, 1]
-    assert sum(ref.value.rewards.size for ref in drawn) == 24
-    assert _Shards(_run()).sample(3, 8, np.random.default_rng(3)) == {}
+    assert sum(ray.get(ref).rewards.size for ref in drawn) == 24
+    assert _Shards(ray, _run()).sample(3, 8, np.random.default_rng(3)) == {}
