@@ -10,7 +10,7 @@ _PREFIX = "xagents_ray_"
 
 
 class Metrics:
-    """Gauges of one run: `xagents_ray_<name>`, with one label where there are many.
+    """Gauges of one run, `xagents_ray_<name>`.
 
     Args:
         agent: of the run; a label of every gauge.

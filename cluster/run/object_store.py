@@ -1,4 +1,4 @@
-"""How large Ray's object store must be for a run."""
+"""The size of Ray's object store that a run needs."""
 
 import math
 
@@ -10,26 +10,26 @@ from xagents_ray.storage.weights import shapes
 _STATE_COPIES = 4
 """A weight, its target network's, and Adam's two moments of it."""
 _SNAPSHOTS = 6
-"""Of the learner in the object store: the newest for its return, the one to replace it,
-the best, the one that is written, and those that `restore` and `encode` are given."""
+"""Of the learner in the object store: the newest for its recovery, its successor, the
+best, the one that is written, and the arguments of `restore` and `encode`."""
 _VERSIONS = 5
-"""Of the weights there with no lag: acting, learnt, published, and two evaluations'."""
+"""Of the weights there with no lag: acting, learned, published, two evaluations'."""
 
 
 def rollout_bytes(run: Run) -> int:
-    """Return what the trajectories of a round take."""
+    """Return the size of a round's trajectories."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
     return rows * _observation_bytes(run)
 
 
 def _observation_bytes(run: Run) -> int:
-    """Return what one row of an environment takes."""
+    """Return the size of one environment's row."""
     item = 1 if run.spec.observation_dtype == "uint8" else 4
     return math.prod(run.spec.observation_shape) * item + 64
 
 
 def store_bytes(run: Run) -> int:
-    """Return what the data in flight needs, with room to spare."""
+    """Return the size of the data in flight, with room to spare."""
     spec, replay = run.spec, run.config.algorithm.replay
     observation = _observation_bytes(run)
     ahead = run.config.pipeline.policy_lag
@@ -44,7 +44,7 @@ def store_bytes(run: Run) -> int:
 
 
 def _weights_bytes(run: Run) -> int:
-    """Return what weights and snapshots in the object store take."""
+    """Return the size of weights and snapshots in the object store."""
     sizes = [
         4 * sum(math.prod(shape) for shape in shapes(layout).values())
         for layout in run.layouts

@@ -1,4 +1,4 @@
-"""Which cores and GPUs the parts of a run claim, and where they may lie."""
+"""Which cores and GPUs the parts of a run claim, and on which nodes."""
 
 import math
 import time
@@ -18,12 +18,12 @@ Bundle = dict[str, float]
 
 
 def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
-    """Return what the learner of a run claims, then what each env actor does.
+    """Return what the learner of a run claims, then what each env actor claims.
 
     Args:
         ray: the module, connected.
         config: of the run.
-        share: of the cluster that the run may claim.
+        share: fraction of the cluster that the run may claim.
     """
     flags, nodes = config.placement, _nodes(ray)
     cpus = share * sum(node.get("CPU", 0.0) for node in nodes)
@@ -42,23 +42,23 @@ def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
 
 
 def as_one(ray: Any, config: Config, share: float) -> Bundle:
-    """Return what a run in one process claims; no more cores than a node has."""
+    """Return what a run in one process claims: at most the cores of one node."""
     learner, *_ = demand(ray, config, share)
     cpus = [node.get("CPU", 0.0) for node in _nodes(ray)]
     return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
 
 
 def check(ray: Any, bundles: Sequence[Bundle]) -> None:
-    """Raise UserError when all nodes together, or each alone, lack something."""
+    """Raise UserError if the cluster, or each node alone, lacks a resource."""
     nodes = _nodes(ray)
     flags = {"CPU": "--actor-cpus or --n-actors", "GPU": "--learner-gpus"}
     for kind, flag in flags.items():
         needs = [bundle.get(kind, 0.0) for bundle in bundles]
         has = [node.get(kind, 0.0) for node in nodes]
-        total, there = sum(needs), sum(has)
-        if total > there + len(needs) * _STEP:
+        total, available = sum(needs), sum(has)
+        if total > available + len(needs) * _STEP:
             raise UserError(
-                f"The run needs {total:g} {kind}s and the cluster has {there:g}: "
+                f"The run needs {total:g} {kind}s and the cluster has {available:g}: "
                 f"lower {flag}, or add nodes."
             )
         if max(needs) > max(has, default=0.0):
@@ -69,18 +69,18 @@ def check(ray: Any, bundles: Sequence[Bundle]) -> None:
 
 
 class Placement:
-    """Claims what a run needs, all at once, and refuses what no cluster node has.
+    """Claims all resources of a run at once.
 
-    A trial of a sweep has its claim already.
+    A sweep's trial already has its claim.
 
     Args:
-        calls: waits for it.
+        calls: waits for the claim.
         config: of the run.
     Attributes:
-        n_actors: env actors.
-        threads: cores that the environments of one may use.
+        n_actors: number of env actors.
+        threads: cores that the environments of an env actor may use.
     Raises:
-        UserError: the cluster lacks something.
+        UserError: the cluster lacks a resource.
     """
 
     def __init__(self, calls: Calls, config: Config) -> None:
@@ -99,7 +99,7 @@ class Placement:
         self.threads = max(1, int(cpus) // self.n_actors)
         self._learner_gpus = bundles[0].get("GPU", 0.0)
         self._actor_cpus = bundles[1]["CPU"]
-        # A replacement must not wait for a share that the user didn't ask for.
+        # A replacement must not wait for cores that the user didn't ask for.
         self._is_fixed = config.placement.actor_cpus is not None
         self._has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
 
@@ -115,7 +115,7 @@ class Placement:
 
         Args:
             number: from 0.
-            is_first: it replaces none.
+            is_first: whether it replaces no other.
         """
         if is_first or self._is_fixed:
             claimed = self._within(number + 1, num_cpus=self._actor_cpus)
@@ -124,11 +124,11 @@ class Placement:
         return claimed | self._blind()
 
     def service(self) -> dict[str, Any]:
-        """Return the options of a part that mostly waits."""
+        """Return the options of an actor that mostly waits."""
         return {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind()}
 
     def release(self) -> None:
-        """Give everything back that was claimed here."""
+        """Release what was claimed here."""
         if self._is_own:
             self._ray.util.remove_placement_group(self._group)
 
@@ -140,13 +140,13 @@ class Placement:
         return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
 
     def _blind(self) -> dict[str, Any]:
-        """Return the option that hides GPUs; Ray doesn't hide them by itself."""
+        """Return the option that hides GPUs, which Ray doesn't hide by itself."""
         if not self._has_gpus:
-            return {}  # an environment of its own would slow the start
+            return {}  # a runtime environment would slow the start
         return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
 
     def _claim(self, calls: Calls, bundles: list[Bundle]) -> Any:
-        """Return a placement group of the bundles once it is there."""
+        """Return a placement group of the bundles once it is ready."""
         group = self._ray.util.placement_group(bundles, strategy="SPREAD")
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds
@@ -166,21 +166,21 @@ class Placement:
 
 
 def _nodes(ray: Any) -> list[Bundle]:
-    """Return what each node has that is alive."""
+    """Return the resources of each node that is alive."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _rounded(amount: float) -> float:
-    """Return an amount that Ray can count, not above this one."""
+    """Round an amount down to one that Ray can count."""
     return math.floor(amount / _STEP) * _STEP
 
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
-    """Return the most cores that each of so many env actors can have, 1 at most.
+    """Return the most cores that each env actor can have, at most 1.
 
     Args:
         free: cores of each node, without the learner's.
-        n_actors: which must all fit, none across two nodes.
+        n_actors: number of env actors, which must all fit, each on one node.
     """
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):

@@ -23,11 +23,11 @@ from xagents_ray.storage.weights import WeightsFile
 
 
 class ReplayService:
-    """A shard of the replay buffer of a run; `is_idle` is heard at any time.
+    """A shard of a run's replay buffer; it answers `is_idle` at any time.
 
     Args:
-        run: whose replay.
-        shard: which one, from 0.
+        run: the run.
+        shard: number of the shard, from 0.
     """
 
     def __init__(self, run: Run, shard: int) -> None:
@@ -35,7 +35,7 @@ class ReplayService:
         self._is_idle = True
 
     def start(self) -> int:
-        """Take the memory; return the bytes of everything."""
+        """Allocate the memory; return its size in bytes."""
         run, config = self._run, self._run.config.algorithm.replay
         kind = run.algorithm.replay
         assert kind is not None and config is not None
@@ -46,7 +46,7 @@ class ReplayService:
         return self._replay.nbytes
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
-        """Copy its environments' steps in; return how full it is, and the seconds."""
+        """Insert the shard's environments; return its fill level, and the seconds."""
         began = time.perf_counter()
         with self._busy():
             for trajectory in trajectories:
@@ -57,11 +57,11 @@ class ReplayService:
         return self._replay.fill, time.perf_counter() - began
 
     def is_idle(self) -> bool:
-        """Return whether it does nothing, as while what a call needs is on its way."""
+        """Return whether the shard does nothing, as while data is in transit to it."""
         return self._is_idle
 
     def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the dtype and shape of everything by name, for `piece` and `put`."""
+        """Return the dtype and shape of all arrays by name, for `piece` and `put`."""
         self._arrays = self._replay.arrays()
         self._filled = dict.fromkeys(self._arrays, 0)
         return {name: (a.dtype.str, a.shape) for name, a in self._arrays.items()}
@@ -71,13 +71,13 @@ class ReplayService:
         return self._bytes(name)[first:end]
 
     def put(self, name: str, piece: Array) -> None:
-        """Take the next bytes of an array."""
+        """Set the next bytes of an array."""
         first = self._filled[name]
         self._filled[name] += len(piece)
         self._bytes(name)[first : first + len(piece)] = piece
 
     def take(self) -> None:
-        """Go on from what was put."""
+        """Resume from the arrays that were put."""
         self._replay.restore_generator(self._arrays)
 
     def _bytes(self, name: str) -> Array:
