@@ -389,6 +389,21 @@ def test_the_same_error_without_a_finished_episode_ends_the_run(ray: FakeRay) ->
     assert "4 times without a finished episode in between" in given_up
 
 
+def test_one_that_always_dies_is_given_up_and_the_others_continue(
+    ray: FakeRay,
+) -> None:
+    def make(number: int, _: int) -> FakeActor:
+        return _actor(ray, roll=lambda _: (1.0, ActorDiedError() if number else 0))
+
+    started = _Started(ray, make, 2, max_actor_restarts=1)
+    rounds = [started.round()[0] for _ in range(10)]
+    assert rounds[-1] == 1
+    assert started.made == [1, 2]
+    (given_up,) = [s for s in started.log.warnings if "given up" in s]
+    assert "2 times in a row, and is given up with its 4 environments" in given_up
+    assert started.log.counts["environments"] == 4
+
+
 def test_failures_in_a_row_end_the_run(ray: FakeRay) -> None:
     def make(*_: int) -> FakeActor:
         return _actor(ray, roll=lambda _: (1.0, crash(int(ray.now))))
