@@ -1,33 +1,32 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
 import contextlib
-import itertools
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.definitions import export
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, LateError
 from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.batches import PhaseData
 from xagents_ray.cluster.run.env_actors import EnvActors
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
-from xagents_ray.cluster.run.metrics import Metrics
 from xagents_ray.cluster.run.object_store import rollout_bytes, store_bytes
+from xagents_ray.cluster.run.parts import Parts
 from xagents_ray.cluster.run.placement import Placement
 from xagents_ray.cluster.run.replay import Shards
-from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.cluster.run.slots import Rollout
+from xagents_ray.cluster.run.supervision import Supervision
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import Array
 from xagents_ray.run.driver import Collected, Run, Snapshot
 from xagents_ray.run.resume import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
@@ -45,29 +44,24 @@ class RayDriver:
     ) -> None:
         self._run, self._ray = run, ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
-        self._definitions = definitions
         self._calls = Calls(ray, signals, connection.is_lost)
         self._log = FailureLog()
         self._placement = Placement(self._calls, run.config)
-        self.n_actors, n_envs = self._placement.n_actors, run.config.env.n_envs
-        self._bounds = np.linspace(0, n_envs, self.n_actors + 1).astype(int).tolist()
-        shares = [end - first for first, end in itertools.pairwise(self._bounds)]
-        self._made: set[int] = set()
-        calls, log, make = self._calls, self._log, self._make_actor
-        self._learner = SupervisedLearner(
-            calls, log, self._make_learner, self._patience
-        )
+        self.n_actors = self._placement.n_actors
+        self._parts = parts = Parts(ray, run, self._placement, definitions)
+        calls, log, shares = self._calls, self._log, parts.shares
+        self._learner = SupervisedLearner(calls, log, parts.learner, self._patience)
         restarts = run.config.placement.max_actor_restarts
-        self._actors = EnvActors(calls, log, shares, make, restarts)
+        self._actors = EnvActors(calls, log, shares, parts.env_actor, restarts)
         weights = self._learner.available_weights
         self._fleet = Fleet(calls, log, run.config, self._actors, weights)
-        self._shards = self._make_shards()
-        self._evaluations = Evaluations(calls, log, self._make_evaluator, run)
+        self._shards = self._start_replay()
+        self._evaluations = Evaluations(calls, log, parts.evaluator, run)
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes: list[str] = [*connection.notes(), *self._learner.notes]
-        self._metrics = Metrics(run.algorithm.name)
+        self.supervision = Supervision(run.algorithm.name, log, self._fleet)
         self._round: list[Rollout] = []
         self._env_steps = 0
         if self._pipeline.asynchronous:
@@ -78,19 +72,6 @@ class RayDriver:
     def learner_threads(self) -> int:
         """Cores that the learner uses on its node."""
         return self._learner.threads
-
-    @property
-    def losses(self) -> Counter[str]:
-        """What failures and the bound on lag have cost, by name."""
-        return self._log.counts
-
-    def news(self) -> list[str]:
-        """Return what has failed since the last time, one sentence each."""
-        return self._log.take_warnings()
-
-    def publish(self, numbers: Mapping[str, float]) -> None:
-        """Set Ray's gauges, the weights version of each env actor too."""
-        self._metrics.publish(numbers, self._fleet.versions)
 
     def collect(self, env_steps: int) -> Collected:
         """Take rollouts: of every env actor, or free ones; fill the replay."""
@@ -118,32 +99,17 @@ class RayDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Begin a learning phase; its weights stay in the object store."""
-        trajectories = [rollout.trajectory for rollout in self._round]
-        drawn: dict[Any, int] = {}
-        is_repeated = False
-
-        def batch() -> list[Any]:
-            nonlocal drawn, is_repeated
-            fresh = trajectories if self._run.algorithm.on_policy else []
-            if is_repeated:
-                fresh = [t for t in fresh if not self._calls.failed(t)]
-                if self._shards is not None:
-                    self._shards.insert([])  # replaces those that died
-                if self._run.algorithm.on_policy and not fresh:
-                    return []
-            is_repeated = True
-            sampled = batches - int(self._run.algorithm.on_policy)
-            drawn = self._sample(sampled, env_steps)
-            return [*fresh, *drawn]
-
-        def end_late(missing: Sequence[Any]) -> None:
-            for reference in missing:
-                if self._shards is not None and reference in drawn:
-                    self._shards.replace(drawn.pop(reference), "hangs")
-
-        self._learner.learn(Phase(batch, env_steps, statistics, end_late))
+        on_policy = self._run.algorithm.on_policy
+        fresh = [rollout.trajectory for rollout in self._round] if on_policy else []
+        sampled = batches - int(on_policy)
+        data = PhaseData(
+            self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
+        )
+        self._learner.learn(
+            Phase(data.references, env_steps, statistics, data.end_late)
+        )
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
-        if ahead:  # the next rollouts need not wait until this driver has the metrics
+        if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)
         return self._learner.finish(but=int(ahead))
 
@@ -154,44 +120,68 @@ class RayDriver:
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
         lr = float(self._learner.call("scale_lr", factor))
-        self._learner.state()  # a learner that comes back must know of it
+        self._learner.state()  # a learner that is replaced must know of it
         return lr
 
     def snapshot(self) -> Snapshot:
         """Refer to copies of the state of the learner and the env actors."""
         actors = []
-        # Without those of all env actors, all begin other episodes when it is resumed.
+        # Without those of all env actors, all start new episodes when it is resumed.
         if self._pipeline.policy_lag == 0 and self._actors.is_complete:
             actors = [actor.state.remote() for actor in self._actors.handles]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
-    def fetch(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot's arrays in place of references."""
-        error, began = self._ray.exceptions.RayError, time.monotonic()
-        get, patience = self._calls.get, self._patience
+    def fetch(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return a snapshot's arrays in place of references; None if they are lost."""
+        began = time.monotonic()
+        learner = self._fetch_learner(snapshot.learner)
+        if learner is None:
+            return None
+        return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
+
+    def state(self) -> Snapshot:
+        """Return the newest state of the learner and the env actors that can be had."""
+        began, snapshot = time.monotonic(), self.snapshot()
+        learner = self._fetch_learner(snapshot.learner)
+        if learner is None:
+            ending = self._calls.is_ending
+            learner = self._learner.held if ending else self._learner.state()
+        return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
+
+    def _fetch_learner(self, reference: Any) -> dict[str, Array] | None:
+        """Return the arrays of the learner's state; None if they are lost."""
         if self._calls.is_lost:
             self._calls.begin_saving()
         try:
-            learner = get(snapshot.learner, _STATE_SECONDS, patience)
-        except (error, LateError):
-            ending = self._calls.is_ending
-            learner = self._learner.held if ending else self._learner.state()
+            arrays: dict[str, Array]
+            arrays = self._calls.get(reference, _STATE_SECONDS, self._patience)
+            return arrays
+        except (self._ray.exceptions.RayError, LateError):
+            return None
         except Stopped:
             if not self._calls.is_lost:
                 raise
-            learner = self._learner.held
         except Broken:
             if not self._calls.is_saving:
                 raise
-            learner = self._learner.held
+        return None
+
+    def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
+        """Return the states of the env actors that come in time.
+
+        Args:
+            references: to them.
+            began: clock when the first part was asked for its state.
+        """
+        lost = self._ray.exceptions.RayError, LateError, Broken, Stopped
         actors = []
-        for each in snapshot.actors:
+        for each in references:
             waited = time.monotonic() - began
-            # One without its state begins anew when the run is resumed.
-            with contextlib.suppress(error, LateError, Broken, Stopped):
+            # One without its state starts new episodes when the run is resumed.
+            with contextlib.suppress(*lost):
                 left = _STATE_SECONDS - waited
-                actors.append(get(each, left, patience - waited))
-        return Snapshot(learner, actors)
+                actors.append(self._calls.get(each, left, self._patience - waited))
+        return actors
 
     def save_replay(self, directory: Path) -> None:
         """Let the replay write its files there."""
@@ -199,12 +189,11 @@ class RayDriver:
             self._shards.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Go on from a checkpoint; return how many unfinished games it dropped."""
+        """Continue from a checkpoint; return the unfinished episodes it dropped."""
         self._learner.restore(checkpoint.arrays)
         if self._shards is not None:
             self._shards.load(checkpoint.path)
-        shares = [end - first for first, end in itertools.pairwise(self._bounds)]
-        states = actor_states(checkpoint, shares)
+        states = actor_states(checkpoint, self._parts.shares)
         if states is None:
             self._actors.restart(session)
             return unfinished(checkpoint, self._run.config.env.n_envs)
@@ -262,54 +251,21 @@ class RayDriver:
         generator = np.random.default_rng([self._run.seed, env_steps])
         return self._shards.sample(batches, config.buffer_batch_size, generator)
 
-    def _make_learner(self) -> Any:
-        service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
-        options = self._placement.learner()
-        return service.options(**options).remote(self._run)
-
-    def _make_shards(self) -> Shards | None:
-        if self._config.replay is None:
+    def _start_replay(self) -> Shards | None:
+        """Return the replay once it has its memory; None without one."""
+        config = self._config.replay
+        if config is None:
             return None
         shards = Shards(
             self._calls,
             self._log,
-            self._config.replay.replay_shards,
-            self._make_shard,
+            config.replay_shards,
+            self._parts.shard,
             self._run.algorithm.on_policy,
             rollout_bytes(self._run),
         )
         shards.wait_until_ready()
         return shards
-
-    def _make_shard(self, number: int) -> Any:
-        service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
-        options = self._placement.service()
-        return service.options(**options).remote(self._run, number)
-
-    def _make_actor(self, number: int) -> Any:
-        is_first = number not in self._made
-        self._made.add(number)
-        options = self._placement.env_actor(number, is_first)
-        first, end = self._bounds[number : number + 2]
-        setup = self._setup(first, end - first, self._placement.threads)
-        return self._ray.remote(EnvActor).options(**options).remote(setup)
-
-    def _make_evaluator(self, evaluator: type, n_envs: int) -> Any:
-        remote = self._ray.remote(evaluator).options(**self._placement.service())
-        return remote.remote(self._setup(0, n_envs, 1))
-
-    def _setup(self, first: int, count: int, threads: int) -> ActorSetup:
-        run = self._run
-        return ActorSetup(
-            run.algorithm.name,
-            run.config,
-            run.layout,
-            run.seed,
-            first,
-            count,
-            threads,
-            self._definitions,
-        )
 
 
 def start(run: Run, signals: Signals) -> RayDriver:

@@ -11,7 +11,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
-from xagents_ray.run.prepare import lay_out
+from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
 
@@ -30,7 +30,7 @@ def test_a_learner_on_another_node(
     config = Config.of(
         ALGORITHMS["ppo"].config, {"env": "CartPole-v1", "max_steps": 10, "seed": 1}
     )
-    run = lay_out(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
+    run = build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
     run = replace(run, threads=claimed)
     assert run.cores == (claimed or 16)
     sent = pickle.dumps(run)

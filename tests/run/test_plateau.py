@@ -31,7 +31,7 @@ def test_patience_misses_reduce_and_reduces_stop() -> None:
     assert due == [None, None, "reduce", None, "stop"]
 
 
-def test_an_improvement_begins_anew() -> None:
+def test_an_improvement_starts_over() -> None:
     means = [1.0, 1.0, 1.1, 1.0, 1.0, 1.2, 1.0, 1.0, 1.0, 1.0]
     due = checks(config(), *means, plateau=Plateau())
     expected = [None] * 4 + ["reduce", None, None, "reduce", None, "stop"]
@@ -50,5 +50,5 @@ def test_nothing_happens_before_monitoring_begins(steps: int | None) -> None:
 def test_it_goes_on_from_its_state() -> None:
     one, other = Plateau(), Plateau()
     checks(config(), 1.0, 1.0, plateau=one)
-    other.restore(vars(one))
+    other.restore(one.state())
     assert checks(config(), 1.0, plateau=other) == ["reduce"]

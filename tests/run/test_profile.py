@@ -37,7 +37,7 @@ def _shares(profile: Profile) -> dict[str, float]:
 def test_shares_are_means_over_the_actors() -> None:
     profile = _profile()
     profile.collected([_report(0.4, 0.1), _report(0.2, 0.1)], 0.05, 0.6)
-    profile.learnt([{"seconds": 0.2}], 0.23)
+    profile.learned([{"seconds": 0.2}], 0.23)
     assert _shares(profile) == {
         "stepping": 0.3,
         "acting": 0.1,
@@ -51,13 +51,13 @@ def test_shares_are_means_over_the_actors() -> None:
 def test_what_overlaps_is_no_transport() -> None:
     profile = _profile(policy_lag=1)
     profile.collected([_report(0.4, 0.1)] * 2, 0.0, 0.9)
-    profile.learnt([{"seconds": 0.2}], 0.5)
+    profile.learned([{"seconds": 0.2}], 0.5)
     assert _shares(profile)["transport"] == 0
 
 
 def test_learnt_takes_the_seconds_out_of_the_metrics() -> None:
     metrics = {"loss": 1.0, "seconds": 0.2}
-    _profile().learnt([metrics], 0.2)
+    _profile().learned([metrics], 0.2)
     assert metrics == {"loss": 1.0}
 
 
@@ -91,7 +91,7 @@ def test_the_largest_part_limits_the_run(
     stepping, acting, replay, learning = spent
     reports = [_report(stepping, acting)] * max(2, cores())
     profile.collected(reports, replay, stepping + acting + replay)
-    profile.learnt([{"seconds": learning}], learning)
+    profile.learned([{"seconds": learning}], learning)
     _shares(profile)
     assert profile.limit == limit
     if "local" in settings and cores() < 2:

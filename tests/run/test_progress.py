@@ -1,9 +1,12 @@
-"""When a run ends."""
+"""When a run ends, and which mean reward is its best."""
 
+import json
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_driver import report
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms.ppo import PPOConfig
@@ -13,6 +16,7 @@ from xagents_ray.run.prepare import prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
+from xagents_ray.storage.history import History
 from xagents_ray.storage.weights import shapes
 
 
@@ -79,3 +83,37 @@ def test_a_rollout_counts_its_resets() -> None:
     actor.close()
     assert report.resets == np.count_nonzero(~trajectory.valid) > 2
     assert report.resets + report.steps.sum() == 200
+
+
+def test_the_best_mean_is_of_a_full_window() -> None:
+    progress = Progress(deque(maxlen=3))
+    rows, _ = progress.collected([report(500, 20, 20, 50, 5)], TrainingConfig())
+    assert [row.mean_reward for row in rows] == [500, 260, 180, 30, 25]
+    assert [row.best_reward for row in rows] == [None, None, 180, 180, 180]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_checkpoint_of_an_earlier_version_has_no_best_mean(is_old: bool) -> None:
+    progress, resumed = Progress(deque(maxlen=3)), Progress(deque(maxlen=3))
+    progress.collected([report(500, 20, 20, 50)], TrainingConfig())
+    state = json.loads(json.dumps(progress.state()))
+    if is_old:
+        del state["best_window"]
+        state["best_reward"] = 500.0  # the first episode's
+    resumed.restore(state)
+    assert resumed.best_reward == (None if is_old else 180)
+
+
+def test_a_continued_history_knows_its_best_full_window(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    history = History(path)
+    assert history.best_mean(3) is None
+    for step, mean in enumerate([500, 260, 180, 30, 25]):
+        # Written by an earlier version, which let the first episode be the best.
+        history.add(step, step, 0.0, mean, 500.0)
+    history.flush()
+    again = History(path)
+    assert again.best_mean(3) == 180
+    assert again.best_mean(6) is None
+    again.add(9, 9, 0.0, 40.0, None)
+    assert again.last is not None and np.isnan(again.last.best_reward)

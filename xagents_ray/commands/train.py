@@ -10,7 +10,7 @@ from xagents_ray.core.resolve import resolve
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run import resume
 from xagents_ray.run.driver import Driver, Run
-from xagents_ray.run.prepare import fit
+from xagents_ray.run.fit import fit
 from xagents_ray.run.result import Result
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import plain

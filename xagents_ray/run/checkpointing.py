@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.run.driver import Driver, Run, Snapshot
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.recorder import Attempts
+from xagents_ray.run.recorder import Recorder
+from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import best, best_evaluation
 from xagents_ray.storage.run_directory import RunDirectory
@@ -17,20 +17,21 @@ from xagents_ray.storage.weights import write_file
 
 _BEST_SECONDS = 10.0
 """A new best is held in memory up to that long before it is written."""
+_Taken = tuple[Snapshot, dict[str, Any]]
 
 
 class Saver:
     """Takes and writes the checkpoints of one session of a run.
 
+    The state is taken by `between_phases` where it `is_due`, by `begin_evaluation` and
+    by `write_newest`: no learning phase may be in progress then.
+
     Args:
         run: whose checkpoints.
-        driver: that has the parts' state.
+        driver: has the parts' states.
         directory: of the run.
-        facts: returns what else a checkpoint holds, but for the env actors' states.
-        attempt: warns where writing fails.
-        flush: writes the histories, which must not end before a checkpoint.
-        settle: waits for what is still learnt, and counts it.
-        progress: of the run, at the start of the session.
+        state: counters of the run, at the start of the session.
+        recorder: has the histories, which must not end before a checkpoint.
     """
 
     def __init__(
@@ -38,40 +39,44 @@ class Saver:
         run: Run,
         driver: Driver,
         directory: RunDirectory,
-        facts: Callable[[], dict[str, Any]],
-        attempt: Attempts,
-        flush: Callable[[], None],
-        settle: Callable[[], None],
-        progress: Progress,
+        state: RunState,
+        recorder: Recorder,
     ) -> None:
-        self._config, self._backend = run.config.run, driver
+        self._config, self._driver = run.config.run, driver
         self._by_evaluation = self._config.eval_every is not None
-        self._window = run.config.training.reward_buffer_size
-        self._facts, self._attempt, self._progress = facts, attempt, progress
-        self._flush, self._settle = flush, settle
+        self._state, self._progress = state, state.progress
+        self._flush, self._best_effort = recorder.flush, recorder.best_effort
         keep = self._config.keep_checkpoints
         self._checkpoints = CheckpointWriter(directory.checkpoints, keep)
-        self._best_reward = progress.best_reward
-        # That of the run so far, not of what came after where it is resumed.
-        path = best(directory.checkpoints, progress.env_steps)
-        progress.best_evaluation = None if path is None else best_evaluation(path)
-        self._best: tuple[Snapshot, dict[str, Any]] | None = None
+        self._directory = directory.checkpoints
+        self._best_reward = self._progress.best_reward
+        self._progress.best_evaluation = self._written_evaluation()
+        self._best: _Taken | None = None
         self._best_at = time.monotonic()
-        self._evaluated: dict[int, tuple[Snapshot, dict[str, Any]]] = {}
-        self._written = progress.env_steps
+        self._no_best = self._why_no_best(run.config.training.reward_buffer_size)
+        self._evaluated: dict[int, _Taken] = {}
+        self._written = self._progress.env_steps
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `between_phases` takes the state of the run."""
+        return self._is_checkpoint_due or self._is_new_best
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the newest state is not written."""
+        return self._progress.env_steps != self._written
 
     def between_phases(self) -> None:
-        """Take and write what is due; the run can go on exactly from here."""
-        every, steps = self._config.checkpoint_every, self._progress.env_steps
-        is_due = steps // every > self._written // every
-        if self._progress.best_reward != self._best_reward:
-            self._best_reward = self._progress.best_reward
-            if not self._by_evaluation:
-                self._best = self._take()
-        if is_due or time.monotonic() - self._best_at > _BEST_SECONDS:
+        """Take and write what is due; the run can be resumed exactly from here."""
+        is_checkpoint_due = self._is_checkpoint_due
+        if self._is_new_best:
+            self._best = self._take()
+        self._best_reward = self._progress.best_reward
+        if is_checkpoint_due or time.monotonic() - self._best_at > _BEST_SECONDS:
             self.write_best()
-        if is_due:
-            self._write_newest(with_replay=True)
+        if is_checkpoint_due:
+            self.write_newest(with_replay=True)
 
     def begin_evaluation(self) -> None:
         """Keep the state whose weights are evaluated from now on."""
@@ -80,74 +85,105 @@ class Saver:
     def end_evaluation(self, step: int, mean: float) -> None:
         """Make the state that was evaluated at a step the best if it is."""
         state = self._evaluated.pop(step, None)
-        # Earlier ones have failed: they end in order.
+        # Evaluations end in order: those of earlier steps have failed.
         self._evaluated = {s: x for s, x in self._evaluated.items() if s > step}
         best = self._progress.best_evaluation
         if state is not None and mean > (-math.inf if best is None else best):
             self._best, self._progress.best_evaluation = state, mean
 
-    def at_the_end(self, with_replay: bool) -> None:
-        """Write the best and the newest state, if it is not written already."""
-        self.write_best()
-        if self._progress.env_steps != self._written:
-            self._write_newest(with_replay)
-
     def finish(self) -> str | None:
         """Write what the last evaluations made the best.
 
-        Where nothing was ever the best, --checkpoints gets the final weights.
+        Where there is no best, --checkpoints gets the final weights.
 
         Returns:
             What the user should know.
         """
         self.write_best()
-        progress, paths = self._progress, self._config.checkpoints
-        rank = progress.best_evaluation if self._by_evaluation else progress.best_reward
-        if paths is None or rank is not None:
+        paths = self._config.checkpoints
+        if paths is None or not self._no_best:
             return None
-        snapshot = self._backend.fetch(self._backend.snapshot())
+        snapshot = self._driver.state()
         write = functools.partial(self._write_models, snapshot, paths)
-        if not self._attempt("--checkpoints", write):
+        if not self._best_effort("--checkpoints", write):
             return None
-        few = f"fewer than {self._window} episodes (--reward-buffer-size) ended"
-        reason = "no evaluation ended" if self._by_evaluation else few
-        return f"--checkpoints has the final weights, as there is no best: {reason}"
+        why = self._no_best
+        return f"--checkpoints has the final weights, as there is no best: {why}"
 
     def write_best(self) -> None:
         """Write the best state, if there is one that is not written already."""
         if self._best is None:
             return
-        (snapshot, facts), self._best = self._best, None
+        (taken, facts), self._best = self._best, None
         self._best_at = time.monotonic()
-        snapshot = self._backend.fetch(snapshot)
-        self._attempt(
+        snapshot = self._driver.fetch(taken)
+        if snapshot is None:
+            self._lose_best(facts["progress"]["env_steps"])
+            return
+        self._no_best = ""
+        self._best_effort(
             "A checkpoint", lambda: self._write(snapshot, facts, is_best=True)
         )
         paths = self._config.checkpoints
         if paths is not None:
-            self._attempt("--checkpoints", lambda: self._write_models(snapshot, paths))
+            write = functools.partial(self._write_models, snapshot, paths)
+            self._best_effort("--checkpoints", write)
 
-    def _take(self) -> tuple[Snapshot, dict[str, Any]]:
-        """Take the state of the run once what is still learnt is counted."""
-        self._settle()
-        return self._backend.snapshot(), self._facts()
+    def write_newest(self, with_replay: bool) -> None:
+        """Take the newest state and write it.
+
+        Args:
+            with_replay: with --checkpoint-replay, write the replay too.
+        """
+        self._written = self._progress.env_steps
+        snapshot, facts = self._driver.state(), self._state.facts()
+        use = with_replay and self._config.checkpoint_replay
+        save_replay = self._driver.save_replay if use else None
+        write = functools.partial(self._write, write_replay=save_replay)
+        self._best_effort("A checkpoint", lambda: write(snapshot, facts))
+
+    def _written_evaluation(self) -> float | None:
+        """Return the mean return of the best evaluation whose state is written."""
+        # That of the run so far, not of what came later where an older state resumed.
+        path = best(self._directory, self._progress.env_steps)
+        return None if path is None else best_evaluation(path)
+
+    def _why_no_best(self, window: int) -> str:
+        """Return why the session starts without a best state; "" if it has one."""
+        if self._by_evaluation:
+            has_best = self._progress.best_evaluation is not None
+            return "" if has_best else "no evaluation ended"
+        if self._progress.best_reward is not None:
+            return ""
+        return f"fewer than {window} episodes (--reward-buffer-size) ended"
+
+    def _lose_best(self, step: int) -> None:
+        """Warn that the best state was lost before it was written."""
+        if self._no_best:
+            self._no_best = "it was lost with the learner"
+        if self._by_evaluation:
+            self._progress.best_evaluation = self._written_evaluation()
+        self._best_effort.warn(
+            f"The best weights so far, of {step} steps, were lost with the learner "
+            "before they were written; the best ones before them are kept"
+        )
+
+    @property
+    def _is_checkpoint_due(self) -> bool:
+        every = self._config.checkpoint_every
+        return self._progress.env_steps // every > self._written // every
+
+    @property
+    def _is_new_best(self) -> bool:
+        changed = self._progress.best_reward != self._best_reward
+        return changed and not self._by_evaluation
+
+    def _take(self) -> _Taken:
+        return self._driver.snapshot(), self._state.facts()
 
     def _write_models(self, snapshot: Snapshot, paths: Sequence[str]) -> None:
-        for file in self._backend.encode(snapshot, paths):
+        for file in self._driver.encode(snapshot, paths):
             write_file(file)
-
-    def _write_newest(self, with_replay: bool) -> None:
-        self._written = self._progress.env_steps
-        snapshot, facts = self._take()
-        snapshot = self._backend.fetch(snapshot)
-        write_replay = self._backend.save_replay
-        use = with_replay and self._config.checkpoint_replay
-        self._attempt(
-            "A checkpoint",
-            lambda: self._write(
-                snapshot, facts, write_replay=write_replay if use else None
-            ),
-        )
 
     def _write(
         self,
@@ -165,5 +201,5 @@ class Saver:
             is_best=is_best,
             evaluation=self._progress.best_evaluation if is_ranked else None,
             write_replay=write_replay,
-            replay_nbytes=self._backend.replay_nbytes if write_replay else 0,
+            replay_nbytes=self._driver.replay_nbytes if write_replay else 0,
         )

@@ -57,8 +57,8 @@ class Display:
         now = time.perf_counter()
         every = self._config.display.log_frequency
         if every is not None:
-            if progress.games // every > self._lines:
-                self._lines = progress.games // every
+            if progress.episode_count // every > self._lines:
+                self._lines = progress.episode_count // every
                 self._print(progress)
         elif self._live and now - self._shown >= _REFRESH_SECONDS:
             self._shown = now
@@ -105,7 +105,7 @@ class Display:
         fields = {
             "time": str(timedelta(seconds=int(progress.seconds))),
             "steps": str(progress.env_steps),
-            "games": str(progress.games),
+            "games": str(progress.episode_count),
             "speed": f"{self._measure(progress):.0f} steps/s",
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),

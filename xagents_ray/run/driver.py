@@ -94,6 +94,20 @@ class Snapshot(NamedTuple):
     actors: Any
 
 
+class Supervision(Protocol):
+    """Watches over parts that may fail without ending the run."""
+
+    @property
+    def failures(self) -> Counter[str]:
+        """What failures and the bound on lag have cost so far, by name."""
+
+    def take_warnings(self) -> list[str]:
+        """Return what has failed since the last call, one sentence each."""
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        """Show metrics by name to those who watch the run from outside."""
+
+
 class Driver(Protocol):
     """Where the parts of a run live: this process, or Ray.
 
@@ -101,6 +115,7 @@ class Driver(Protocol):
         n_actors: env actors.
         notes: what the user should know of the start, one sentence each.
         replay_nbytes: of the whole replay; 0 without one.
+        supervision: of the parts; None where every failure ends the run.
     """
 
     n_actors: int
@@ -108,18 +123,12 @@ class Driver(Protocol):
     replay_nbytes: int
 
     @property
-    def learner_threads(self) -> int:
-        """Cores that the learner uses on its machine."""
+    def supervision(self) -> Supervision | None:
+        """See the class."""
 
     @property
-    def losses(self) -> Counter[str]:
-        """What failures have cost so far, by name; nothing is lost silently."""
-
-    def news(self) -> list[str]:
-        """Return what has failed since the last time, in sentences for the user."""
-
-    def publish(self, numbers: Mapping[str, float]) -> None:
-        """Show numbers by name where others look at them."""
+    def learner_threads(self) -> int:
+        """Cores that the learner uses on its machine."""
 
     def collect(self, env_steps: int) -> Collected:
         """Take rollouts, within --policy-lag unless a replay holds them; fill it.
@@ -145,30 +154,33 @@ class Driver(Protocol):
         """
 
     def drain(self) -> list[dict[str, float]]:
-        """Wait for what is still learnt; return its metrics. Raises as `learn`."""
+        """Wait for the phases in progress; return their metrics. Raises as `learn`."""
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
 
     def snapshot(self) -> Snapshot:
-        """Copy the state of the learner and the env actors.
+        """Copy the state of the learner and the env actors, to be fetched later.
 
         Raises:
             Stopped: a part is busy and the run is to end.
         """
 
-    def fetch(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot's arrays in place of references."""
+    def fetch(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return a snapshot's arrays in place of references; None if they are lost."""
+
+    def state(self) -> Snapshot:
+        """Return the newest state of the learner and the env actors that can be had."""
 
     def save_replay(self, directory: Path) -> None:
         """Write the replay's files there."""
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Go on from a checkpoint; return how many unfinished games it dropped.
+        """Continue from a checkpoint; return how many unfinished episodes it dropped.
 
         Args:
             checkpoint: of the same config.
-            session: how many times the run has been resumed, with this one.
+            session: how many times the run has been resumed, this one included.
         """
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from xagents_ray.core.machine import cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.networks.layout import Layout
+from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
@@ -74,6 +76,13 @@ def play(
                 episodes.append(episode)
                 say(game_line(len(episodes), episode))
     return Games(tuple(episodes), seed, signals.received)
+
+
+def film(run: Run, weights: Weights, folder: Path) -> None:
+    """Play and film one episode of a run with weights of the network that acts."""
+    config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
+    parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
+    play(*parts, weights, config, lambda _: None)
 
 
 def evaluate(

@@ -3,13 +3,16 @@
 import importlib
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.envs.interface import naming_their_line
+from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -27,10 +30,11 @@ class LocalDriver:
     """One env actor, one learner and one replay as plain objects.
 
     The learner runs in a thread of its own, so that a signal is heard while
-    TensorFlow is busy.
+    TensorFlow is busy. What fails here ends the run.
     """
 
     n_actors = 1
+    supervision = None
 
     def __init__(self, run: Run) -> None:
         self._run, self._config = run, run.config.algorithm
@@ -40,11 +44,8 @@ class LocalDriver:
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
-        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
         n_envs = run.config.env.n_envs
-        interface = importlib.import_module("xagents_ray.actors.envs.interface")
-        self._naming = interface.naming_their_line
-        self._actor = env_actor.EnvActor(self._setup(n_envs))
+        self._actor = EnvActor(self._setup(n_envs))
         self._replay: Replay | None = None
         self.replay_nbytes = 0
         kind = run.algorithm.replay
@@ -56,26 +57,14 @@ class LocalDriver:
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: Trajectory | None = None
-        self._evaluator: Any = None
+        self._evaluator: Evaluator | None = None
         self._evaluations: list[tuple[int, float]] = []
 
-    @property
-    def losses(self) -> Counter[str]:
-        """Nothing: what fails here ends the run."""
-        return Counter()
-
-    def news(self) -> list[str]:
-        """Return nothing: what fails here ends the run."""
-        return []
-
-    def publish(self, numbers: Mapping[str, float]) -> None:
-        """Show them to nobody: there is no cluster here."""
-
     def collect(self, env_steps: int) -> Collected:
-        """Roll every environment out; take the oldest round, and fill the replay."""
+        """Roll out every environment; take the oldest round, and fill the replay."""
         length = self._config.batch_steps
         while len(self._rounds) <= self._lag:
-            with self._naming(str(self._run.config.env.env)):
+            with naming_their_line(str(self._run.config.env.env)):
                 rollout = self._actor.rollout(self._weights, length, env_steps)
             self._rounds.append(rollout)
         trajectory, report = self._rounds.popleft()
@@ -102,7 +91,7 @@ class LocalDriver:
         return [{**metrics, "seconds": time.perf_counter() - began}]
 
     def drain(self) -> list[dict[str, float]]:
-        """Return nothing: a phase ends before `learn` does."""
+        """Return nothing: every phase ends before `learn` returns."""
         return []
 
     def scale_lr(self, factor: float) -> float:
@@ -118,13 +107,17 @@ class LocalDriver:
         """Return it: there are no references here."""
         return snapshot
 
+    def state(self) -> Snapshot:
+        """Copy the newest state of the learner and the env actor."""
+        return self.snapshot()
+
     def save_replay(self, directory: Path) -> None:
         """Write the replay's file there."""
         if self._replay is not None:
             self._replay.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Go on from a checkpoint; return how many unfinished games it dropped."""
+        """Continue from a checkpoint; return the unfinished episodes it dropped."""
         self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
         self._weights = self._learner.policy_weights()
         if self._replay is not None:
@@ -133,8 +126,7 @@ class LocalDriver:
         if states is None:
             self._actor.restart(session)
             return unfinished(checkpoint, self._run.config.env.n_envs)
-        dropped: int = self._actor.restore(states[0])
-        return dropped
+        return self._actor.restore(states[0])
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
@@ -143,17 +135,16 @@ class LocalDriver:
         )
 
     def evaluate(self, env_steps: int) -> bool:
-        """Play the evaluation's games now."""
+        """Play the evaluation's episodes now."""
         config = self._run.config.run
         if self._evaluator is None:
-            evaluator = importlib.import_module("xagents_ray.actors.evaluator")
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
-            self._evaluator = evaluator.Evaluator(self._setup(n_envs))
-        with self._naming(str(self._run.config.env.env)):
-            games = self._evaluator.evaluate(
+            self._evaluator = Evaluator(self._setup(n_envs))
+        with naming_their_line(str(self._run.config.env.env)):
+            episodes = self._evaluator.evaluate(
                 self._weights, config.eval_episodes, self._run.evaluation_seed
             )
-        mean = sum(game.episode_return for game in games) / len(games)
+        mean = sum(each.episode_return for each in episodes) / len(episodes)
         self._evaluations.append((env_steps, mean))
         return True
 
@@ -187,17 +178,10 @@ class LocalDriver:
         assert self._replay is not None and config is not None
         return Batch(fresh, self._replay.sample(sampled, config.buffer_batch_size))
 
-    def _setup(self, n_envs: int) -> Any:
-        env_actor = importlib.import_module("xagents_ray.actors.env_actor")
+    def _setup(self, n_envs: int) -> ActorSetup:
         run = self._run
-        return env_actor.ActorSetup(
-            run.algorithm.name,
-            run.config,
-            run.layout,
-            run.seed,
-            0,
-            n_envs,
-            run.cores,
+        return ActorSetup(
+            run.algorithm.name, run.config, run.layout, run.seed, 0, n_envs, run.cores
         )
 
     def _learning(self, work: Callable[[], _T]) -> _T:
@@ -210,7 +194,7 @@ def start(run: Run, signals: Signals) -> LocalDriver:
     driver = LocalDriver(run)
 
     def stop_soon() -> None:
-        # A short phase ends whole, and the run can go on exactly.
+        # A short phase is completed, so that the run can be resumed exactly.
         timer = Timer(GRACE_SECONDS, driver.stop)
         timer.daemon = True
         timer.start()

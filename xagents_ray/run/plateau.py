@@ -15,13 +15,13 @@ class Plateau:
         misses: checks without one since the newest reduction or new best.
         reduces: reductions since the newest new best.
         best: largest mean reward at a check.
-        games: that ended before the newest check.
+        episodes: that had ended at the newest check.
     """
 
     misses: int = 0
     reduces: int = 0
     best: float | None = None
-    games: int = 0
+    episodes: int = 0
 
     def check(
         self, config: TrainingConfig, env_steps: int, mean_reward: float
@@ -40,8 +40,13 @@ class Plateau:
         self.reduces += 1
         return "stop" if self.reduces >= config.early_stop_patience else "reduce"
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it, as JSON."""
+        counts = {"misses": self.misses, "reduces": self.reduces, "best": self.best}
+        return {**counts, "games": self.episodes}
+
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `vars()` of another one."""
+        """Continue from what `state` returned."""
         self.misses, self.reduces = int(state["misses"]), int(state["reduces"])
-        self.games = int(state["games"])
+        self.episodes = int(state["games"])
         self.best = None if state["best"] is None else float(state["best"])

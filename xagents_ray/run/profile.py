@@ -68,7 +68,7 @@ class Profile:
         longest = max(r.seconds for r in reports)
         self._on_the_way(waited - longest - replay)
 
-    def learnt(self, phases: Iterable[dict[str, float]], waited: float) -> None:
+    def learned(self, phases: Iterable[dict[str, float]], waited: float) -> None:
         """Count learning phases, and take their seconds out of their metrics.
 
         Args:

@@ -20,8 +20,8 @@ from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.training import TrainingConfig
 
 
-class Game(NamedTuple):
-    """A game that ended, and the means right after it; see `Progress`."""
+class EndedEpisode(NamedTuple):
+    """An episode that ended, and the means right after it; see `Progress`."""
 
     step: int
     episode_return: float
@@ -34,23 +34,23 @@ class Progress:
     """What a run has done so far.
 
     Attributes:
-        rewards: returns of the newest games, at most `reward_buffer_size`.
+        rewards: returns of the newest episodes, at most `reward_buffer_size`.
         round_rows: rows of one round, of all environments together.
         env_steps: of all environments together.
         resets: rows that only reset an environment.
-        games: that ended.
+        episode_count: episodes that ended.
         updates: gradient steps.
         replay_size: transitions in the replay; None without one.
         best_reward: largest mean reward of a full window; None before there is one.
         best_evaluation: largest mean return of an evaluation; None before one.
         steady: env steps and seconds when the first learning phase ended.
-        learnt_until: env steps and seconds when the newest one ended.
-        episode_steps: env step of the end of every game, in order.
-        episode_returns: return of every game, in order.
-        before: seconds of earlier sessions of a resumed run.
-        dropped: unfinished episodes that resuming has cost.
+        learned_until: env steps and seconds when the newest one ended.
+        episode_steps: env step at which every episode ended, in order.
+        episode_returns: return of every episode, in order.
+        earlier_seconds: of earlier sessions of a resumed run.
+        dropped: unfinished episodes that were lost on resuming.
         statistics: what env actors have measured since the newest learning phase.
-        began: clock when every part was ready.
+        started_at: clock when every part was ready.
         lags: how many rollouts of this session had which policy lag.
     """
 
@@ -58,19 +58,19 @@ class Progress:
     round_rows: int = 0
     env_steps: int = 0
     resets: int = 0
-    games: int = 0
+    episode_count: int = 0
     updates: int = 0
     replay_size: int | None = None
     best_reward: float | None = None
     best_evaluation: float | None = None
     steady: tuple[int, float] | None = None
-    learnt_until: tuple[int, float] = (0, 0.0)
+    learned_until: tuple[int, float] = (0, 0.0)
     episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
     episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
-    before: float = 0.0
+    earlier_seconds: float = 0.0
     dropped: int = 0
     statistics: Statistics = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
+    started_at: float = field(default_factory=time.perf_counter)
     lags: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -83,52 +83,52 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the start, of all sessions."""
-        return self.before + time.perf_counter() - self.began
+        """Seconds since the start, of all sessions."""
+        return self.earlier_seconds + time.perf_counter() - self.started_at
 
     @property
     def episodes(self) -> tuple[tuple[int, float], ...]:
-        """(env step, return) of every game of this session, in order."""
+        """(env step, return) of every episode of this session, in order."""
         return tuple(zip(self.episode_steps, self.episode_returns, strict=True))
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean return of the newest games; None before the first one."""
+        """Mean return of the newest episodes; None before the first one."""
         return math.fsum(self.rewards) / len(self.rewards) if self.rewards else None
 
     @property
     def steps_per_second(self) -> float:
         """Env steps a second from the first learning phase's end to the newest's."""
-        (first, began), (last, ended) = self.steady or (0, 0.0), self.learnt_until
+        (first, began), (last, ended) = self.steady or (0, 0.0), self.learned_until
         return (last - first) / max(ended - began, 1e-9)
 
-    def learnt(self, updates: int) -> None:
+    def learned(self, updates: int) -> None:
         """Count a learning phase."""
         self.updates += updates
-        self.learnt_until = self.env_steps, self.seconds
+        self.learned_until = self.env_steps, self.seconds
         if self.steady is None:
-            self.steady = self.learnt_until
+            self.steady = self.learned_until
 
     def collected(
         self, reports: Sequence[RolloutReport], config: TrainingConfig
-    ) -> tuple[list[Game], str | None]:
-        """Count one round of rollouts; return its games, and why the run ends."""
+    ) -> tuple[list[EndedEpisode], str | None]:
+        """Count a round of rollouts; return its episodes, and why the run ends."""
         steps = np.sum([report.steps for report in reports], axis=0).cumsum()
         before, reason = self.env_steps, None
-        games = []
+        ended = []
         for episode in _in_order(reports):
             step = before + int(steps[episode.row])
-            games.append(self._ended(step, episode.episode_return))
-            if reason is None and self._achieved(config, games[-1].mean_reward):
+            ended.append(self._ended(step, episode.episode_return))
+            if reason is None and self._achieved(config, ended[-1].mean_reward):
                 reason = f"Reward achieved in {step} steps"
         self.env_steps = before + int(steps[-1])
         self.resets += sum(report.resets for report in reports)
         measured = (report.statistics for report in reports)
         self.statistics = merge_all(self.statistics, *measured)
-        return games, reason
+        return ended, reason
 
     def out_of_steps(self, config: TrainingConfig) -> str | None:
-        """Return why the run ends when it has made its steps."""
+        """Return why the run ends once it has taken all of its steps, else None."""
         if config.max_steps is None:
             return None
         if self.env_steps >= config.max_steps:
@@ -150,36 +150,37 @@ class Progress:
         return missing <= self.resets and is_nearer and is_large
 
     def over(self, config: TrainingConfig) -> str | None:
-        """Return why a run that goes on has nothing to do."""
+        """Return why a resumed run has nothing left to do, else None."""
         mean = self.mean_reward
         if mean is not None and self._achieved(config, mean):
             return f"Reward achieved in {self.env_steps} steps"
         return self.out_of_steps(config)
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run goes on with; JSON-able."""
-        counts = ("env_steps", "resets", "games", "updates", "dropped")
-        kept = (*counts, "best_reward", "seconds")
+        """Return what a checkpoint holds of it, as JSON."""
+        kept = ("env_steps", "resets", "updates", "dropped", "best_reward", "seconds")
         return {name: getattr(self, name) for name in kept} | {
+            "games": self.episode_count,
             "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
             "statistics": to_json(self.statistics),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
-        for name in ("env_steps", "games", "updates", "dropped"):
+        """Continue from what `state` returned."""
+        for name in ("env_steps", "updates", "dropped"):
             setattr(self, name, int(state[name]))
+        self.episode_count = int(state["games"])
         self.resets = int(state.get("resets", 0))  # older checkpoints have none
-        # Earlier versions let a mean of fewer games be the best.
+        # Earlier versions took the mean of fewer episodes for the best.
         best = state["best_reward"] if "best_window" in state else None
         self.best_reward = None if best is None else float(best)
-        self.before = float(state["seconds"])
+        self.earlier_seconds = float(state["seconds"])
         self.rewards.extend(map(float, state["rewards"]))
         self.statistics = from_json(state["statistics"])
 
-    def _ended(self, step: int, episode_return: float) -> Game:
-        self.games += 1
+    def _ended(self, step: int, episode_return: float) -> EndedEpisode:
+        self.episode_count += 1
         self.rewards.append(episode_return)
         self.episode_steps.append(step)
         self.episode_returns.append(episode_return)
@@ -187,7 +188,7 @@ class Progress:
         assert mean is not None
         if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
-        return Game(step, episode_return, mean, self.best_reward)
+        return EndedEpisode(step, episode_return, mean, self.best_reward)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward
@@ -200,6 +201,6 @@ class Progress:
 
 
 def _in_order(reports: Iterable[RolloutReport]) -> list[Episode]:
-    """Return all games by the row in which they ended, then by environment."""
+    """Return all episodes by the row in which they ended, then by environment."""
     episodes = [episode for report in reports for episode in report.episodes]
     return sorted(episodes, key=lambda episode: (episode.row, episode.env))

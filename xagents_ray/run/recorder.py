@@ -1,4 +1,4 @@
-"""What is written of a run while it goes on; a failure costs a warning, not the run."""
+"""What a run writes while it goes on; a failure costs a warning, not the run."""
 
 import contextlib
 import functools
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from xagents_ray.run.driver import Run
-from xagents_ray.run.progress import Game
+from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.run.trackers import TensorBoard, Tracker, Wandb
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
@@ -15,40 +15,54 @@ from xagents_ray.storage.run_directory import RunDirectory
 _TRACK_SECONDS = 1.0
 
 
-class Attempts:
-    """Runs what may fail for want of disk or network, and warns once of each."""
+class BestEffort:
+    """Runs what may fail for lack of disk space or network, and warns once of each.
+
+    Attributes:
+        warn: shows a warning.
+    """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
-        self._warn = warn
+        self.warn = warn
         self._warned: set[str] = set()
 
     def __call__(self, what: str, work: Callable[[], object]) -> bool:
-        """Return whether the work was done."""
+        """Do the work; return whether that succeeded."""
         try:
             work()
         except Exception as error:
             if what not in self._warned:
                 self._warned.add(what)
                 reason = " ".join(str(error).split()) or type(error).__name__
-                self._warn(f"{what} can't be written and training goes on: {reason}")
+                self.warn(f"{what} can't be written and training goes on: {reason}")
             return False
         return True
 
 
 class Recorder:
-    """Histories and trackers of one session of a run."""
+    """Histories and trackers of one session of a run.
+
+    Args:
+        run: whose.
+        directory: of the run.
+        histories: files that get every episode.
+        best_effort: warns where writing fails.
+        step: env steps of the run at the start of the session.
+    Attributes:
+        best_effort: likewise.
+    """
 
     def __init__(
         self,
         run: Run,
         directory: RunDirectory,
         histories: Sequence[History],
-        attempt: Attempts,
+        best_effort: BestEffort,
         step: int,
     ) -> None:
-        self._histories, self._attempt = histories, attempt
+        self._histories, self.best_effort = histories, best_effort
         self._trackers: list[Tracker] = []
-        # Made when there is something to log: their imports would delay the start.
+        # Made once there is something to log: their imports would delay the start.
         self._planned: list[tuple[str, Callable[[], Tracker]]] = []
         self._tracked = 0.0
         config = run.config.run
@@ -61,27 +75,32 @@ class Recorder:
             make = functools.partial(Wandb, name, run.config.values(), directory.path)
             self._planned.append(("--monitor-session", make))
 
-    def games(self, games: Sequence[Game], seconds: float) -> None:
-        """Take the games of one round."""
+    def episodes(self, ended: Sequence[EndedEpisode], seconds: float) -> None:
+        """Record the episodes that ended in one round.
+
+        Args:
+            ended: in order.
+            seconds: of the run so far.
+        """
         for history in self._histories:
-            for game in games:
+            for episode in ended:
                 history.add(
-                    game.step,
+                    episode.step,
                     seconds,
-                    game.episode_return,
-                    game.mean_reward,
-                    game.best_reward,
+                    episode.episode_return,
+                    episode.mean_reward,
+                    episode.best_reward,
                 )
-            self._attempt("The history", history.flush_if_due)
+            self.best_effort("The history", history.flush_if_due)
 
     def evaluated(self, step: int, reward: float) -> None:
-        """Take an evaluation's mean return."""
+        """Record an evaluation's mean return."""
         for history in self._histories:
             history.evaluated(reward)
         self._log(step, {"reward/evaluation": reward})
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the numbers of a learning phase; one in a second is tracked."""
+        """Track the metrics of a learning phase, at most once per second."""
         now = time.monotonic()
         if now - self._tracked >= _TRACK_SECONDS:
             self._tracked = now
@@ -90,17 +109,17 @@ class Recorder:
     def flush(self) -> None:
         """Write the histories."""
         for history in self._histories:
-            self._attempt("The history", history.flush)
+            self.best_effort("The history", history.flush)
 
     def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
-        """Write what is left, and the last numbers."""
+        """Write the rest and the last metrics."""
         self.flush()
         self._log(step, values)
         for tracker in self._trackers:
             if video is not None:
                 show = functools.partial(tracker.video, step, video)
-                self._attempt("The video", show)
-            self._attempt(type(tracker).__name__, tracker.close)
+                self.best_effort("The video", show)
+            self.best_effort(type(tracker).__name__, tracker.close)
 
     def _track(self, make: Callable[[], Tracker]) -> None:
         self._trackers.append(make())
@@ -108,10 +127,10 @@ class Recorder:
     def _log(self, step: int, values: Mapping[str, float]) -> None:
         while self._planned:
             what, make = self._planned.pop(0)
-            self._attempt(what, functools.partial(self._track, make))
+            self.best_effort(what, functools.partial(self._track, make))
         for tracker in list(self._trackers):
             name = type(tracker).__name__
-            if not self._attempt(name, functools.partial(tracker.log, step, values)):
+            if not self.best_effort(name, functools.partial(tracker.log, step, values)):
                 self._trackers.remove(tracker)
                 with contextlib.suppress(Exception):
                     tracker.close()

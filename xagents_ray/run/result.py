@@ -1,7 +1,11 @@
 """How a run ended."""
 
 from dataclasses import dataclass, field
+from signal import Signals as Signal
 from typing import Any
+
+from xagents_ray.run.driver import Run
+from xagents_ray.run.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -11,24 +15,24 @@ class Result:
     Attributes:
         reason: in one sentence.
         env_steps: of all environments together.
-        games: that ended.
+        games: episodes that ended.
         updates: gradient steps.
         seconds: of training, without start-up.
         steps_per_second: env steps a second, learning phases included, from the
             first one's end to the last one's.
-        mean_reward: of the newest games; None when none ended.
+        mean_reward: of the newest episodes; None when none ended.
         best_reward: largest mean reward of a full reward buffer so far; None before
             there is one.
         best_evaluation: largest mean return of a greedy evaluation; None without one.
-        episodes: (env step, return) of every game of this session, in order.
-        dropped: unfinished episodes that resuming has cost.
-        losses: what failed parts have cost this session, by name.
+        episodes: (env step, return) of every episode of this session, in order.
+        dropped: unfinished episodes that were lost on resuming.
+        losses: what failures have cost this session, by name.
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change.
-        n_actors: env actors; 0 when nothing was to be done.
-        learner_threads: cores that the learner used, likewise.
+        n_actors: env actors; 0 when there was nothing to do.
+        learner_threads: cores that the learner used; 0 likewise.
         seed: given, or drawn.
-        directory: of the run; "" when none was begun.
+        directory: of the run; "" when none was made.
         signal: that ended it; None when it ended by itself.
     """
 
@@ -42,15 +46,60 @@ class Result:
     best_reward: float | None
     episodes: tuple[tuple[int, float], ...]
     dropped: int
-    n_actors: int
     seed: int
     directory: str
+    n_actors: int = 0
     best_evaluation: float | None = None
     learner_threads: int = 0
     signal: int | None = None
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        reason: str,
+        run: Run,
+        progress: Progress,
+        signal: int | None,
+        directory: str = "",
+        **measured: Any,
+    ) -> "Result":
+        """Return the result of a run.
+
+        Args:
+            reason: in one sentence.
+            run: that ended.
+            progress: of it.
+            signal: that ended it, or None.
+            directory: of the run.
+            measured: the fields that only a run that began has, by name.
+        """
+        return cls(
+            reason=reason,
+            env_steps=progress.env_steps,
+            games=progress.episode_count,
+            updates=progress.updates,
+            seconds=progress.seconds,
+            steps_per_second=progress.steps_per_second,
+            mean_reward=progress.mean_reward,
+            best_reward=progress.best_reward,
+            best_evaluation=progress.best_evaluation,
+            episodes=progress.episodes,
+            dropped=progress.dropped,
+            policy_lag=progress.policy_lag,
+            seed=run.seed,
+            directory=directory,
+            signal=signal,
+            **measured,
+        )
+
+
+def stopped_by(number: int | None) -> str:
+    """Return the reason of a run that a signal ended."""
+    assert number is not None
+    return f"Stopped by {Signal(number).name}"
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How much learning a round of rollouts asks for."""
+"""How many batches the rollouts so far make due."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Run
 
 
-class Owed:
+class UpdateSchedule:
     """How many batches the next learning phase takes.
 
     Attributes:
-        steps: env steps that no update has answered yet.
+        steps: env steps that have made no batch due yet.
     """
 
     def __init__(self, run: Run) -> None:
@@ -19,17 +19,17 @@ class Owed:
         self._has_begun = False
 
     def batches(self, before: int, now: int, replay: Fill | None) -> int:
-        """Return what is owed, the newest round itself included where it is learnt.
+        """Return how many batches are due; on-policy, the newest round is one.
 
         Args:
             before: env steps of the whole run before the newest round.
-            now: after it.
+            now: env steps after it.
             replay: how full it is; None without one.
         """
         c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
         if c is None or replay is None or replay.size == 0:
             return fresh
-        # When a shard of the replay dies, learning goes on from what is left.
+        # When a shard of the replay dies, learning continues from what is left.
         needed = c.initial_size
         if self._has_begun:
             needed = min(needed, c.buffer_batch_size)
@@ -38,5 +38,5 @@ class Owed:
         self._has_begun = True
         # A resumed run draws what an unbroken one would have drawn.
         generator = np.random.default_rng([self._run.seed, now])
-        drawn, self.steps = c.due(self.steps + now - before, generator)
-        return fresh + drawn
+        sampled, self.steps = c.due(self.steps + now - before, generator)
+        return fresh + sampled

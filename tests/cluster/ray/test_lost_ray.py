@@ -94,6 +94,8 @@ def test_the_driver_saves_what_it_holds_itself(
     )
     driver._calls = Calls(driver._ray, signals, lambda: True)
     driver._learner = SimpleNamespace(held=held)
-    snapshot = driver.fetch(Snapshot("learner", ["actor 1", "actor 2"]))
-    assert snapshot == Snapshot(held, [])
+    snapshot = Snapshot("learner", ["actor 1", "actor 2"])
+    assert driver.fetch(snapshot) is None
+    driver.snapshot = lambda: snapshot
+    assert driver.state() == Snapshot(held, [])
     assert driver.drain() == []

@@ -16,7 +16,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.run.driver import Run
-from xagents_ray.run.prepare import lay_out
+from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import shapes
 
@@ -25,7 +25,7 @@ from xagents_ray.storage.weights import shapes
 def run() -> Run:
     given = {"env": "CartPole-v1", "max_steps": 10, "eval_episodes": 2}
     config = Config.of(ALGORITHMS["ppo"].config, given)
-    return lay_out(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
+    return build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
 
 
 def evaluations(ray: FakeRay, log: FailureLog, run: Run, *turns: Any) -> Evaluations:

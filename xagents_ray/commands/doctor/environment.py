@@ -21,7 +21,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.words import counted
 from xagents_ray.run.driver import Run
-from xagents_ray.run.prepare import lay_out
+from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import shapes
 
@@ -61,7 +61,7 @@ def fit(
         return [error("spaces", found, str(refused)), *unchecked("network")], None
     spaces = Row("spaces", found)
     try:
-        run = lay_out(algorithm, config, spec)
+        run = build_run(algorithm, config, spec)
     except UserError as refused:
         return [spaces, error("network", "can't be made", str(refused))], None
     sizes = (sum(map(math.prod, shapes(x).values())) for x in run.layouts)

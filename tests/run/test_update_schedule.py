@@ -5,7 +5,7 @@ from typing import Any
 from xagents_ray.algorithms.table import find
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Run
-from xagents_ray.run.update_schedule import Owed
+from xagents_ray.run.update_schedule import UpdateSchedule
 from xagents_ray.settings.config import Config
 
 SETTINGS = {
@@ -19,35 +19,35 @@ SETTINGS = {
 }
 
 
-def _owed() -> Owed:
+def _schedule() -> UpdateSchedule:
     config = Config.of(find("dqn").config, SETTINGS)
     unused: Any = None
-    return Owed(Run(find("dqn"), config, unused, unused, seed=1))
+    return UpdateSchedule(Run(find("dqn"), config, unused, unused, seed=1))
 
 
 def test_nothing_is_learnt_before_the_replay_is_filled() -> None:
-    owed = _owed()
-    assert owed.batches(0, 99, Fill(99, False)) == 0
-    assert owed.batches(99, 102, Fill(102, False)) == 2
+    schedule = _schedule()
+    assert schedule.batches(0, 99, Fill(99, False)) == 0
+    assert schedule.batches(99, 102, Fill(102, False)) == 2
 
 
 def test_sampled_to_inserted_stays_within_one_period() -> None:
-    owed, batches, steps = _owed(), 0, 0
+    schedule, batches, steps = _schedule(), 0, 0
     for rollout in [7, 1, 16, 2, 5] * 40:
-        batches += owed.batches(steps, steps + rollout, Fill(100, False))
+        batches += schedule.batches(steps, steps + rollout, Fill(100, False))
         steps += rollout
         assert steps * 2 / 3 - 2 <= batches <= steps * 2 / 3
 
 
 def test_learning_goes_on_when_a_shard_is_lost() -> None:
-    owed = _owed()
-    assert owed.batches(0, 120, Fill(120, False)) == 80
-    assert owed.batches(120, 123, Fill(60, False)) == 2
-    assert owed.batches(123, 126, Fill(19, False)) == 0
-    assert owed.batches(126, 129, Fill(20, False)) == 2
+    schedule = _schedule()
+    assert schedule.batches(0, 120, Fill(120, False)) == 80
+    assert schedule.batches(120, 123, Fill(60, False)) == 2
+    assert schedule.batches(123, 126, Fill(19, False)) == 0
+    assert schedule.batches(126, 129, Fill(20, False)) == 2
 
 
 def test_a_shard_lost_before_learning_began_is_filled_again() -> None:
-    owed = _owed()
-    assert owed.batches(0, 60, Fill(60, False)) == 0
-    assert owed.batches(60, 90, Fill(40, False)) == 0
+    schedule = _schedule()
+    assert schedule.batches(0, 60, Fill(60, False)) == 0
+    assert schedule.batches(60, 90, Fill(40, False)) == 0

@@ -1,0 +1,212 @@
+"""Which states of a run are written, and which one is the best."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_driver import FakeDriver, report
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.run.checkpointing import Saver
+from xagents_ray.run.driver import Run
+from xagents_ray.run.recorder import BestEffort, Recorder
+from xagents_ray.run.state import RunState
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import (
+    all_checkpoints,
+    best,
+    best_evaluation,
+    load,
+    replay_files,
+    step_of,
+)
+from xagents_ray.storage.run_directory import RunDirectory
+
+PPO = {"env": "CartPole-v1", "max_steps": 10_000, "reward_buffer_size": 3}
+
+
+class Saved:
+    """A run whose learner has learned as many phases as there were env steps."""
+
+    def __init__(self, start: int = 0, **settings: Any) -> None:
+        settings = {**PPO, "checkpoints": ("best.npz",), **settings}
+        self.config = Config.of(find("ppo").config, settings)
+        self.driver, unused = FakeDriver(), Any
+        run = Run(find("ppo"), self.config, unused, unused, seed=1)  # type: ignore
+        self.state = RunState(run)
+        self.progress = self.state.progress
+        self.progress.env_steps = start
+        self.directory = RunDirectory(Path("run"))
+        self.warnings: list[str] = []
+        best_effort = BestEffort(self.warnings.append)
+        recorder = Recorder(run, self.directory, [], best_effort, 0)
+        self.saver = Saver(run, self.driver, self.directory, self.state, recorder)
+
+    def act(self, *returns: float) -> None:
+        """Let episodes of one step each end, and a learning phase after them."""
+        self.progress.collected([report(*returns)], self.config.training)
+        self.driver.learned = self.progress.env_steps
+        self.saver.between_phases()
+
+    def end(self, with_replay: bool = False) -> None:
+        """Write what is not written yet."""
+        self.saver.write_best()
+        if self.saver.is_behind:
+            self.saver.write_newest(with_replay)
+
+    def evaluate(self, mean: float) -> None:
+        """Evaluate the newest weights."""
+        self.saver.begin_evaluation()
+        self.saver.end_evaluation(self.progress.env_steps, mean)
+
+    @property
+    def steps(self) -> list[int]:
+        return [step_of(p) for p in all_checkpoints(self.directory.checkpoints)]
+
+    @property
+    def best(self) -> tuple[int, float | None]:
+        path = best(self.directory.checkpoints)
+        assert path is not None
+        assert load(path).arrays["learned"] == step_of(path)
+        return step_of(path), best_evaluation(path)
+
+
+def test_a_lucky_first_episode_is_not_the_best() -> None:
+    run = Saved()
+    run.act(500)
+    run.act(20, 20)  # the window is full: mean 180
+    run.act(1)
+    run.act(600)  # mean 207
+    run.act(1, 1)
+    run.end()
+    assert run.saver.finish() is None
+    assert run.best == (5, None)
+    assert Path("best.npz").read_text() == "5"
+    assert run.steps == [7, 5]
+
+
+def test_where_there_are_evaluations_they_decide() -> None:
+    run = Saved(eval_every=1)
+    for returns, mean in (([1] * 3, 40.0), ([500] * 3, 20.0), ([1], 40.0), ([1], 60.0)):
+        run.act(*returns)
+        run.evaluate(mean)
+    run.act(1)
+    run.end()
+    assert run.saver.finish() is None
+    assert run.progress.best_reward == 500
+    assert run.best == (8, 60.0)
+    assert Path("best.npz").read_text() == "8"
+
+
+def test_an_evaluation_that_ends_late_leaves_the_newer_checkpoints() -> None:
+    """On Ray training goes on meanwhile, and checkpoints are written."""
+    run = Saved(eval_every=1, checkpoint_every=3, checkpoint_replay=True)
+    run.act(*[1] * 3)
+    run.saver.begin_evaluation()
+    run.act(*[1] * 2)
+    run.saver.begin_evaluation()
+    run.act(1)
+    assert run.steps == [6, 3]
+    run.saver.end_evaluation(5, 10.0)  # that of step 3 has failed
+    run.saver.end_evaluation(3, 99.0)
+    run.act(1)
+    run.saver.begin_evaluation()
+    run.end(with_replay=True)
+    assert (run.steps, run.best) == ([7, 6, 5], (5, 10.0))
+    newest = all_checkpoints(run.directory.checkpoints)[0]
+    assert replay_files(newest) != []
+    run.saver.end_evaluation(7, 11.0)  # of the newest, which keeps its replay
+    run.saver.finish()
+    assert (run.steps[0], run.best) == (7, (7, 11.0))
+    assert replay_files(newest) != []
+
+
+def test_a_resumed_run_knows_its_best_evaluation() -> None:
+    run = Saved(eval_every=1)
+    run.act(1, 1)
+    run.evaluate(60.0)
+    run.saver.finish()
+    assert Saved(eval_every=1, start=1).progress.best_evaluation is None
+    resumed = Saved(eval_every=1, start=2)
+    for mean, expected in ((50.0, (2, 60.0)), (70.0, (4, 70.0))):
+        resumed.act(1)
+        resumed.evaluate(mean)
+        resumed.saver.finish()
+        assert resumed.best == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({}, "fewer than 3 episodes"), ({"eval_every": 100}, "no evaluation ended")],
+)
+def test_without_a_best_the_final_weights_are_written(
+    settings: dict[str, Any], words: str
+) -> None:
+    run = Saved(**settings)
+    run.act(500, 500)
+    assert not Path("best.npz").exists()
+    run.end()
+    note = run.saver.finish()
+    assert note is not None and words in note
+    assert Path("best.npz").read_text() == "2"
+    assert run.warnings == []
+
+
+def test_a_best_state_that_is_lost_is_not_replaced_by_a_newer_one() -> None:
+    """The learner dies before what it has returned is fetched."""
+    run = Saved()
+    run.act(1, 1, 1)
+    run.saver.write_best()
+    run.act(9)
+    run.driver.lost.add(4)
+    run.act(1)
+    run.end()
+    assert run.saver.finish() is None
+    assert run.best == (3, None)
+    assert Path("best.npz").read_text() == "3"
+    assert ["of 4 steps, were lost" in each for each in run.warnings] == [True]
+
+
+def test_the_only_best_state_is_lost() -> None:
+    run = Saved()
+    run.driver.lost.add(3)
+    run.act(1, 1, 1)
+    run.act(0)
+    run.end()
+    note = run.saver.finish()
+    assert note is not None and "lost" in note
+    assert Path("best.npz").read_text() == "4"
+    assert best(run.directory.checkpoints) is None
+
+
+def test_an_evaluation_whose_state_is_lost_is_not_the_best() -> None:
+    run = Saved(eval_every=1)
+    for mean in (40.0, 90.0, 50.0):
+        run.act(1)
+        run.driver.lost.add(2)
+        run.evaluate(mean)
+        run.saver.write_best()
+    assert run.best == (3, 50.0)
+    assert run.progress.best_evaluation == 50.0
+
+
+def test_the_state_is_taken_when_due_only() -> None:
+    run = Saved(checkpoint_every=5)
+    due = []
+    for returns in ([1, 1], [1], [0], [0], [9]):
+        run.progress.collected([report(*returns)], run.config.training)
+        due.append(run.saver.is_due)
+        run.saver.between_phases()
+        assert not run.saver.is_due
+    # Full window, step 5, a new best mean.
+    assert due == [False, True, False, True, True]
+    assert run.saver.is_behind and run.steps == [5, 3]
+
+
+def test_a_full_disk_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Saved(checkpoint_every=1)
+    Path("run").write_text("in the way of the run's directory")
+    for _ in range(4):
+        run.act(1)
+    run.end()
+    assert [each.split(" can't")[0] for each in run.warnings] == ["A checkpoint"]

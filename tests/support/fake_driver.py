@@ -1,0 +1,133 @@
+"""A driver without a learner or environments: what happens in it is scripted."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.run.driver import Collected, Snapshot
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.weights import WeightsFile
+
+Round = Sequence[float] | Callable[[], Sequence[float]]
+Metrics = dict[str, float]
+
+
+def report(*returns: float) -> RolloutReport:
+    """Return that of a rollout in which one episode ended per env step."""
+    episodes = tuple(Episode(0, row, r, 1) for row, r in enumerate(returns))
+    return RolloutReport(np.ones(len(returns), np.int64), episodes, 0.1)
+
+
+class FakeSupervision:
+    """Reports what a test says has failed."""
+
+    def __init__(self) -> None:
+        self.failures: Counter[str] = Counter()
+        self.warnings: list[str] = []
+        self.published: list[Mapping[str, float]] = []
+
+    def take_warnings(self) -> list[str]:
+        taken, self.warnings = self.warnings, []
+        return taken
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        self.published.append(metrics)
+
+
+class FakeDriver:
+    """A driver whose learner's state is the number of phases that it has learned.
+
+    Args:
+        rounds: returns of the episodes that end in each, one per env step, or a
+            function that gives them.
+        ahead: phases that are in progress when `learn` returns.
+    Attributes:
+        learned: phases of the learner.
+        events: methods that were called and what they asked for.
+        metrics: returns what a phase measures.
+        lost: snapshots with so many phases can't be fetched any more.
+        scores: means of the evaluations, which end when they are asked for.
+    """
+
+    n_actors = learner_threads = 1
+    replay_nbytes = 0
+
+    def __init__(self, rounds: Sequence[Round] = (), ahead: int = 0) -> None:
+        self._rounds, self._ahead = deque(rounds), ahead
+        self._phases: deque[Metrics] = deque()
+        self.notes: list[str] = []
+        self.supervision: FakeSupervision | None = None
+        self.learned = 0
+        self.events: list[tuple[Any, ...]] = []
+        self.metrics: Callable[[], Metrics] = lambda: {"loss": 0.5}
+        self.lost: set[int] = set()
+        self.scores: deque[float] = deque()
+        self._evaluated: list[tuple[int, float]] = []
+        self.on_drain: Callable[[], None] = lambda: None
+
+    def collect(self, env_steps: int) -> Collected:
+        round_ = self._rounds.popleft()
+        returns = round_() if callable(round_) else round_
+        return Collected([report(*returns)], None, [0])
+
+    def learn(self, batches: int, env_steps: int, statistics: Any) -> list[Metrics]:
+        self.events.append(("learn", batches, env_steps))
+        self._phases.append({**self.metrics(), "updates": batches, "seconds": 0.0})
+        return self._ended(self._ahead)
+
+    def drain(self) -> list[Metrics]:
+        self.on_drain()
+        return self._ended(0)
+
+    def _ended(self, but: int) -> list[Metrics]:
+        ended = []
+        while len(self._phases) > but:
+            ended.append(self._phases.popleft())
+            self.learned += 1
+        return ended
+
+    def scale_lr(self, factor: float) -> float:
+        self.events.append(("scale_lr", factor))
+        return factor
+
+    def snapshot(self) -> Snapshot:
+        """Copy the state after the phases in progress, as a queue of calls does."""
+        learned = self.learned + len(self._phases)
+        return Snapshot({"learned": np.array(learned)}, [])
+
+    def fetch(self, snapshot: Snapshot) -> Snapshot | None:
+        is_lost = int(snapshot.learner["learned"]) in self.lost
+        return None if is_lost else snapshot
+
+    def state(self) -> Snapshot:
+        return self.snapshot()
+
+    def save_replay(self, directory: Path) -> None:
+        write_arrays(directory / "replay.npz", {"a": np.zeros(1)})
+
+    def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
+        text = str(snapshot.learner["learned"].item())
+        return [WeightsFile(path, {"": text.encode()}) for path in paths]
+
+    def evaluate(self, env_steps: int) -> bool:
+        if not self.scores:
+            return False
+        self._evaluated.append((env_steps, self.scores.popleft()))
+        return True
+
+    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+        self.events.append(("evaluations", is_last))
+        ended, self._evaluated = self._evaluated, []
+        return ended
+
+    def restore(self, checkpoint: Any, session: int) -> int:
+        self.events.append(("restore", session))
+        self.learned = int(checkpoint.arrays["learned"])
+        return 2
+
+    def close(self) -> None:
+        self.events.append(("close",))

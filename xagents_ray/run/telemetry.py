@@ -1,0 +1,132 @@
+"""What is measured of a run while it goes on, and where it is shown."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from xagents_ray.core.errors import Diverged
+from xagents_ray.run.display import Display
+from xagents_ray.run.driver import Collected, Driver, Run
+from xagents_ray.run.profile import Profile
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.recorder import Recorder
+
+_TRACKED = ("policy_lag/", "lost/", "share/")
+
+
+class Telemetry:
+    """Measures a session of a run; tells the display, trackers and the cluster.
+
+    Args:
+        run: that is measured.
+        driver: of its parts.
+        progress: of the run; learning phases are counted there.
+        recorder: tracks the metrics.
+        display: shows the rest.
+        watch: called before the first rollout and after each learning phase.
+    Attributes:
+        profile: where the time goes.
+        failures: what failures have cost so far, by name.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        driver: Driver,
+        progress: Progress,
+        recorder: Recorder,
+        display: Display,
+        watch: Callable[[Progress], None] | None,
+    ) -> None:
+        self._supervision, self._progress = driver.supervision, progress
+        self._recorder, self._display, self._watch = recorder, display, watch
+        self.profile = display.profile = Profile(run.config, driver.n_actors)
+        self.failures: dict[str, int] = {}
+        self._metrics: dict[str, float] = {}
+
+    def show(self) -> None:
+        """Show the progress."""
+        self._display.show(self._progress)
+        if self._watch is not None:
+            self._watch(self._progress)
+
+    def collected(self, round_: Collected, waited: float) -> None:
+        """Measure a round of rollouts.
+
+        Args:
+            round_: of rollouts.
+            waited: seconds until all of it was there.
+        """
+        self._progress.lags.update(round_.lags)
+        self.profile.collected(
+            round_.reports, round_.replay_seconds, waited, round_.dropped
+        )
+
+    def learned(self, phases: Sequence[dict[str, float]], waited: float = 0.0) -> None:
+        """Count learning phases that ended, and track their metrics.
+
+        Args:
+            phases: metrics of each.
+            waited: seconds until all of them were there.
+        Raises:
+            Diverged: a metric is not finite.
+        """
+        self.profile.learned(phases, waited)
+        for metrics in phases:
+            self._progress.learned(int(metrics.pop("updates")))
+            self._check(metrics)
+            self._metrics = self._tracked(metrics)
+            self._recorder.metrics(self._progress.env_steps, self._metrics)
+
+    def report_failures(self) -> None:
+        """Show what has failed, and publish the metrics with what that has cost."""
+        if self._supervision is not None:
+            self.failures = dict(self._supervision.failures)
+            for warning in self._supervision.take_warnings():
+                self._display.warn(warning)
+            self._supervision.publish(self._published())
+
+    def close(self, video: Path | None) -> None:
+        """Record the last metrics."""
+        self._recorder.close(self._progress.env_steps, self._metrics, video)
+
+    def _check(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise Diverged(
+                    f"{name} is {value} after {self._progress.env_steps} env steps: "
+                    "lower --lr, and start from the --weights of a checkpoint or from "
+                    "scratch."
+                )
+
+    def _published(self) -> dict[str, float]:
+        """Return what is watched from outside while the run goes on."""
+        progress = self._progress
+        metrics = {
+            "env_steps": float(progress.env_steps),
+            "env_steps_per_second": progress.steps_per_second,
+        }
+        if progress.mean_reward is not None:
+            metrics["mean_reward"] = progress.mean_reward
+        groups: dict[str, Mapping[str, float]] = {
+            "share": self.profile.shares,
+            "policy_lag": progress.policy_lag,
+            "lost": self.failures,
+        }
+        for group, values in groups.items():
+            metrics |= {f"{group}/{name}": value for name, value in values.items()}
+        return metrics
+
+    def _tracked(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Return what trackers get of a learning phase."""
+        progress = self._progress
+        tracked = {f"train/{name}": value for name, value in metrics.items()}
+        rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
+        for name, value in rewards.items():
+            if value is not None:
+                tracked[f"reward/{name}"] = value
+        published = self._published()
+        tracked |= {k: v for k, v in published.items() if k.startswith(_TRACKED)}
+        tracked["run/steps_per_second"] = progress.steps_per_second
+        tracked["run/games"] = progress.episode_count
+        return tracked
