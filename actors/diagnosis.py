@@ -17,7 +17,6 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights
-from xagents_ray.storage.weights import shapes
 
 _MOST_STEPS = 5_000
 
@@ -155,7 +154,7 @@ def _act(setup: ActorSetup, seconds: float) -> Acted:
     """Roll out with weights of zero: all actions are as likely, or near the middle."""
     actor = EnvActor(setup)
     row, config = find(setup.agent), setup.config.algorithm
-    sizes = shapes(setup.layout) | row.extras(row.models[0], config, actor.spec)
+    sizes = setup.layout.shapes | row.extras(row.models[0], config, actor.spec)
     weights = Weights(1, {k: np.zeros(v, np.float32) for k, v in sizes.items()})
     length, size = 1, 0.0
     times: list[float] = []

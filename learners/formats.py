@@ -72,7 +72,7 @@ def encode(arrays: Mapping[str, FloatArray], layout: Layout, path: str) -> Weigh
     size = sum(array.nbytes for array in arrays.values())
     with _temporary_folder(size) as folder:
         write = _write_tf if kind == ".tf" else _write_hdf5
-        own = weights.shapes(layout)
+        own = layout.shapes
         extras = {name: array for name, array in arrays.items() if name not in own}
         write(str(folder / f"weights{kind}"), arrays, extras, layout)
         files = {
@@ -102,7 +102,7 @@ def decode(
         arrays = weights.decode_npz(file)
     else:
         arrays = (_decode_tf if kind == ".tf" else _decode_hdf5)(file, layout)
-    expected = weights.shapes(layout)
+    expected = layout.shapes
     return weights.check(arrays, expected, optional, file.path, layout)
 
 

@@ -1,6 +1,5 @@
 """Greedy evaluations during training, in an actor of their own."""
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Diverged, UserError
 from xagents_ray.run.driver import Run
-from xagents_ray.storage.weights import shapes
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""
@@ -139,7 +137,5 @@ class Evaluations:
 
 def _held_bytes(run: Run) -> int:
     """Return the size of one's weights, and of the state that may be the best."""
-    policy, *others = (
-        4 * sum(map(math.prod, shapes(layout).values())) for layout in run.layouts
-    )
+    policy, *others = (4 * layout.n_weights for layout in run.layouts)
     return policy + _STATE_COPIES * (policy + sum(others))

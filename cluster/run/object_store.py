@@ -5,7 +5,6 @@ import math
 from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
 from xagents_ray.core.machine import cores
 from xagents_ray.run.driver import Run
-from xagents_ray.storage.weights import shapes
 
 _STATE_COPIES = 4
 """A weight, its target network's, and Adam's two moments of it."""
@@ -45,10 +44,7 @@ def store_bytes(run: Run) -> int:
 
 def _weights_bytes(run: Run) -> int:
     """Return the size of weights and snapshots in the object store."""
-    sizes = [
-        4 * sum(math.prod(shape) for shape in shapes(layout).values())
-        for layout in run.layouts
-    ]
+    sizes = [4 * layout.n_weights for layout in run.layouts]
     placement, pipeline = run.config.placement, run.config.pipeline
     versions = _VERSIONS + pipeline.policy_lag
     if pipeline.asynchronous:  # each env actor may act with weights of its own

@@ -23,7 +23,6 @@ from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.storage.weights import (
     WeightsFile,
     read_file,
-    shapes,
     write_file,
 )
 
@@ -56,7 +55,7 @@ VECTOR = layout_of(CARTPOLE)
 
 def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     rng = np.random.default_rng(3)
-    every = {**shapes(layout), **extras}
+    every = {**layout.shapes, **extras}
     return {k: np.asarray(rng.normal(size=s), np.float32) for k, s in every.items()}
 
 
@@ -85,7 +84,7 @@ def write(path: Path, text: str) -> Path:
 def test_shapes_are_those_that_keras_builds(spec: EnvSpec) -> None:
     layout = layout_of(spec)
     built = networks.arrays(networks.build(layout, 1, "net"))
-    assert shapes(layout) == {name: array.shape for name, array in built.items()}
+    assert layout.shapes == {name: array.shape for name, array in built.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +114,7 @@ def test_keras_reads_ours(spec: EnvSpec, tmp_path: Path) -> None:
     write_file(formats.encode(arrays, layout, str(path)))
     model = networks.build(layout, 1, "theirs")
     model.load_weights(path)
-    expected = {name: arrays[name] for name in shapes(layout)}
+    expected = {name: arrays[name] for name in layout.shapes}
     assert_equal(networks.arrays(model), expected)
 
 
@@ -193,7 +192,7 @@ def test_another_network(kind: str, tmp_path: Path) -> None:
     fewer = formats.encode(arrays_of(single, {}), single, f"a{kind}")
     assert "has no dense-3/kernel" in refused(fewer)
     extra = formats.encode(arrays_of(VECTOR, EXTRAS), VECTOR, f"a{kind}")
-    assert "has log_std, which this agent's network has not" in refused(extra)
+    assert "has log_std, which this agent's network lacks" in refused(extra)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,10 +369,10 @@ def test_nothing_on_the_screen(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from xagents_ray.learners import formats\n"
-        "from xagents_ray.algorithms import find\n"
-        "from xagents_ray.errors import UserError\n"
-        "from xagents_ray.spec import EnvSpec\n"
-        "from xagents_ray.weights import WeightsFile, read_file\n"
+        "from xagents_ray.algorithms.table import find\n"
+        "from xagents_ray.core.errors import UserError\n"
+        "from xagents_ray.core.spec import EnvSpec\n"
+        "from xagents_ray.storage.weights import WeightsFile, read_file\n"
         "layout = find('ppo').layout(None, EnvSpec((4,), 'float32', 1, 2))\n"
         "arrays, _ = formats.decode(read_file(sys.argv[1]), layout, {})\n"
         "for kind in ('.tf', '.weights.h5', '.npz'):\n"

@@ -272,8 +272,8 @@ def test_the_default_is_xagents(kind: str) -> None:
     dtype = "uint8" if kind == "image" else "float32"
     spec = EnvSpec(shape, dtype, 4 if kind == "image" else 1, 6)
     layout = find("acer").layout(None, spec)
-    assert [layout.layers[i].units for i in layout.outputs] == [6, 6]
-    units = [layer.units for layer in layout.layers if layer.kind != "flatten"]
+    assert [layout.layers[i].output_shape[-1] for i in layout.outputs] == [6, 6]
+    units = [layer.output_shape[-1] for layer in layout.layers if layer.shapes]
     trunk = [32, 64, 64, 512] if kind == "image" else [64, 64]
     assert units == [*trunk, 6, 6]
 

@@ -11,12 +11,14 @@ import pytest
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layers.convolutional import Convolutional
+from xagents_ray.networks.layers.dense import Dense
 from xagents_ray.networks.layout import (
-    INITIALIZERS,
     Layout,
     layout_for,
     read_layout,
 )
+from xagents_ray.networks.section import INITIALIZERS
 
 IMAGE = (84, 84, 1)
 # The example of the reference document, section 3.10.
@@ -102,9 +104,10 @@ def test_gain_and_orthogonality_reach_keras(tmp_path: Path) -> None:
 def test_defaults_of_keys(tmp_path: Path) -> None:
     text = "[convolutional-0]\nfilters=2\nsize=3\n[flatten-0]\n[dense-0]\noutput=1\n"
     convolution, _, dense = read(tmp_path, text, outputs=[5]).layers
-    assert convolution.stride == 1
+    assert isinstance(convolution, Convolutional) and convolution.stride == 1
+    assert isinstance(dense, Dense)
     assert (dense.activation, dense.initializer) == ("linear", "glorot_uniform")
-    assert dense.units == 5
+    assert dense.output_shape == (5,)
 
 
 VECTOR_HEADS = "[dense-8]\noutput=1\n[dense-9]\noutput=1\n"
@@ -278,11 +281,7 @@ def test_the_default_fits_the_observations() -> None:
     read = [layout_for(None, "q-{kind}.cfg", s, [2]) for s in (vector, ram, image)]
     assert [layout.scale for layout in read] == [1, 1 / 255, 1 / 255]
     assert [layout.input_shape for layout in read] == [(4,), (128,), (84, 84, 4)]
-    assert [layout.layers[0].kind for layout in read] == [
-        "dense",
-        "dense",
-        "convolutional",
-    ]
+    assert [type(layout.layers[0]) for layout in read] == [Dense, Dense, Convolutional]
 
 
 def test_own_file_takes_precedence(tmp_path: Path) -> None:

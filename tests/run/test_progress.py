@@ -17,7 +17,6 @@ from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.history import History
-from xagents_ray.storage.weights import shapes
 
 
 def rounds(
@@ -78,7 +77,7 @@ def test_a_rollout_counts_its_resets() -> None:
     ppo = find("ppo")
     layout = ppo.layout(None, prepare(ppo, config).spec)
     actor = EnvActor(ActorSetup("ppo", config, layout, 1, 0, 2, 1))
-    arrays = {name: np.zeros(s, np.float32) for name, s in shapes(layout).items()}
+    arrays = {name: np.zeros(s, np.float32) for name, s in layout.shapes.items()}
     trajectory, report = actor.rollout(Weights(1, arrays), 100, 0)
     actor.close()
     assert report.resets == np.count_nonzero(~trajectory.valid) > 2

@@ -27,7 +27,6 @@ from xagents_ray.storage.weights import (
     encode_npz,
     kind,
     read_file,
-    shapes,
     write_file,
 )
 
@@ -294,7 +293,7 @@ def test_foreign_bytes(data: bytes) -> None:
 
 def test_shapes() -> None:
     grey = EnvSpec((84, 84), "uint8", 4, 6)
-    found = shapes(layout_for(None, "q-{kind}.cfg", grey, [6]))
+    found = layout_for(None, "q-{kind}.cfg", grey, [6]).shapes
     assert found == {
         "convolutional-0/kernel": (8, 8, 4, 32),
         "convolutional-0/bias": (32,),
@@ -357,12 +356,12 @@ def test_weights_of_another_number_of_frames_name_the_flag(
     other = 5 - stack
     of = [EnvSpec((84, 84, *channels), "uint8", n, 6) for n in (stack, other)]
     mine, theirs = (layout_for(None, "q-{kind}.cfg", spec, [6]) for spec in of)
-    arrays = {name: np.zeros(s, np.float32) for name, s in shapes(theirs).items()}
+    arrays = {name: np.zeros(s, np.float32) for name, s in theirs.shapes.items()}
     with pytest.raises(UserError, match=f"give --frame-stack {other}") as caught:
-        check(arrays, shapes(mine), {}, "old.tf", mine)
+        check(arrays, mine.shapes, {}, "old.tf", mine)
     assert "--model" not in str(caught.value)
     kernel = "convolutional-1/kernel"  # another network is no other number of frames
-    arrays = {name: np.zeros(s, np.float32) for name, s in shapes(mine).items()}
+    arrays = {name: np.zeros(s, np.float32) for name, s in mine.shapes.items()}
     arrays[kernel] = np.zeros((4, 4, 64, 64), np.float32)
     with pytest.raises(UserError, match="--model must be"):
-        check(arrays, shapes(mine), {}, "old.tf", mine)
+        check(arrays, mine.shapes, {}, "old.tf", mine)

@@ -1,6 +1,5 @@
 """Slow, plain versions of what the source does fast, and random networks."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +27,11 @@ def random_arrays(layout: Layout, seed: int, gain: float = 1.0) -> dict[str, Any
     rng = np.random.default_rng(seed)
     arrays = {}
     for layer in layout.layers:
-        if layer.kind == "flatten":
-            continue
-        inputs: Sequence[int] = layer.input_shape
-        if layer.kind == "convolutional":
-            inputs = (layer.size, layer.size, layer.input_shape[-1])
-        scale = gain / np.sqrt(np.prod(inputs))
-        kernel = rng.normal(0, scale, (*inputs, layer.units))
-        arrays[f"{layer.name}/kernel"] = kernel.astype(np.float32)
-        bias = rng.normal(0, 0.3, layer.units)
-        arrays[f"{layer.name}/bias"] = bias.astype(np.float32)
+        if layer.shapes:
+            *inputs, units = layer.shapes[f"{layer.name}/kernel"]
+            scale = gain / np.sqrt(np.prod(inputs))
+            kernel = rng.normal(0, scale, (*inputs, units))
+            arrays[f"{layer.name}/kernel"] = kernel.astype(np.float32)
+            bias = rng.normal(0, 0.3, units)
+            arrays[f"{layer.name}/bias"] = bias.astype(np.float32)
     return arrays

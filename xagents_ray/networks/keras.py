@@ -1,5 +1,6 @@
 """The Keras model of a layout. Imports TensorFlow; learners use it, actors don't."""
 
+import functools
 from typing import Any
 
 import keras
@@ -7,29 +8,16 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.core.trajectory import FloatArray
-from xagents_ray.networks.layout import Layer, Layout
+from xagents_ray.networks.layout import Layout
 
 
-def _build(layer: Layer, seed: int) -> Any:
-    """Return the Keras layer; every layer needs a seed of its own."""
-    if layer.kind == "flatten":
-        return keras.layers.Flatten(name=layer.name)
-    if layer.initializer == "orthogonal":
-        kernel = keras.initializers.Orthogonal(layer.gain, seed=seed)
-    elif layer.initializer == "zeros":
-        kernel = keras.initializers.Zeros()
-    else:
-        kernel = keras.initializers.get(
-            {"class_name": layer.initializer, "config": {"seed": seed}}
-        )
-    settings = {
-        "name": layer.name,
-        "activation": layer.activation,
-        "kernel_initializer": kernel,
-    }
-    if layer.kind == "dense":
-        return keras.layers.Dense(layer.units, **settings)
-    return keras.layers.Conv2D(layer.units, layer.size, layer.stride, **settings)
+def _initializer(name: str, gain: float, seed: int) -> Any:
+    """Return a kernel's initializer; every layer needs a seed of its own."""
+    if name == "orthogonal":
+        return keras.initializers.Orthogonal(gain, seed=seed)
+    if name == "zeros":
+        return keras.initializers.Zeros()
+    return keras.initializers.get({"class_name": name, "config": {"seed": seed}})
 
 
 def build(layout: Layout, seed: int, name: str) -> Any:
@@ -46,7 +34,8 @@ def build(layout: Layout, seed: int, name: str) -> Any:
     values: list[Any] = []
     for layer, own in zip(layout.layers, seeds, strict=True):
         source = x if layer.source < 0 else values[layer.source]
-        values.append(_build(layer, int(own))(source))
+        initializer = functools.partial(_initializer, seed=int(own))
+        values.append(layer.keras(keras.layers, initializer)(source))
     return keras.Model(x, [values[i] for i in layout.outputs], name=name)
 
 

@@ -25,7 +25,6 @@ from xagents_ray.storage.weights import (
     decode_npz,
     kind,
     read_file,
-    shapes,
 )
 
 _DECODE = "xagents_ray.learners.formats:decode"
@@ -115,7 +114,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     layout = model.layout(getattr(config, model.file), spec)
     if checkpoint is not None:
         found = model.own(checkpoint.arrays)
-        expected, extras = shapes(layout), algorithm.extras(model, config, spec)
+        expected, extras = layout.shapes, algorithm.extras(model, config, spec)
         source_path = str(checkpoint.path)
         arrays, notes = check(found, expected, extras, source_path, layout)
         notes = [f"Weights of {checkpoint.path}: {reason}", *notes]
@@ -194,7 +193,7 @@ def _read(
     """Return the arrays of a weights file, those of TensorFlow by another process."""
     file = read_file(path)
     if kind(path) == ".npz":
-        return check(decode_npz(file), shapes(layout), extras, path, layout)
+        return check(decode_npz(file), layout.shapes, extras, path, layout)
     # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
     # they end in a segmentation fault.
     until = time.monotonic() + _DECODE_SECONDS

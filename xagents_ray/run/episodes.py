@@ -182,7 +182,7 @@ def _action_first(layout: Layout, index: int) -> Layout:
             f"--action-idx {index}: the network has {len(outputs)} output"
             f"{'s' * (len(outputs) > 1)}, numbered from 0; use 0."
         )
-    units, wanted = (layout.layers[outputs[i]].units for i in (index, 0))
+    units, wanted = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
     if units != wanted:
         raise UserError(
             f"--action-idx {index}: this output has {units} units and the "

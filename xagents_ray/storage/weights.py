@@ -188,19 +188,6 @@ def damaged(path: str) -> UserError:
     )
 
 
-def shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a network's arrays by name, `dense-0/kernel`."""
-    found: dict[str, tuple[int, ...]] = {}
-    for layer in layout.layers:
-        if layer.kind == "flatten":
-            continue
-        window = (layer.size, layer.size) if layer.kind == "convolutional" else ()
-        kernel = (*window, layer.input_shape[-1], layer.units)
-        found[f"{layer.name}/kernel"] = kernel
-        found[f"{layer.name}/bias"] = (layer.units,)
-    return found
-
-
 def _frames(name: str, shape: tuple[int, ...], layout: Layout | None) -> int | None:
     """Return how many frames a kernel reads that reads images; None for any other."""
     if layout is None or len(layout.input_shape) != 3 or len(shape) != 4:

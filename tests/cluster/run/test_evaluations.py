@@ -1,6 +1,5 @@
 """Evaluations beside training; Ray is a fake with its own clock."""
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from xagents_ray.core.trajectory import Episode
 from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.weights import shapes
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def test_weights_that_wait_fit_into_the_object_store(
     ray: FakeRay, log: FailureLog, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (layout,) = run.layouts
-    state = 5 * 4 * sum(map(math.prod, shapes(layout).values()))
+    state = 5 * 4 * layout.n_weights
     monkeypatch.setattr(evaluations_module, "_WAITING_BYTES", 3 * state)
     beside = evaluations(ray, log, run, *[600.0] * 50)
     begun = [beside.begin(step, "weights") for step in range(10)]

@@ -1,6 +1,5 @@
 """What `xagents-ray doctor` finds about the environment, and about acting in it."""
 
-import math
 import time
 from collections.abc import Iterator
 
@@ -23,7 +22,6 @@ from xagents_ray.core.words import counted
 from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.weights import shapes
 
 _MAKE_SECONDS = 8.0
 _SLOW_RATE = 100
@@ -64,7 +62,7 @@ def fit(
         run = build_run(algorithm, config, spec)
     except UserError as refused:
         return [spaces, error("network", "can't be made", str(refused))], None
-    sizes = (sum(map(math.prod, shapes(x).values())) for x in run.layouts)
+    sizes = (layout.n_weights for layout in run.layouts)
     names = (model.name for model in algorithm.models)
     pairs = zip(names, sizes, strict=True)
     text = ", ".join(f"{name} {counted(count, 'weight')}" for name, count in pairs)

@@ -3,7 +3,6 @@
 import ast
 import importlib.metadata
 import importlib.util
-import math
 import os
 import platform
 import shutil
@@ -22,7 +21,6 @@ from xagents_ray.core.words import counted
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.weights import shapes
 
 _SPARE_BYTES = 2**30
 """For TensorFlow, Ray and the environments."""
@@ -141,7 +139,7 @@ def disk(config: Config, run: Run | None) -> Row:
     found = f"{size(free)} free for --run-dir {config.run.run_dir}"
     if run is None:
         return Row("disk", found)
-    weights = sum(math.prod(s) for x in run.layouts for s in shapes(x).values())
+    weights = sum(layout.n_weights for layout in run.layouts)
     kept = config.run.keep_checkpoints + 2  # the best, and the one being written
     needed = weights * 4 * _STATE_COPIES * kept
     found = f"{found}; checkpoints take {size(needed)}"

@@ -1,0 +1,1 @@
+"""Layers of networks: one module for each kind of them."""

@@ -1,0 +1,124 @@
+"""Sections of a network's .cfg file, read with errors that name file, section, key."""
+
+import configparser
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.core.errors import UserError, near
+from xagents_ray.networks.layers.activations import ACTIVATIONS, ALIASES
+
+INITIALIZERS = (
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "orthogonal",
+    "zeros",
+)
+
+
+class Section:
+    """One section.
+
+    Attributes:
+        name: `dense-0`.
+        kind: `dense`.
+        values: text by key.
+    """
+
+    WEIGHTED = ("activation", "initializer", "gain")
+    """Keys of layers with weights."""
+
+    def __init__(
+        self, path: Path, name: str, values: configparser.SectionProxy
+    ) -> None:
+        self._path, self.name, self.values = path, name, values
+        self.kind, _, self._number = name.partition("-")
+
+    def check(self, kinds: Sequence[str], keys: Sequence[str]) -> None:
+        """Raise UserError for a wrong name, or a key that isn't one of these."""
+        if self.kind not in kinds or not self._number.isalnum():
+            words = ", ".join(kinds)
+            raise self.error(
+                "", f"sections are named KIND-NUMBER with a kind of {words}"
+            )
+        for key in self.values:
+            if key not in keys:
+                known = ", ".join(keys)
+                raise self.error(key, f"unknown key; {self.kind} takes {known}")
+
+    def error(self, key: str, remedy: str) -> UserError:
+        """Return an error of this section and key."""
+        where = f"[{self.name}] {key}".rstrip()
+        return UserError(f"{self._path}: {where}: {remedy}.")
+
+    def number(self, key: str, default: int | None = None) -> int:
+        """Return a whole number above 0."""
+        text = self.values.get(key)
+        if text is None and default is not None:
+            return default
+        if text is None:
+            raise self.error(key, f"missing; add {key}=NUMBER")
+        try:
+            number = int(text)
+        except ValueError:
+            number = 0
+        if number < 1:
+            raise self.error(key, f"must be a whole number ≥ 1, got {text!r}")
+        return number
+
+    def switch(self, key: str) -> bool:
+        """Return whether a key is 1."""
+        text = self.values.get(key, "0")
+        if text not in ("0", "1"):
+            raise self.error(key, f"must be 0 or 1, got {text!r}")
+        return text == "1"
+
+    def weighted(self) -> dict[str, Any]:
+        """Return the activation, initializer and gain of a layer with weights."""
+        activation = self._word("activation", "linear", (*ACTIVATIONS, *ALIASES))
+        text = self.values.get("gain", "1.0")
+        try:
+            gain = float(text)
+        except ValueError:
+            gain = math.nan
+        if not math.isfinite(gain):
+            raise self.error("gain", f"must be a number, got {text!r}")
+        if "gain" in self.values and self.values.get("initializer") != "orthogonal":
+            raise self.error("gain", "only initializer=orthogonal takes a gain")
+        return {
+            "activation": ALIASES.get(activation, activation),
+            "initializer": self._word("initializer", "glorot_uniform", INITIALIZERS),
+            "gain": gain,
+        }
+
+    def _word(self, key: str, default: str, known: Sequence[str]) -> str:
+        text = self.values.get(key, default)
+        if text not in known:
+            raise self.error(
+                key, f"unknown {text!r}{near(text, known)}; known: {', '.join(known)}"
+            )
+        return text
+
+
+def read_sections(path: Path) -> list[Section]:
+    """Return the sections of a file in their order; UserError when it has none."""
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    try:
+        with path.open(encoding="utf-8") as file:
+            parser.read_file(file)
+    except OSError as error:
+        raise UserError(
+            f"{path}: can't be read ({error.strerror}); give --model a .cfg file."
+        ) from None
+    except (configparser.Error, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).replace(f"{str(path)!r}", "").split()).rstrip(".")
+        raise UserError(
+            f"{path}: not a .cfg file: {reason}; sections look like [dense-0], "
+            "keys like units=64."
+        ) from None
+    return [Section(path, name, parser[name]) for name in parser.sections()]
