@@ -15,7 +15,7 @@ from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.policies.base import make_policy, noise_generators
 from xagents_ray.actors.rollout import TrajectoryWriter, first_window
 from xagents_ray.actors.rollout_moments import RolloutMoments
-from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -148,14 +148,14 @@ class EnvActor:
         return episodes, acting, stepping
 
     def _finish(self, rows: TrajectoryWriter, version: int) -> Trajectory:
-        """Return the trajectory, whose numbers are all finite."""
+        """Return the trajectory once its numbers are known to be finite."""
         rows.check_rewards()
         self._envs.check_finite(rows.observations)
         values = self._policy.values(rows.input(len(rows.valid)))
         return rows.trajectory(values, version, self._setup.first_env)
 
     def state(self) -> dict[str, Any]:
-        """Return what the next rollouts depend on but for the weights, as JSON.
+        """Return all that the next rollouts depend on but the weights, as JSON.
 
         After a rollout that was stopped the environments' state is left out: its
         steps are lost.
@@ -192,14 +192,13 @@ class EnvActor:
         try:
             return self._restore(state)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(
                 f"The state of {self._setup.config.env.env} can't be restored "
-                f"({reason}); resume from another checkpoint."
+                f"({one_line(error)}); resume from another checkpoint."
             ) from None
 
     def restart(self, times: int) -> None:
-        """Begin with other episodes than a first start; this one must be new.
+        """Begin with other episodes than before; this one must be new.
 
         Args:
             times: 1 or more; each number gives other episodes and noise.

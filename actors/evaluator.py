@@ -58,8 +58,8 @@ class Evaluator:
         """
         self._policy.load(weights)
         share, rest = divmod(episodes, self._n_envs)
-        wanted = [share + (env < rest) for env in range(self._n_envs)]
-        played: list[list[Episode]] = [[] for _ in wanted]
+        shares = [share + (env < rest) for env in range(self._n_envs)]
+        played: list[list[Episode]] = [[] for _ in shares]
         counter = EpisodeCounter(self._n_envs, self._first_env)
         first = self._envs.reset(seed + self._first_env)
         generators = noise_generators(seed, self._first_env, self._n_envs)
@@ -69,9 +69,9 @@ class Evaluator:
                 raise Stopped
             for episode in counter.add(row, step):
                 env = episode.env - self._first_env
-                if len(played[env]) < wanted[env]:
+                if len(played[env]) < shares[env]:
                     played[env].append(episode)
-            if [len(each) for each in played] == wanted:
+            if [len(each) for each in played] == shares:
                 break
         return [episode for each in played for episode in each]
 

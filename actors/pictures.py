@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.quiet import quiet_stderr
 from xagents_ray.core.trajectory import Array
 
 
@@ -119,7 +119,7 @@ class Window:
         ):
             raise _no_display("there is no DISPLAY")
         try:
-            with stderr_parked():
+            with quiet_stderr():
                 pygame.display.init()
         except pygame.error as error:
             raise _no_display(str(error)) from None

@@ -12,7 +12,7 @@ from xagents_ray.actors.evaluator import play_forever
 from xagents_ray.actors.pictures import Video, Window, write_jpg
 from xagents_ray.actors.policies.base import make_policy, noise_generators
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.quiet import quiet_stderr
 from xagents_ray.core.trajectory import Array, Episode, Weights
 from xagents_ray.settings.episodes import PlayConfig
 
@@ -102,7 +102,7 @@ class Player:
 
     def _picture(self, is_first: bool) -> Array:
         if is_first:
-            with stderr_parked():  # SDL, which draws many environments
+            with quiet_stderr():  # SDL, which draws many environments
                 return self._envs.picture()
         return self._envs.picture()
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xagents_ray.core.moments import OBSERVATION, Statistics, measure
+from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of
 from xagents_ray.core.trajectory import Array, Trajectory
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -26,9 +26,9 @@ class RolloutMoments:
         if not valid.any():
             return found
         if self._config.normalize_observations:
-            found[OBSERVATION] = measure(trajectory.observations[:-1][valid])
+            found[OBSERVATION] = moments_of(trajectory.observations[:-1][valid])
         if self._config.normalize_rewards:
-            found["return"] = measure(self._discounted(trajectory)[valid])
+            found["return"] = moments_of(self._discounted(trajectory)[valid])
         return found
 
     def _discounted(self, trajectory: Trajectory) -> Array:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.core.quiet import hidden, stderr_parked
+from xagents_ray.core.quiet import quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The level comes too late for what TensorFlow writes while it is imported. Keras
 # imports pandas and Matplotlib where they are: a quarter of the time, for nothing here.
-with stderr_parked(), hidden("pandas", "matplotlib"):
+with quiet_stderr(), without_packages("pandas", "matplotlib"):
     import tensorflow as tf
 
 

@@ -43,9 +43,7 @@ TOO_LONG = {
     "learners/acer.py:_step",
     "learners/formats.py",
     "learners/ppo.py:_learn",
-    "xagents_ray/commands/cli.py",
     "xagents_ray/networks/layout.py:read_layout",
-    "xagents_ray/settings/config.py",
     "xagents_ray/tuning/study.py",
 }
 # Modules that only an extra can import.

@@ -56,7 +56,7 @@ def vector_env(
 
 
 class Preprocessing(gym.Wrapper[Array, Any, Array, Any]):
-    """Every 4th frame, grey, 84x84; no-ops and FIRE on reset where a game has them.
+    """Every 4th frame, gray, 84x84; no-ops and FIRE on reset if the game has them.
 
     Source: the steps of doi:10.1038/nature14236.
     """
@@ -101,5 +101,5 @@ class Preprocessing(gym.Wrapper[Array, Any, Array, Any]):
 def _shrink(frame: Array) -> Array:
     import cv2  # 40 MB that the vector form does without
 
-    grey = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
-    return cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA)  # type: ignore[no-any-return]
+    gray = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
+    return cv2.resize(gray, (SIDE, SIDE), interpolation=cv2.INTER_AREA)  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ import cloudpickle
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, one_line
 
 _MAIN = "__main__"
 
@@ -33,16 +33,15 @@ def export(env: str) -> tuple[bytes, ...]:
     try:
         found = [cloudpickle.dumps((own, _in_main([env, *_places(own)])))]
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise UserError(
-            f"--env {env} can't be sent to other processes ({reason}): create what it "
-            "holds in its constructor, move it to a module that they can import, or "
-            "use --local."
+            f"--env {env} can't be sent to other processes ({one_line(error)}): create "
+            "what it holds in its constructor, move it to a module that they can "
+            "import, or use --local."
         ) from None
     for spec in others:  # the environment may make these
         try:
             found.append(cloudpickle.dumps(([spec], _in_main(_places([spec])))))
-        except Exception:  # its own matter, unless the environment does make it
+        except Exception:  # matters only if the environment makes it
             continue
     return tuple(found)
 
@@ -66,7 +65,7 @@ def register(definitions: Iterable[bytes]) -> None:
 
 
 def _is_known(spec: EnvSpec) -> bool:
-    """Return whether a module that registers it tells where its parts are."""
+    """Return whether the modules that hold its parts are known by name."""
     return not any(
         callable(place) or place.partition(":")[0] == _MAIN for place in _places([spec])
     )

@@ -1,7 +1,6 @@
-"""What a user's environment must keep to, and the place in it that does not.
+"""Checks that a user's environment keeps to Gymnasium's interface.
 
-Each fault is one sentence with the file and line of theirs, as nothing of ours is
-wrong.
+Each fault is one sentence with the file and line of the user's code.
 """
 
 import inspect
@@ -21,6 +20,7 @@ from xagents_ray.core.errors import (
     EnvironmentFault,
     Stopped,
     UserError,
+    one_line,
 )
 from xagents_ray.core.trajectory import Array
 
@@ -28,7 +28,7 @@ _RESET = "def reset(self, *, seed=None, options=None)"
 
 
 class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
-    """Looks at all that a user's environment returns, and changes none of it.
+    """Checks all that a user's environment returns, and changes nothing.
 
     Args:
         env: theirs.
@@ -43,7 +43,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         for name in ("observation_space", "action_space"):
             if not isinstance(getattr(env, name, None), gym.Space):
                 place = place_of(env, "__init__")
-                what = f"its {name} is no space of gymnasium.spaces"
+                what = f"its {name} is not a space of gymnasium.spaces"
                 raise fault(env_id, what, place, "set one when it is made")
         self._parameters = _named(env)
         space = env.observation_space
@@ -59,7 +59,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         if not isinstance(result, tuple) or len(result) != 2:
             what = f"reset() returned {_described(result)}"
             raise self._fault("reset", what, "return observation, info")
-        self._look_at("reset", result[0])
+        self._check_observation("reset", result[0])
         return result
 
     def step(self, action: Any) -> Any:
@@ -69,7 +69,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
             what = f"step() returned {_described(result)}"
             values = "observation, reward, terminated, truncated, info"
             raise self._fault("step", what, f"return {values}")
-        self._look_at("step", result[0])
+        self._check_observation("step", result[0])
         try:
             float(result[1])
         except (TypeError, ValueError):
@@ -78,7 +78,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _call(self, name: str, *values: Any, **given: Any) -> Any:
-        """Call a method; what Gymnasium's wrappers find wrong in it is a fault."""
+        """Call a method; an error that Gymnasium's wrappers raise is a fault."""
         try:
             return getattr(self.env, name)(*values, **given)
         except (UserError, Diverged, Stopped):
@@ -88,12 +88,12 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
             module = frame.f_globals.get("__name__", "")
             if module != __name__ and not _is_of(module, "gymnasium"):
                 raise
-            what = f"{name}() led to {_said(error)}"
+            what = f"{name}() led to {one_line(error)}"
             remedy = "see Gymnasium's interface, gymnasium.farama.org/api/env"
             raise self._fault(name, what, remedy, _trace(error)) from error
 
-    def _look_at(self, name: str, observation: Any) -> None:
-        """Raise EnvironmentFault when an observation is not of its space."""
+    def _check_observation(self, name: str, observation: Any) -> None:
+        """Raise EnvironmentFault when an observation isn't one of its space."""
         space = self._space
         if space is None:
             return
@@ -124,7 +124,7 @@ def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> Non
 
     Args:
         env_id: the value of --env.
-        env: one of them, where there is one in this process.
+        env: one of them, if one is in this process.
         rows: observations.
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
@@ -135,7 +135,7 @@ def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> Non
 def fault(
     env_id: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
-    """Return the error of an environment that is not as it must be."""
+    """Return the error for an environment that breaks the interface."""
     where = f" ({place})" if place else ""
     return EnvironmentFault(f"--env {env_id}: {what}{where}; {remedy}.", trace)
 
@@ -152,7 +152,7 @@ def naming_their_line(env_id: str) -> Iterator[None]:
         if not place:
             raise
         remedy = "fix it there, --traceback shows how it came to that"
-        raise fault(env_id, _said(error), place, remedy, _trace(error)) from error
+        raise fault(env_id, one_line(error), place, remedy, _trace(error)) from error
 
 
 def place_of(env: gym.Env[Any, Any], name: str) -> str:
@@ -207,12 +207,6 @@ def _described(result: Any) -> str:
 
 def _infinite(numbers: Array) -> str:
     return f"an observation of {numbers[~np.isfinite(numbers)][0]}"
-
-
-def _said(error: BaseException) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
-    short = f"{text[:300]}…" if len(text) > 300 else text
-    return f"{type(error).__name__}: {short}" if text else type(error).__name__
 
 
 def _place_that_raised(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.quiet import quiet_stderr
 
 
 def make(env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -23,7 +23,7 @@ def make(env_id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]
         if not hasattr(np, name):
             setattr(np, name, kind)
     try:
-        with stderr_parked():  # its farewell banner
+        with quiet_stderr():  # its farewell banner
             import gym
     except ImportError:
         raise UserError(
@@ -66,4 +66,4 @@ def _space(space: Any) -> gymnasium.Space[Any]:
         )
     if kind == "Discrete":
         return gymnasium.spaces.Discrete(int(space.n), start=int(space.start))
-    raise UserError(f"gym spaces of the kind {kind} can't be learnt from.")
+    raise UserError(f"gym spaces of the kind {kind} are not supported.")

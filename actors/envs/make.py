@@ -32,7 +32,7 @@ def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
         config: which, and how.
         definitions: of environments, for a process that doesn't know them.
     Raises:
-        UserError: there is no such environment, or nothing can learn in it.
+        UserError: there is no such environment, or no algorithm can learn in it.
     """
     register(definitions)
     with interface.naming_their_line(str(config.env)):
@@ -59,7 +59,7 @@ def check(config: EnvConfig) -> EnvSpec:
 
 
 def notes(config: EnvConfig) -> tuple[str, ...]:
-    """Return what the user should know of an environment that can be made."""
+    """Return what the user should know about an environment."""
     env_id = str(config.env)
     if ":" in env_id:
         return ()
@@ -100,7 +100,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
-    """Return a single environment, in no vector form of its own.
+    """Return a single environment, not in its own vector form.
 
     Args:
         config: which, and how; `vectorization` does not matter.
@@ -121,7 +121,7 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
 
 
 class _AsyncEnvs(gym.vector.AsyncVectorEnv):
-    """Gymnasium's, which prints a fault of the user's once, and not in red."""
+    """Gymnasium's, but it prints an error of the user's once, and not in red."""
 
     def _raise_if_errors(self, successes: Any) -> None:
         if all(successes):
@@ -134,7 +134,7 @@ class _AsyncEnvs(gym.vector.AsyncVectorEnv):
                 raise
             except Exception as error:
                 raised = error
-        for each in noted:  # with the traceback, which the error has lost
+        for each in noted:  # they have the traceback that the error has lost
             warnings.warn(each.message, stacklevel=2)
         raise raised
 

@@ -21,7 +21,7 @@ class _Pool(gym.vector.VectorWrapper):
         self._single_action_space = self.env.action_space
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Make the environments anew with `seed` and begin their episodes."""
+        """Make the environments again with `seed` and begin their episodes."""
         self.env.close()
         self.env = self._make(int(seed or 0))
         return self.env.reset()

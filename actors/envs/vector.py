@@ -85,16 +85,16 @@ class Envs:
 
     @property
     def is_checked(self) -> bool:
-        """Whether they are the user's own, made one by one."""
+        """Whether they are user-defined, made one by one."""
         return isinstance(self._one, interface.InterfaceCheck)
 
     @property
     def fps(self) -> float:
-        """Pictures a second that a person should see."""
+        """Pictures per second to be shown."""
         return float(self._envs.metadata.get("render_fps") or 30)
 
     def picture(self) -> Array:
-        """Return what a person sees of the first environment: uint8 [H, W, 3], RGB.
+        """Return a picture of the first environment: uint8 [H, W, 3], RGB.
 
         Raises:
             UserError: it was made without pictures.
@@ -113,7 +113,7 @@ class Envs:
         interface.check_finite(self._id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
-        """Return what JSON can hold of them; None where it can't be had."""
+        """Return their state as JSON; None if a layer's state is not available."""
         envs = env_state.get_state(self._envs)
         if envs is None:
             return None

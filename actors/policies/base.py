@@ -77,7 +77,7 @@ class Policy(ABC):
         return None
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Restart the noise of environments, bool [B], whose episodes begin.
+        """Restart the noise of environments that begin an episode, bool [B].
 
         Source: arXiv:1509.02971, algorithm 1.
         """

@@ -61,7 +61,7 @@ class DeterministicPolicy(Policy):
 
 
 def ornstein_uhlenbeck(normal: FloatArray, before: FloatArray) -> FloatArray:
-    """Return the next step of an Ornstein-Uhlenbeck process, whose sigma is 1.
+    """Return the next step of an Ornstein-Uhlenbeck process with a sigma of 1.
 
     Args:
         normal: float32 [...], standard normal.

@@ -16,7 +16,7 @@ from xagents_ray.cluster.ray import authentication, probe
 from xagents_ray.cluster.ray.dashboard import Link
 from xagents_ray.cluster.ray.ray_session import RaySession, end_now
 from xagents_ray.core.errors import Broken, Stopped, UserError
-from xagents_ray.core.quiet import stderr_parked
+from xagents_ray.core.quiet import quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.run import ConnectionConfig
 
@@ -226,7 +226,7 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
 def _discarded_stderr() -> Any:
     """Drop what the C++ client writes; its errors arrive as exceptions."""
     failure: list[Exception] = []
-    with stderr_parked():
+    with quiet_stderr():
         try:
             yield
         except Exception as error:

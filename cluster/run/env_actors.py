@@ -9,6 +9,7 @@ from xagents_ray.cluster.ray.calls import Calls, LateError, place_of, traceback_
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run.slots import Slot
 from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.words import counted
 
 _POLL_SECONDS = 0.2
 _START_SECONDS = 120.0
@@ -244,4 +245,4 @@ def _raise_user_error(error: Exception, trace: str) -> None:
 
 
 def _times(count: int) -> str:
-    return f"{count} time{'s' * (count > 1)}"
+    return counted(count, "time")

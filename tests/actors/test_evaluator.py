@@ -121,7 +121,7 @@ def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) ->
 
 
 class TwoPaces(gym.Env[Any, Any]):
-    """Games of 2 steps after an even seed, of 11 after an odd one; rewards 10."""
+    """Episodes of 2 steps after an even seed, of 11 after an odd one; rewards 10."""
 
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)

@@ -24,9 +24,9 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.run.episodes import (
-    Games,
+    Played,
+    episode_line,
     evaluate,
-    game_line,
     play,
     summary,
     summary_line,
@@ -40,7 +40,7 @@ PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
 
 
 class Painted(gym.Env[Any, Any]):
-    """Games of 6 steps whose pictures of odd size show the step's number."""
+    """Episodes of 6 steps whose pictures of odd size show the step's number."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 12.5}  # noqa: RUF012
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
@@ -146,7 +146,7 @@ def read_video(path: Path) -> tuple[Any, float]:
     return np.stack(frames), fps
 
 
-# Games
+# Episodes
 
 
 @pytest.mark.parametrize(
@@ -393,11 +393,11 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
 # The front door
 
 
-def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Games:
+def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Played:
     setup = setup_of("ppo", settings.pop("n_envs", 1), **settings)
     c = setup.config
     parts = (c.env, c.algorithm, setup.layout, weights_of(setup), config, *more)
-    result: Games = function(find("ppo"), *parts)
+    result: Played = function(find("ppo"), *parts)
     return result
 
 
@@ -443,7 +443,7 @@ def test_play_says_a_line_for_each_game() -> None:
     said: list[str] = []
     config = PlayConfig(episodes=2, seed=SEED)
     games = front_door(play, config, said.append, env="test_player:Blind")
-    assert said == [f"game {i}: reward 6.00, 6 env steps" for i in (1, 2)]
+    assert said == [f"episode {i}: reward 6.00, 6 env steps" for i in (1, 2)]
     assert (games.seed, games.signal, len(games.episodes)) == (SEED, None, 2)
 
 
@@ -516,7 +516,7 @@ def test_a_signal_ends_an_evaluation() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
         process.send_signal(signal.SIGTERM)
-        assert process.stdout.read() == "Games(episodes=(), seed=1, signal=15)\n"
+        assert process.stdout.read() == "Played(episodes=(), seed=1, signal=15)\n"
     assert process.returncode == 0
 
 
@@ -541,7 +541,7 @@ def test_summary() -> None:
 
 def test_summary_line() -> None:
     found = summary(PLAYED, 7)
-    line = "mean 5.00, std 2.94, min 2.00, max 9.00 of 3 games, seed 7"
+    line = "mean 5.00, std 2.94, min 2.00, max 9.00 of 3 episodes, seed 7"
     assert summary_line(found, as_json=False) == line
     assert json.loads(summary_line(found, as_json=True)) == found
-    assert game_line(3, PLAYED[1]) == "game 3: reward 4.00, 5 env steps"
+    assert episode_line(3, PLAYED[1]) == "episode 3: reward 4.00, 5 env steps"

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from test_learners import Case, assert_equal, batch, cases, deterministic
 
-from xagents_ray.core.moments import Statistics, measure
+from xagents_ray.core.moments import Statistics, moments_of
 from xagents_ray.learners import make
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 
 MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0
 STATISTICS = {
-    "observation": measure(np.repeat([[MEAN - DEVIATION], [MEAN + DEVIATION]], 4, 1)),
-    "return": measure(np.array([-SCALE, SCALE])),
+    "observation": moments_of(
+        np.repeat([[MEAN - DEVIATION], [MEAN + DEVIATION]], 4, 1)
+    ),
+    "return": moments_of(np.array([-SCALE, SCALE])),
 }
 # Each algorithm once, with the actions that it takes.
 VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
@@ -89,8 +91,8 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     resumed, _ = make.make_learner(run)
     resumed.state.restore(learner.state.arrays())
     data = batch(case, weights, 1, 8, seed=1)
-    observations = {"observation": measure(np.full((9, 4), 50.0))}
-    rewards = {"return": measure(np.array([-90.0, 90.0]))}
+    observations = {"observation": moments_of(np.full((9, 4), 50.0))}
+    rewards = {"return": moments_of(np.array([-90.0, 90.0]))}
     more = {**observations, **rewards}
     before, after = (rewards, observations) if case.row.on_policy else (more, {})
     with deterministic():

@@ -12,9 +12,9 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.moments import (
     Moments,
     from_json,
-    measure,
     merge,
     merge_all,
+    moments_of,
     shapes,
     to_json,
 )
@@ -31,9 +31,9 @@ SPEC = EnvSpec((3,), "float32", 1, 2)
 def test_merged_parts_have_the_moments_of_the_whole() -> None:
     rng = np.random.default_rng(1)
     rows = rng.normal([5, -200, 0], [1, 30, 0], (1000, 3))
-    found = measure(rows[:1])
+    found = moments_of(rows[:1])
     for start, end in ((1, 2), (2, 500), (500, 1000)):
-        found = merge(found, measure(rows[start:end]))
+        found = merge(found, moments_of(rows[start:end]))
     assert found.size == 1000
     np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, rows.var(axis=0), rtol=1e-12, atol=1e-12)
@@ -41,18 +41,20 @@ def test_merged_parts_have_the_moments_of_the_whole() -> None:
 
 def test_merging_by_hand() -> None:
     """2 and 4, then 9: mean 5, variance (9 + 1 + 16) / 3."""
-    found = merge(measure(np.array([2.0, 4.0])), measure(np.array([9.0])))
+    found = merge(moments_of(np.array([2.0, 4.0])), moments_of(np.array([9.0])))
     assert found.size == 3
     assert float(found.mean) == 5
     assert float(found.variance) == pytest.approx(26 / 3)
     nothing = Moments(0.0, np.zeros(()), np.ones(()))
-    assert merge(nothing, measure(np.array([7.0]))) == (1, 7, 0)
+    assert merge(nothing, moments_of(np.array([7.0]))) == (1, 7, 0)
     assert merge(nothing, nothing) == nothing
 
 
 def test_json_keeps_every_bit() -> None:
     rows = np.random.default_rng(2).normal(size=(7, 3))
-    before = merge_all({"observation": measure(rows)}, {"return": measure(rows[:, 0])})
+    before = merge_all(
+        {"observation": moments_of(rows)}, {"return": moments_of(rows[:, 0])}
+    )
     after = from_json(json.loads(json.dumps(to_json(before))))
     assert after.keys() == before.keys()
     for name, moments in before.items():
@@ -114,7 +116,9 @@ def trajectory_of(
 
 def normalizer(rows: np.ndarray) -> Normalizer:
     made = Normalizer(BOTH, SPEC)
-    made.take({"observation": measure(rows), "return": measure(np.array([0.0, 4.0]))})
+    made.take(
+        {"observation": moments_of(rows), "return": moments_of(np.array([0.0, 4.0]))}
+    )
     return made
 
 
@@ -157,7 +161,7 @@ def test_many_small_parts_stay_exact() -> None:
     made = Normalizer(BOTH, SPEC)
     rng = np.random.default_rng(4)
     for _ in range(2000):
-        made.take({"return": measure(rng.normal(100, 1, 500))})
+        made.take({"return": moments_of(rng.normal(100, 1, 500))})
     assert float(made.variables["return/size"]) == 1e6
     assert float(made.variables["return/mean"]) == pytest.approx(100, abs=0.01)
     assert float(made.variables["return/variance"]) == pytest.approx(1, abs=0.01)

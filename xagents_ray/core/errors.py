@@ -1,4 +1,4 @@
-"""The one kind of error that is the user's to mend."""
+"""Errors: those that the user can fix, and those that end a rollout or a run."""
 
 import difflib
 import traceback
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """A mistake that the user can mend; the message is one sentence with a remedy.
+    """A mistake that the user can fix; the message is one sentence with a remedy.
 
     The command line prints the message without a traceback and exits with 2.
     """
@@ -17,7 +17,7 @@ class EnvironmentFault(UserError):
     """A user's environment breaks Gymnasium's interface, or raised at its start.
 
     Attributes:
-        trace: the traceback of what it raised; "" where it raised nothing.
+        trace: the traceback of what it raised; "" if it raised nothing.
     """
 
     def __init__(self, message: str, trace: str = "") -> None:
@@ -33,41 +33,46 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 
+def one_line(error: BaseException) -> str:
+    """Return the error's type and message in one line, without a period."""
+    message = " ".join(str(error).split()).rstrip(".")
+    if len(message) > 300:
+        message = f"{message[:300]}…"
+    kind = type(error).__name__
+    return f"{kind}: {message}" if message else kind
+
+
 def sentence(error: BaseException) -> str:
-    """Return what was raised and the line that did it."""
-    said = " ".join(str(error).split()).rstrip(".")
-    if len(said) > 300:
-        said = f"{said[:300]}…"
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    """Return the error in one line, with the file and line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{one_line(error)} ({Path(last.filename).name}, line {last.lineno})"
 
 
 class Stopped(Exception):
-    """Raised inside a rollout that was asked to end early."""
+    """Ends a rollout or an evaluation that was told to stop."""
 
 
 class Diverged(Exception):
-    """A loss, gradient or reward is no number; the message names the first one.
+    """A loss, gradient or reward is not finite; the message names the first one.
 
     The command line prints the message without a traceback and exits with 1.
     """
 
 
 class RemoteTraceback(Exception):
-    """The traceback of another process; Python prints it before what it caused."""
+    """The traceback of another process; Python prints it before the error's own."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}\n"
 
 
 class Broken(Exception):
-    """So many parts of a run failed that it can't go on; the message says why.
+    """Too many parts of a run failed for it to continue; the message says why.
 
     The command line prints the message without a traceback of its own and exits with 1.
 
     Attributes:
-        trace: traceback of the user's code, printed first; "" when it is not to blame.
+        trace: traceback of the user's code, printed first; "" if it is not to blame.
     """
 
     def __init__(self, message: str, trace: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""The cores and the memory of this machine."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ def cores() -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that new allocations may take; None where it can't be told."""
+    """Bytes of memory that new allocations may take; None if that is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Running means and variances, and what they do to observations and rewards."""
+"""Means and variances of observations and returns, merged as they come."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,13 +9,13 @@ import numpy.typing as npt
 EPSILON = 1e-8
 """Added to variances before the root is taken."""
 LARGEST = 10.0
-"""Normalised numbers are clipped to it."""
+"""Normalized numbers are clipped to it."""
 OBSERVATION = "observation"
-"""Arrays of a policy that normalises begin with it: `observation/mean`, …."""
+"""Prefix of a normalizing policy's arrays: `observation/mean`, …."""
 
 
 class Moments(NamedTuple):
-    """Of some numbers, or of vectors of numbers, each by itself.
+    """Moments of numbers, or of each component of vectors.
 
     Attributes:
         size: how many.
@@ -29,17 +29,17 @@ class Moments(NamedTuple):
 
 
 Statistics = dict[str, Moments]
-"""Of `observation` and of `return`, the discounted one; empty when not asked for."""
+"""Moments of `observation` and of the discounted `return`; empty if not needed."""
 
 
-def measure(rows: npt.NDArray[Any]) -> Moments:
+def moments_of(rows: npt.NDArray[Any]) -> Moments:
     """Return the moments of [N, ...] rows, N > 0."""
     rows = rows.astype(np.float64)
     return Moments(float(len(rows)), rows.mean(axis=0), rows.var(axis=0))
 
 
 def merge(one: Moments, other: Moments) -> Moments:
-    """Return the moments of both lots of numbers together.
+    """Return the moments of the union of two samples.
 
     Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
     computing sample variances", 1979.
@@ -55,7 +55,7 @@ def merge(one: Moments, other: Moments) -> Moments:
 
 
 def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:
-    """Return statistics of all numbers together, by name."""
+    """Return the statistics of the union of all samples, by name."""
     merged: Statistics = {}
     for each in statistics:
         for name, moments in each.items():
@@ -64,7 +64,7 @@ def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:
 
 
 def to_json(statistics: Statistics) -> dict[str, Any]:
-    """Return what JSON can hold of statistics, exactly."""
+    """Return statistics as JSON, exactly."""
     return {
         name: [size, np.asarray(mean).tolist(), np.asarray(variance).tolist()]
         for name, (size, mean, variance) in statistics.items()
@@ -80,7 +80,7 @@ def from_json(data: Mapping[str, Any]) -> Statistics:
 
 
 def shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays that a normalising policy has, by name."""
+    """Return the shapes of the arrays that a normalizing policy has, by name."""
     return {
         f"{OBSERVATION}/size": (),
         f"{OBSERVATION}/mean": observation_shape,

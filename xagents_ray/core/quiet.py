@@ -1,4 +1,4 @@
-"""Keep libraries' notices off the screen, and needless imports out of a process."""
+"""Silence libraries, and keep unneeded ones out of a process."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def stderr_parked() -> Iterator[None]:
+def quiet_stderr() -> Iterator[None]:
     """Hold back what C++ libraries write to stderr; show it if the block fails."""
     sys.stderr.flush()
     kept = os.dup(2)
@@ -26,8 +26,8 @@ def stderr_parked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hidden(*names: str) -> Iterator[None]:
-    """Let these packages seem not installed, unless they are imported already."""
+def without_packages(*names: str) -> Iterator[None]:
+    """Make packages seem not installed, unless they are imported already."""
     names = tuple(name for name in names if name not in sys.modules)
     sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]
     try:

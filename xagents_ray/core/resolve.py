@@ -1,4 +1,4 @@
-"""What a dotted path names."""
+"""Find what a dotted path names."""
 
 import importlib
 from typing import Any

@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 GRACE_SECONDS = 0.7
-"""What is in progress may end whole within this time after the first signal."""
+"""Work in progress may be completed within this time after the first signal."""
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _ECHO_SECONDS = 0.1
@@ -18,26 +18,26 @@ _ECHO_SECONDS = 0.1
 
 
 class Signals:
-    """Takes both signals while it is entered, and gives them back after.
+    """Handles both signals within its block, and restores the handlers after it.
 
     Attributes:
         received: the first signal's number; None before it.
         on_first: called in the handler of the first one; exits by default, None
-            leaves it to whoever looks at `received`.
+            leaves it to those who read `received`.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._clock = 0.0
+        self._received_at = 0.0
         self.on_first: Callable[[], None] | None = self._exit
-        self._before: list[Any] = []
+        self._previous: list[Any] = []
 
     def __enter__(self) -> "Signals":
-        self._before = self.take()
+        self._previous = self.take()
         return self
 
     def take(self) -> list[Any]:
-        """Take both signals, again if need be; return whose they were."""
+        """Install the handlers, again if need be; return the previous ones."""
         if threading.current_thread() is not threading.main_thread():
             return []
         return [signal.signal(number, self._handle) for number in _NUMBERS]
@@ -45,7 +45,7 @@ class Signals:
     @property
     def shutdown_requested(self) -> bool:
         """Whether a signal came, and the grace period after it is over."""
-        waited = time.monotonic() - self._clock
+        waited = time.monotonic() - self._received_at
         return self.received is not None and waited > GRACE_SECONDS
 
     def __exit__(
@@ -54,19 +54,19 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in zip(_NUMBERS, self._before, strict=False):
+        for number, handler in zip(_NUMBERS, self._previous, strict=False):
             signal.signal(number, handler)
 
     def press(self, number: int) -> None:
-        """End the run in order, as a first signal of this number does."""
-        self.received, self._clock = number, time.monotonic()
+        """Act as if a first signal of this number came."""
+        self.received, self._received_at = number, time.monotonic()
         if self.on_first is not None:
             self.on_first()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.press(number)
-        elif time.monotonic() - self._clock > _ECHO_SECONDS:
+        elif time.monotonic() - self._received_at > _ECHO_SECONDS:
             os._exit(128 + number)
 
     def _exit(self) -> None:

@@ -1,4 +1,4 @@
-"""What an environment looks like to a network."""
+"""What a network needs to know of an environment."""
 
 from dataclasses import dataclass
 

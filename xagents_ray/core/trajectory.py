@@ -111,7 +111,7 @@ class Weights(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A game that ended in a rollout.
+    """An episode that ended in a rollout.
 
     Attributes:
         env: index of its environment among all of the run.
@@ -128,13 +128,13 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """What a driver reads of a rollout; small.
+    """What a driver needs to know of a rollout; small.
 
     Attributes:
         steps: int64 [T], env steps of all of the actor's environments by row.
-        episodes: the games that ended, by row.
+        episodes: those that ended, by row.
         seconds: how long the rollout took.
-        statistics: moments of what is to be normalised.
+        statistics: moments of what is normalized.
         weights_version: which weights acted.
         stepping: seconds of the environments' steps.
         acting: seconds of the policy.

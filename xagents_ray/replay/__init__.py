@@ -1,1 +1,1 @@
-"""Data that is learnt from again."""
+"""Data to learn from more than once."""

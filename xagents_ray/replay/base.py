@@ -91,7 +91,7 @@ class Replay(ABC):
                 self.restore_generator(arrays)
 
     def restore_generator(self, arrays: Mapping[str, Array]) -> None:
-        """Restore the generator from `arrays`, whose rings have been filled."""
+        """Restore the generator from `arrays` once the rings are filled."""
         self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
 
     def arrays(self) -> dict[str, Array]:

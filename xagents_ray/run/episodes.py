@@ -1,4 +1,4 @@
-"""Playing and evaluating: whole games with given weights, in this process."""
+"""Playing and evaluating: whole episodes with given weights, in this process."""
 
 import dataclasses
 import importlib
@@ -17,6 +17,7 @@ from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.machine import cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
+from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -26,8 +27,8 @@ from xagents_ray.settings.training import EnvConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
-class Games:
-    """Games that were played.
+class Played:
+    """Episodes that were played.
 
     Attributes:
         episodes: with raw returns; fewer than asked for after a signal, or when the
@@ -49,8 +50,8 @@ def play(
     weights: Weights,
     config: PlayConfig,
     say: Callable[[str], object],
-) -> Games:
-    """Play games in one environment and show, film or photograph them.
+) -> Played:
+    """Play episodes in one environment; show them, write videos or pictures.
 
     Args:
         algorithm: whose policy acts.
@@ -58,8 +59,8 @@ def play(
         algorithm_config: settings of its policy.
         layout: of the network.
         weights: of the network.
-        config: how many games, and where their pictures go.
-        say: gets a line for each game.
+        config: how many episodes, and where their pictures go.
+        say: gets a line for each episode.
     Raises:
         UserError: there is no display, no picture, no place for a file, or no such
             output of the network.
@@ -74,8 +75,8 @@ def play(
         with suppress(Stopped), _naming_their_line(env_config):
             for episode in made.play(weights, seed):
                 episodes.append(episode)
-                say(game_line(len(episodes), episode))
-    return Games(tuple(episodes), seed, signals.received)
+                say(episode_line(len(episodes), episode))
+    return Played(tuple(episodes), seed, signals.received)
 
 
 def film(run: Run, weights: Weights, folder: Path) -> None:
@@ -92,8 +93,8 @@ def evaluate(
     layout: Layout,
     weights: Weights,
     config: EvaluateConfig,
-) -> Games:
-    """Play games in `--n-envs` environments for their returns.
+) -> Played:
+    """Play episodes in `--n-envs` environments for their returns.
 
     Args:
         algorithm: whose policy acts.
@@ -101,9 +102,9 @@ def evaluate(
         algorithm_config: settings of its policy.
         layout: of the network.
         weights: of the network.
-        config: how many games.
+        config: how many episodes.
     Returns:
-        All games; none when a signal came.
+        All episodes; none when a signal came.
     """
     seed = secrets.randbits(31) if config.seed is None else config.seed
     evaluator = importlib.import_module("xagents_ray.actors.evaluator").Evaluator
@@ -114,13 +115,13 @@ def evaluate(
         signals.on_first = made.stop
         with suppress(Stopped), _naming_their_line(env_config):
             episodes = made.evaluate(weights, config.episodes, seed, not config.sample)
-    return Games(tuple(episodes), seed, signals.received)
+    return Played(tuple(episodes), seed, signals.received)
 
 
 def summary(episodes: Sequence[Episode], seed: int) -> dict[str, Any]:
-    """Return what `evaluate --json` prints of at least one game.
+    """Return what `evaluate --json` prints of at least one episode.
 
-    The standard deviation is that of these games (divided by their number).
+    The standard deviation is that of these episodes (divided by their number).
     """
     returns = [episode.episode_return for episode in episodes]
     return {
@@ -140,15 +141,14 @@ def summary_line(summary: dict[str, Any], as_json: bool) -> str:
     if as_json:
         return json.dumps(summary)
     numbers = (f"{name} {summary[name]:.2f}" for name in ("mean", "std", "min", "max"))
-    return (
-        f"{', '.join(numbers)} of {summary['episodes']} games, seed {summary['seed']}"
-    )
+    count = counted(summary["episodes"], "episode")
+    return f"{', '.join(numbers)} of {count}, seed {summary['seed']}"
 
 
-def game_line(number: int, episode: Episode) -> str:
-    """Return what is said of a game when it has ended."""
+def episode_line(number: int, episode: Episode) -> str:
+    """Return the line about an episode that ended."""
     total, length = episode.episode_return, episode.length
-    return f"game {number}: reward {total:.2f}, {length} env steps"
+    return f"episode {number}: reward {total:.2f}, {length} env steps"
 
 
 def _naming_their_line(config: EnvConfig) -> AbstractContextManager[None]:
@@ -165,8 +165,8 @@ def _setup(
     seed: int,
     n_envs: int,
 ) -> Any:
-    """Return the ActorSetup of games without training."""
-    unused = TrainingConfig(max_steps=1)  # a Config wants an end of training
+    """Return the ActorSetup of episodes without training."""
+    unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
     config = Config(algorithm=algorithm_config, env=env_config, training=unused)
     env_actor = importlib.import_module("xagents_ray.actors.env_actor")
     return env_actor.ActorSetup(
@@ -179,14 +179,15 @@ def _action_first(layout: Layout, index: int) -> Layout:
     outputs = layout.outputs
     if index >= len(outputs):
         raise UserError(
-            f"--action-idx {index}: the network has {len(outputs)} output"
-            f"{'s' * (len(outputs) > 1)}, numbered from 0; use 0."
+            f"--action-idx {index}: the network has {counted(len(outputs), 'output')}, "
+            "numbered from 0; use 0."
         )
-    units, wanted = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
-    if units != wanted:
+    heads = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
+    units, expected = heads
+    if units != expected:
         raise UserError(
             f"--action-idx {index}: this output has {units} units and the "
-            f"environment's actions need {wanted}; use 0."
+            f"environment's actions need {expected}; use 0."
         )
     rest = (output for i, output in enumerate(outputs) if i != index)
     return dataclasses.replace(layout, outputs=(outputs[index], *rest))

@@ -11,6 +11,7 @@ from pathlib import Path
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
+from xagents_ray.core.words import counted
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
 from xagents_ray.run.driver import Collected, Driver, Run
@@ -99,7 +100,7 @@ class Session:
 
     def _introduce(self) -> None:
         count = self._driver.n_actors
-        actors = f"{count} env actor{'s' * (count > 1)}"
+        actors = counted(count, "env actor")
         note = self._display.note
         note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
         for each in (*self._run.notes, *self._driver.notes):

@@ -1,12 +1,12 @@
 """Where a run's numbers can be watched: TensorBoard and Weights & Biases."""
 
-import contextlib
 import importlib
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from xagents_ray.core.quiet import without_packages
 
 
 class Tracker(Protocol):
@@ -22,19 +22,6 @@ class Tracker(Protocol):
         """Write what is left."""
 
 
-@contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
-    """Keep tensorboardX from importing PyTorch, seconds for what isn't used here."""
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["torch"]
-
-
 class TensorBoard:
     """An event file; `tensorboard --logdir` shows it.
 
@@ -43,7 +30,7 @@ class TensorBoard:
     """
 
     def __init__(self, directory: Path, step: int) -> None:
-        with _without_torch():
+        with without_packages("torch"):  # tensorboardX imports it for nothing
             records = importlib.import_module("tensorboardX.record_writer")
             self._events = importlib.import_module("tensorboardX.proto.event_pb2")
             self._scalar = importlib.import_module("tensorboardX.summary").scalar

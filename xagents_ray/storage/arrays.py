@@ -156,10 +156,10 @@ def _check_kind(
     is_fortran: bool,
     expected: tuple[npt.DTypeLike, tuple[int, ...]],
 ) -> None:
-    wanted = np.dtype(expected[0]), tuple(expected[1])
-    if wanted != (dtype, shape) or is_fortran:
+    needed = np.dtype(expected[0]), tuple(expected[1])
+    if needed != (dtype, shape) or is_fortran:
         raise ValueError(
-            f"{name!r} is {dtype} {shape}, expected {wanted[0]} {wanted[1]}"
+            f"{name!r} is {dtype} {shape}, expected {needed[0]} {needed[1]}"
         )
 
 

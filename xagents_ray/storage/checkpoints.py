@@ -83,7 +83,7 @@ def load(path: Path, advice: str = "use") -> Checkpoint:
 
     Args:
         path: its directory.
-        advice: what to do with another checkpoint, whose path will follow:
+        advice: what to do with another checkpoint, before its path:
             `resume with --resume`.
     Raises:
         UserError: a file of it is missing or damaged; offers the newest valid one.

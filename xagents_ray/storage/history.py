@@ -36,12 +36,12 @@ class History:
 
     A new path becomes one parquet file, an existing one is continued. A directory
     of parquet files, as xagents wrote it, is continued with one part per flush.
-    Columns that are not in `Row` are dropped when a file is written anew.
+    Columns that are not in `Row` are dropped when a file is rewritten.
 
     Args:
         path: of the file or directory; missing parents are created.
     Raises:
-        UserError: the path cannot be read, or is no history; it is left as it is.
+        UserError: the path cannot be read, or is not a history; it is left as it is.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -66,7 +66,7 @@ class History:
 
     @property
     def rows(self) -> int:
-        """How many games are in it."""
+        """Number of episodes in it."""
         return len(self._rows) + len(self._new) // len(COLUMNS)
 
     @property
@@ -90,9 +90,9 @@ class History:
         return newest
 
     def best_mean(self, window: int) -> float | None:
-        """Return the largest mean_reward of `window` games; None before there is one.
+        """Return the largest mean_reward of `window` episodes; None before one.
 
-        Not the last best_reward: earlier versions counted means of fewer games.
+        Not the last best_reward: earlier versions counted means of fewer episodes.
         """
         self._settle()
         means = self._rows["mean_reward"][window - 1 :]
@@ -107,13 +107,13 @@ class History:
         mean_reward: float,
         best_reward: float | None,
     ) -> None:
-        """Append an ended game.
+        """Append an episode that ended.
 
         Args:
             step: env steps, those before a continued history's end included.
             time: seconds, likewise; not before the newest row's.
-            episode_reward: return of the game.
-            mean_reward: mean return of the newest games.
+            episode_reward: return of the episode.
+            mean_reward: mean return of the newest episodes.
             best_reward: largest mean reward of a full window; None before one.
         """
         best = np.nan if best_reward is None else best_reward
@@ -216,8 +216,8 @@ def read_history(path: str | Path) -> Rows:
     Args:
         path: of the file or the directory.
     Returns:
-        Structured [games] with the fields of `Row`: int64 step, else float64, where
-        NaN is no value.
+        Structured [episodes] with the fields of `Row`: int64 step, else float64, where
+        NaN means no value.
     Raises:
         UserError: there is none, or it cannot be read.
     """

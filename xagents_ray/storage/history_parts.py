@@ -16,12 +16,12 @@ Rows: TypeAlias = npt.NDArray[np.void]
 
 
 class Row(NamedTuple):
-    """One ended game; the columns of the file.
+    """One episode that ended; the columns of the file.
 
     Attributes:
-        mean_reward: mean return of the newest games.
+        mean_reward: mean return of the newest episodes.
         best_reward: largest mean reward of a full window so far; NaN before one.
-        episode_reward: return of this game.
+        episode_reward: return of this episode.
         step: env steps of all environments since the start.
         time: seconds since the start.
         evaluation_reward: mean return of a greedy evaluation; None without one.
@@ -91,7 +91,7 @@ def _read_part(path: Path) -> Rows:
         known = [name for name in COLUMNS if names.count(name) == 1]
         table = file.read(columns=known, use_threads=False)
     except Exception:  # damage makes pyarrow raise nearly anything
-        raise unreadable(path, "it is no parquet file, or damaged") from None
+        raise unreadable(path, "it is not a parquet file, or a damaged one") from None
     if missing := [name for name in _REQUIRED if name not in known]:
         raise unreadable(path, f"it lacks the column {missing[0]}")
     rows = np.empty(table.num_rows, DTYPE)
@@ -159,7 +159,7 @@ def _column(values: npt.NDArray[Any]) -> Any:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed runs wrote aside."""
+    """Remove what killed runs left of a history's files."""
     if path.is_dir():
         files.remove_leftovers(path, r".+\.parquet")
     else:

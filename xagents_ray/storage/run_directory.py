@@ -21,7 +21,6 @@ from xagents_ray.settings.options import options
 from xagents_ray.storage.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
-"""Settings that name a network's .cfg file."""
 _LARGEST = 1 << 20  # bytes of config.yaml
 _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
@@ -32,7 +31,7 @@ class RunDirectory:
     Attributes:
         path: of the directory.
         checkpoints: directory of its checkpoints.
-        history: parquet file of its games.
+        history: parquet file of its episodes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,8 +59,8 @@ class RunDirectory:
                 except FileExistsError:
                     if config.run.name is not None:
                         raise UserError(
-                            f"{path} is there already: go on with it by "
-                            f"--resume {path}, or take another --name."
+                            f"{path} already exists: resume it with "
+                            f"--resume {path}, or choose another --name."
                         ) from None
                 number += 1
                 path = above / f"{name}-{number}"
@@ -134,7 +133,7 @@ class RunDirectory:
                 raise ValueError
         except OSError as error:
             raise UserError(
-                f"{self.path} is no run's directory ({_CONFIG}: {error.strerror}); "
+                f"{self.path} is not a run's directory ({_CONFIG}: {error.strerror}); "
                 "name one that holds config.yaml."
             ) from None
         except Exception:
@@ -163,9 +162,9 @@ def locate(
         named: a run's directory, one of its checkpoints, or `last`: the agent's run
             that was started or resumed last.
         run_dir: where the last one is looked for.
-        agent: whose last one.
+        agent: of the last run.
     Raises:
-        UserError: there is no such directory.
+        UserError: it doesn't exist.
     """
     if named == "last":
         found = list(Path(run_dir).glob(f"{agent}/*/*/{_STARTS}"))

@@ -81,13 +81,13 @@ def _aside(path: str, suffix: str) -> Path:
 
 
 def _half_done(path: str, parts: tuple[str, ...]) -> bool:
-    """Whether a writer was killed after putting all parts but the last in place."""
+    """Return whether a writer was killed with all parts but the last in place."""
     first, last = _aside(path, parts[0]), _aside(path, parts[-1])
     return first != last and last.exists() and not first.exists()
 
 
 def _discard(path: str, parts: tuple[str, ...]) -> None:
-    """Remove what was written aside; never leave the last part alone."""
+    """Remove what was written aside, the last part first."""
     for suffix in reversed(parts):
         _aside(path, suffix).unlink(missing_ok=True)
 
@@ -181,7 +181,7 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
 
 
 def damaged(path: str) -> UserError:
-    """Return the error for a weights file whose bytes are not as they were written."""
+    """Return the error for a damaged weights file."""
     return UserError(
         f"{path}: not a {kind(path)} weights file, or a damaged one; give another "
         "or copy it again."
@@ -274,6 +274,6 @@ def _problem(
             f"{layout.stack if layout else 1}: give --frame-stack {frames}"
         )
     return (
-        f"{name} is {list(shape)}, this agent's network needs {list(expected)}; the "
-        f"environment must be the one, and {_REMEDY}"
+        f"{name} is {list(shape)}, this agent's network needs {list(expected)}; use "
+        f"the same environment, and {_REMEDY}"
     )

@@ -91,7 +91,7 @@ def session(**environment: str) -> str:
 def test_wandb_offline() -> None:
     out = session(WANDB_MODE="offline")
     assert "Warning" not in out
-    assert "game 1" not in out  # of the video
+    assert "episode 1:" not in out  # of the video
     run = Path("runs/ppo/CartPole-v1/w")
     (offline,) = (run / "wandb").glob("offline-run-*")
     assert list(offline.glob("*.wandb"))

@@ -56,7 +56,7 @@ def transition(run: Run, row_bytes: float | None) -> Row:
 
     Args:
         run: before it starts.
-        row_bytes: of one env step in a trajectory, where that was measured.
+        row_bytes: of one env step in a trajectory, if that was measured.
     """
     config, parts = run.config.algorithm, []
     if config.replay is not None:
@@ -153,7 +153,7 @@ def disk(config: Config, run: Run | None) -> Row:
             "disk",
             found,
             "Free some room or name another --run-dir, or lower --keep-checkpoints or "
-            "leave --checkpoint-replay out: without room training goes on unsaved.",
+            "leave --checkpoint-replay out: without room, the run goes unsaved.",
         )
     return Row("disk", found)
 
