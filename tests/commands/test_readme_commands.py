@@ -134,7 +134,7 @@ def test_every_command_runs(cluster: str, monkeypatch: pytest.MonkeyPatch) -> No
         if " --" in command.text and command.text.startswith("xagents-ray train"):
             # It has not ended before it began.
             assert re.search(r"steps: [1-9]", done.stdout), said
-            assert "to go on" not in done.stdout, said
+            assert "raise --max-steps" not in done.stdout, said
     for left in ("first.png", "videos", "frames", "trials.csv", "runs/tune/first"):
         assert Path(left).exists(), os.listdir()
 

@@ -1,0 +1,164 @@
+"""What a run writes while it goes on, and what a failure of that costs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.run import recorder as module
+from xagents_ray.run.driver import Run
+from xagents_ray.run.progress import EndedEpisode
+from xagents_ray.run.recorder import BestEffort, Recorder
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.history import History
+from xagents_ray.storage.run_directory import RunDirectory
+
+
+class FakeTracker:
+    """Notes what it is given; fails where a test says so.
+
+    Attributes:
+        fails: names of methods that raise.
+    """
+
+    made: "list[FakeTracker]"
+
+    def __init__(self, *arguments: Any) -> None:
+        self.made.append(self)
+        self.logged: list[tuple[int, Mapping[str, float]]] = []
+        self.videos: list[Path] = []
+        self.fails: set[str] = set()
+        self.is_closed = False
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._check("log")
+        self.logged.append((step, values))
+
+    def video(self, step: int, path: Path) -> None:
+        self._check("video")
+        self.videos.append(path)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._check("close")
+
+    def _check(self, method: str) -> None:
+        if method in self.fails:
+            raise OSError(f"no\nnetwork for {method}")
+
+
+class Recorded:
+    """A recorder with a fake tracker for each of the two kinds."""
+
+    def __init__(self, *histories: History, **settings: Any) -> None:
+        settings = {"env": "CartPole-v1", "max_steps": 1, **settings}
+        config = Config.of(find("ppo").config, settings)
+        unused: Any = None
+        run = Run(find("ppo"), config, unused, unused, seed=1)
+        self.warnings: list[str] = []
+        best_effort = BestEffort(self.warnings.append)
+        directory = RunDirectory(Path("run"))
+        self.recorder = Recorder(run, directory, histories, best_effort, 0)
+
+
+@pytest.fixture(autouse=True)
+def trackers(monkeypatch: pytest.MonkeyPatch) -> list[FakeTracker]:
+    FakeTracker.made = []
+    monkeypatch.setattr(module, "TensorBoard", FakeTracker)
+    monkeypatch.setattr(module, "Wandb", FakeTracker)
+    return FakeTracker.made
+
+
+def test_what_may_fail_warns_once_of_each_kind() -> None:
+    warnings: list[str] = []
+    best_effort = BestEffort(warnings.append)
+
+    def fail() -> None:
+        raise OSError("no\nspace")
+
+    assert best_effort("A file", lambda: None)
+    for what in ("A file", "A file", "A video"):
+        assert not best_effort(what, fail)
+    assert warnings == [
+        "A file can't be written and training goes on: no space",
+        "A video can't be written and training goes on: no space",
+    ]
+
+
+def test_trackers_are_made_when_there_is_something_to_log(
+    trackers: list[FakeTracker],
+) -> None:
+    recorder = Recorded(monitor_session="mine").recorder
+    assert trackers == []
+    recorder.evaluated(10, 2.5)
+    recorder.close(20, {"loss": 0.5}, Path("a.mp4"))
+    expected = [(10, {"reward/evaluation": 2.5}), (20, {"loss": 0.5})]
+    for tracker in trackers:
+        assert tracker.logged == expected
+        assert tracker.videos == [Path("a.mp4")] and tracker.is_closed
+    assert len(trackers) == 2
+
+
+def test_metrics_are_tracked_once_per_second(
+    trackers: list[FakeTracker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, now = Recorded().recorder, 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    for step, at in ((1, 100.0), (2, 100.9), (3, 101.1), (4, 102.0), (5, 102.2)):
+        now = at
+        recorder.metrics(step, {})
+    assert [step for step, _ in trackers[0].logged] == [1, 3, 5]
+
+
+def test_a_tracker_that_fails_is_left_out(trackers: list[FakeTracker]) -> None:
+    recorded = Recorded(monitor_session="mine")
+    recorded.recorder.evaluated(1, 1.0)
+    failing, other = trackers
+    failing.fails = {"log", "close"}
+    recorded.recorder.evaluated(2, 1.0)
+    recorded.recorder.close(3, {}, None)
+    assert failing.is_closed and len(failing.logged) == 1
+    assert [step for step, _ in other.logged] == [1, 2, 3]
+    assert recorded.warnings == [
+        "FakeTracker can't be written and training goes on: no network for log"
+    ]
+
+
+def test_a_tracker_that_can_not_be_made(
+    trackers: list[FakeTracker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ImportError("no module wandb")
+
+    monkeypatch.setattr(module, "Wandb", refuse)
+    recorded = Recorded(monitor_session="mine", tensorboard=False)
+    for step in (1, 2):
+        recorded.recorder.evaluated(step, 1.0)
+    assert trackers == []
+    (warning,) = recorded.warnings
+    assert warning.startswith("--monitor-session can't be written")
+
+
+def test_every_history_gets_every_episode() -> None:
+    histories = History("a.parquet"), History("b.parquet")
+    recorder = Recorded(*histories, tensorboard=False).recorder
+    recorder.episodes([EndedEpisode(3, 2.0, 2.0, None)], 1.0)
+    recorder.evaluated(3, 7.0)
+    recorder.episodes([EndedEpisode(5, 4.0, 3.0, 3.0)], 2.0)
+    recorder.close(5, {}, None)
+    for name in ("a.parquet", "b.parquet"):
+        history = History(name)
+        assert history.rows == 2 and history.newest_rewards(2) == [2.0, 4.0]
+        assert history.last is not None and history.last.step == 5
+
+
+def test_a_history_that_can_not_be_written_costs_one_warning() -> None:
+    recorded = Recorded(History("a/h.parquet"), tensorboard=False)
+    Path("a").rmdir()
+    Path("a").write_text("in the way of the directory")
+    for step in (1, 2):
+        recorded.recorder.episodes([EndedEpisode(step, 1.0, 1.0, None)], 0.0)
+        recorded.recorder.flush()
+    assert [each.split(" can't")[0] for each in recorded.warnings] == ["The history"]

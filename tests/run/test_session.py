@@ -1,0 +1,277 @@
+"""A session from its first rollout to its result, with a scripted driver."""
+
+import json
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from fake_driver import FakeDriver, FakeSupervision
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Broken, Diverged, Stopped
+from xagents_ray.core.signals import Signals
+from xagents_ray.run import resume
+from xagents_ray.run.fit import fit
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.result import Result
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
+from xagents_ray.storage.history import History
+
+RUN = Path("runs/ppo/CartPole-v1/a")
+SETTINGS = {
+    "env": "CartPole-v1",
+    "max_steps": 1_000,
+    "name": "a",
+    "reward_buffer_size": 3,
+    "seed": 1,
+    "tensorboard": False,
+}
+
+
+@pytest.fixture
+def signals() -> Signals:
+    made = Signals()
+    made.on_first = None
+    return made
+
+
+def train(
+    driver: FakeDriver, signals: Signals | None = None, **settings: Any
+) -> Result:
+    """Train with a scripted driver; resume the run where settings say so."""
+    watch: Callable[[Progress], None] | None = settings.pop("watch", None)
+    resumed, given = None, {**SETTINGS, **settings}
+    if "resume" in settings:
+        resumed, given = resume.find("ppo", settings)
+    config = Config.of(find("ppo").config, given)
+    start = lambda run, signals: driver  # noqa: E731
+    return fit(find("ppo"), config, signals or Signals(), start, resumed, watch)
+
+
+def steps() -> list[int]:
+    return [step_of(path) for path in all_checkpoints(RUN / "checkpoints")]
+
+
+def summary() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RUN / "summary.json").read_text())
+    return found
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def round_() -> NoReturn:
+        raise error
+
+    return round_
+
+
+def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    driver, watched = FakeDriver([[1, 2], [3, 4]]), list[int]()
+    driver.notes = ["A note of the driver."]
+    result = train(driver, max_steps=4, watch=lambda p: watched.append(p.env_steps))
+    assert result.reason == "Maximum steps exceeded"
+    assert (result.env_steps, result.updates, result.games) == (4, 2, 4)
+    assert result.episodes == ((1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0))
+    assert watched == [0, 2, 4]
+    assert driver.events == [
+        ("learn", 1, 2),
+        ("evaluations", False),
+        ("learn", 1, 4),
+        ("evaluations", False),
+        ("evaluations", True),
+        ("close",),
+    ]
+    newest = load(RUN / "checkpoints" / "step-000000000004")
+    assert newest.arrays["learned"] == newest.facts["progress"]["updates"] == 2
+    assert summary()["reason"] == result.reason
+    assert History(RUN / "history.parquet").rows == 4
+    out = capsys.readouterr().out
+    assert "a: 1 env actor, seed 1\n" in out and "A note of the driver.\n" in out
+    assert out.endswith("Maximum steps exceeded\n")
+
+
+def test_the_state_that_reaches_the_target_is_the_best() -> None:
+    driver = FakeDriver([[1, 1, 1], [9, 9, 9]])
+    result = train(driver, target_reward=9, checkpoints=("best.npz",))
+    assert result.reason == "Reward achieved in 6 steps"
+    assert [event for event in driver.events if event[0] == "learn"] == [
+        ("learn", 1, 3)
+    ]
+    path = best(RUN / "checkpoints")
+    assert path is not None and step_of(path) == 6
+    assert Path("best.npz").read_text() == "1"
+
+
+def test_a_signal_saves_the_run(signals: Signals) -> None:
+    def stop() -> NoReturn:
+        signals.press(signal.SIGTERM)
+        raise Stopped
+
+    driver = FakeDriver([[1], [1], stop])
+    result = train(driver, signals)
+    assert (result.reason, result.signal) == ("Stopped by SIGTERM", signal.SIGTERM)
+    assert steps() == [2]
+    assert ("evaluations", True) not in driver.events  # it waits for none
+    assert summary()["signal"] == signal.SIGTERM
+
+
+def test_a_signal_between_rounds_starts_no_other(signals: Signals) -> None:
+    def last() -> list[float]:
+        signals.press(signal.SIGINT)
+        return [1]
+
+    result = train(FakeDriver([[1], last]), signals)
+    assert (result.reason, result.updates, steps()) == ("Stopped by SIGINT", 2, [2])
+
+
+def test_a_learner_that_is_busy_when_the_run_ends(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop() -> NoReturn:
+        signals.press(signal.SIGTERM)
+        driver.on_drain = raising(Stopped())
+        raise Stopped
+
+    driver = FakeDriver([[1], [1], [1], stop], ahead=1)
+    result = train(driver, signals, checkpoint_every=2, reward_buffer_size=9)
+    assert result.reason == "Stopped by SIGTERM"
+    assert steps() == [2]
+    assert "the newest checkpoint is older" in capsys.readouterr().out
+
+
+def test_what_diverged_is_not_saved() -> None:
+    driver = FakeDriver([[1, 1, 1], [1]])
+    driver.metrics = lambda: {"loss": math.nan if driver.learned else 0.5}
+    with pytest.raises(Diverged, match="loss is nan after 4 env steps: lower --lr"):
+        train(driver)
+    assert steps() == [3]  # the best state before it
+    assert "loss is nan" in summary()["reason"]
+    assert driver.events[-1] == ("close",)
+
+
+def test_what_is_left_of_a_broken_run_is_saved() -> None:
+    driver = FakeDriver([[1], [1], raising(Broken("No env actor is left."))])
+    driver.supervision = FakeSupervision()
+    driver.supervision.failures["env actors"] = 4
+    with pytest.raises(Broken, match="No env actor is left"):
+        train(driver)
+    assert steps() == [2]
+    assert summary()["reason"] == "No env actor is left."
+    assert summary()["losses"] == {"env actors": 4}
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_an_unexpected_error_is_shown_and_the_run_saved(saves: bool) -> None:
+    driver = FakeDriver([[1], [1], raising(KeyError("a bug"))])
+    if not saves:
+        driver.state = raising(RuntimeError("another"))  # type: ignore[method-assign]
+    with pytest.raises(KeyError, match="a bug"):
+        train(driver)
+    assert steps() == ([2] if saves else [])
+
+
+def test_phases_in_progress_are_counted_before_the_state_is_taken() -> None:
+    driver = FakeDriver([[1]] * 7, ahead=1)
+    result = train(driver, max_steps=7, checkpoint_every=2, keep_checkpoints=9)
+    assert result.updates == 7 and steps() == [7, 6, 4, 3, 2]
+    for path in all_checkpoints(RUN / "checkpoints"):
+        saved = load(path)
+        assert saved.facts["progress"]["updates"] == saved.arrays["learned"]
+
+
+def test_evaluations_choose_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    driver = FakeDriver([[1]] * 7, ahead=1)
+    driver.scores.extend([5.0, 7.0])  # a third one is skipped
+    result = train(driver, max_steps=7, eval_every=2)
+    assert result.best_evaluation == 7.0
+    path = best(RUN / "checkpoints")
+    assert path is not None and step_of(path) == 4
+    saved = load(path)
+    assert saved.facts["progress"]["updates"] == saved.arrays["learned"] == 4
+    out = capsys.readouterr().out
+    assert "Evaluation at 2 steps: mean reward 5.00" in out
+    assert "Evaluation at 6" not in out
+
+
+PLATEAU = {
+    "divergence_monitoring_steps": 1,
+    "plateau_reduce_patience": 1,
+    "early_stop_patience": 2,
+    "plateau_reduce_factor": 0.5,
+}
+
+
+def test_a_plateau_reduces_the_learning_rate_and_ends_the_run() -> None:
+    driver = FakeDriver([[1]] * 9)
+    result = train(driver, **PLATEAU)
+    assert result.reason == "Stopped early at 5 steps"
+    assert driver.events.count(("scale_lr", 0.5)) == 2
+    # The round in which it stopped is learned from too.
+    assert result.updates == 5
+
+
+def test_a_lucky_first_episode_makes_no_plateau() -> None:
+    driver = FakeDriver([[8], [0], [0], [9], [9], [9]])
+    result = train(driver, max_steps=6, **PLATEAU)
+    assert result.reason == "Maximum steps exceeded"
+    assert ("scale_lr", 0.5) not in driver.events
+
+
+def test_failures_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    driver = FakeDriver([[1], [1]])
+    driver.supervision = supervision = FakeSupervision()
+    supervision.failures["env actors"] = 1
+    supervision.warnings.append("Env actor 0 died; it is replaced")
+    result = train(driver, max_steps=2)
+    assert result.losses == {"env actors": 1}
+    assert supervision.published[-1]["lost/env actors"] == 1
+    assert supervision.published[-1]["env_steps"] == 2
+    out = capsys.readouterr().out
+    assert out.count("Warning: Env actor 0 died; it is replaced") == 1
+    assert out.endswith("Lost and replaced: env actors: 1\n")
+
+
+def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    train(FakeDriver([[1, 2], [3, 4]]), max_steps=4)
+    driver = FakeDriver([[5, 6]])
+    result = train(driver, resume=str(RUN), max_steps=6)
+    assert (result.env_steps, result.games, result.updates) == (6, 6, 3)
+    assert (result.dropped, driver.events[0]) == (2, ("restore", 1))
+    assert result.mean_reward == 5.0
+    newest = load(RUN / "checkpoints" / "step-000000000006")
+    assert newest.facts["session"] == 1 and newest.arrays["learned"] == 3
+    assert History(RUN / "history.parquet").rows == 6
+    assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_run_that_is_over_starts_no_driver() -> None:
+    train(FakeDriver([[1, 2], [3, 4]]), max_steps=4)
+    driver = FakeDriver()
+    result = train(driver, resume=str(RUN))
+    assert result.reason.endswith("raise --max-steps or --target-reward to continue")
+    assert (result.n_actors, result.directory, driver.events) == (0, str(RUN), [])
+
+
+def test_a_signal_while_the_driver_starts(signals: Signals) -> None:
+    def start(*_: Any) -> NoReturn:
+        signals.press(signal.SIGINT)
+        raise Stopped
+
+    config = Config.of(find("ppo").config, SETTINGS)
+    result = fit(find("ppo"), config, signals, start)
+    assert (result.reason, result.directory) == ("Stopped by SIGINT", "")
+    assert not RUN.exists()
+
+
+def test_a_history_is_continued_by_another_run() -> None:
+    named = {"history_checkpoint": "h.parquet"}
+    train(FakeDriver([[1, 2], [3, 4]]), max_steps=4, **named)
+    result = train(FakeDriver([[8, 9]]), max_steps=6, name="b", **named)
+    assert (result.env_steps, result.games, result.mean_reward) == (6, 6, 7.0)
+    assert History("h.parquet").rows == 6
+    assert History(RUN.parent / "b" / "history.parquet").rows == 2
