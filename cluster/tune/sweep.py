@@ -1,4 +1,4 @@
-"""A sweep's start and end on Ray; what is in between is in `trials`."""
+"""Starting Ray for a sweep, and leaving it afterwards."""
 
 import importlib
 import os
@@ -13,8 +13,8 @@ from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
 
-# Tune would print a table, write each result and TensorBoard events of its own, take
-# Ctrl-C, and work in a directory of its own.
+# Without these, Tune prints a table, writes results and TensorBoard events of its own,
+# handles Ctrl-C, and changes the working directory.
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -35,12 +35,12 @@ def run_trials(
 
     Args:
         plan: of the sweep.
-        study: says what to try, and keeps what came of it.
-        runs: trials as they might be; each must fit on the cluster.
-        display: shows them.
+        study: chooses trials, and keeps their results.
+        runs: possible trials, each of which must fit on the cluster.
+        display: shows the trials.
         signals: end the sweep.
     Raises:
-        UserError: there is no such cluster, or no room for a trial on it.
+        UserError: the cluster can't be joined, or lacks resources for a trial.
         Broken: the study's database failed.
     """
     signals.on_first = None  # heard by polling: Ray must not be interrupted
@@ -55,11 +55,11 @@ def run_trials(
     try:
         for note in connection.notes():
             display.note(note)
-        # It imports Ray, which must not be before the connection's settings are.
-        make = importlib.import_module("xagents_ray.cluster.tune.trials").Trials
-        trials = make(ray, plan, study, display, signals)
+        # It imports Ray, whose settings had to be made before.
+        module = importlib.import_module("xagents_ray.cluster.tune.controller")
+        sweep = module.SweepController(ray, plan, study, display, signals)
         for run in runs:
-            trials.claims(run.config)
-        trials.run()
+            sweep.claims(run.config)
+        sweep.run()
     finally:
         connection.disconnect(ray)

@@ -1,9 +1,9 @@
-"""A trial of a sweep: a process of Ray Tune, and the training that it looks after.
+"""A trial of a sweep: a process of Ray Tune, and the training that it supervises.
 
-TensorFlow never gives back all memory of a graph that it has run. So a trial trains in
-a child of its own, forked from a process that has imported everything and run nothing:
-it starts at once, leaves nothing behind, and if it crashes nothing else does. A trial
-with env actors has its learner in an actor of its own, and trains in a thread here.
+TensorFlow never releases all memory of a graph that it has run. So a trial trains in
+a child process, forked from one that has imported everything and run nothing: it
+starts at once, leaves nothing behind, and can crash alone. A trial with env actors has
+its learner in an actor, and trains in a thread.
 """
 
 import multiprocessing
@@ -31,17 +31,17 @@ _PRELOADED = (
 
 
 class Trainee(Protocol):
-    """A training somewhere."""
+    """A training, wherever it runs."""
 
     def news(self) -> News:
-        """Return what is new, once there is something; permit it to go on."""
+        """Wait for the next report; let a training that waits for it continue."""
 
     def end(self) -> None:
-        """End it, early if it is still at work."""
+        """End the training, early if it still runs."""
 
 
 class Forked:
-    """A training in a process of its own."""
+    """A training in a child process."""
 
     def __init__(self, points: list[int], *job: Any) -> None:
         server = multiprocessing.get_context("forkserver")
@@ -55,10 +55,10 @@ class Forked:
         self._last |= {"began": None, "ended": None, "memory": 0}
 
     def news(self) -> News:
-        """Return what is new, once there is something."""
+        """Wait for the next report."""
         try:
             if "point" in self._last:
-                self._link.send("go on")
+                self._link.send("continue")
             self._last = self._link.recv()
         except (EOFError, ConnectionError):
             self._process.join()
@@ -68,7 +68,7 @@ class Forked:
         return self._last
 
     def end(self) -> None:
-        """End it, early if it is still at work."""
+        """End the training, early if it still runs."""
         self._process.terminate()
         self._process.join(_ENDING_SECONDS)
         self._process.kill()
@@ -93,36 +93,36 @@ class Threaded:
         self._last: News = {}
 
     def news(self) -> News:
-        """Return what is new, once there is something."""
+        """Wait for the next report."""
         if "point" in self._last:
             self._training.permits.release()
         self._last = self._news.get()
         return self._last
 
     def end(self) -> None:
-        """End it, early if it is still at work."""
+        """End the training, early if it still runs."""
         self._signals.press(signal.SIGTERM)
         self._thread.join()
 
 
 class Trial(tune.Trainable):
-    """A trial as Ray Tune sees it; its process goes on with the next one."""
+    """A trial as Ray Tune sees it; its process is used again for the next one."""
 
     _training: Trainee | None
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Take what the first trial is to do."""
+        """Take the config of the first trial."""
         self._config, self._training = config, None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """End the training, and take what the next trial is to do."""
+        """End the training, and take the config of the next trial."""
         self.cleanup()
         self.setup(new_config)
         return True
 
     def step(self) -> News:
-        """Return what is new, once there is something."""
-        # Not begun in `setup`: while that goes on, Tune would take another process.
+        """Wait for the next report."""
+        # Not in `setup`: during that call, Tune would take another process.
         if self._training is None:
             self._training = _begin(**self._config)
         return self._training.news()
@@ -140,7 +140,7 @@ def _begin(
     claims: list[Mapping[str, float]],
     definitions: tuple[bytes, ...],
 ) -> Trainee:
-    """Begin a training with as many threads as cores are claimed."""
+    """Start a training with as many threads as cores were claimed."""
     threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
     make = Forked if settings.get("local") else Threaded
     return make(points, agent, settings, threads, definitions)

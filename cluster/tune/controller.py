@@ -1,4 +1,4 @@
-"""The trials of a sweep: the Optuna study decides, processes of Ray Tune train."""
+"""A sweep on Ray Tune: the Optuna study decides, Tune's processes train."""
 
 import tempfile
 from collections.abc import Callable
@@ -10,12 +10,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from xagents_ray.actors.envs.definitions import export
-from xagents_ray.cluster.run.placement import (
-    Bundle,
-    as_one,
-    check,
-    demand,
-)
+from xagents_ray.cluster.run.placement import Bundle, as_one, check, demand
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -26,11 +21,11 @@ from xagents_ray.tuning.study import Study
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
-"""What the study keeps of a trial beside its rewards; see `trainee.News`."""
+"""What the study keeps of a trial besides its rewards; see `trainee.News`."""
 
 
-class Trials:
-    """What Tune asks for and is told, answered from the study."""
+class SweepController:
+    """Answers Tune from the study, and tells the study what Tune's trials report."""
 
     def __init__(
         self,
@@ -46,17 +41,17 @@ class Trials:
         self._failure: BaseException | None = None
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
-        # Tune writes all it has to a file, which nobody reads: the study is the state.
+        # Tune saves its state to a file that nobody reads: the study is the state.
         return str, ("a sweep",)
 
     def run(self) -> None:
-        """Let Tune run them all."""
+        """Let Tune run all trials."""
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
                 tune.with_resources(TuneTrial, _claims),
                 tune_config=tune.TuneConfig(
-                    search_alg=_Asking(self),
-                    scheduler=_Deciding(self),
+                    search_alg=_Search(self),
+                    scheduler=_Scheduler(self),
                     num_samples=-1,
                     reuse_actors=True,
                     trial_name_creator=_name,
@@ -66,8 +61,8 @@ class Trials:
                     storage_path=scratch,
                     verbose=0,
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                    callbacks=[_Ticking(self)],
-                    stop=_Stopping(self),
+                    callbacks=[_Heartbeat(self)],
+                    stop=_Stopper(self),
                 ),
             )
             tuner.fit()
@@ -76,11 +71,11 @@ class Trials:
 
     @property
     def is_over(self) -> bool:
-        """Whether every trial is to end now."""
+        """Whether every trial must end now."""
         return self._signals.received is not None or self._failure is not None
 
     def guarded(self, call: Callable[[], _T], otherwise: _T) -> _T:
-        """Return what a call does; end the sweep if it fails, in Tune's own time."""
+        """Return the result of a call; if it fails, end the sweep."""
         try:
             return call()
         except BaseException as error:
@@ -88,7 +83,7 @@ class Trials:
             return otherwise
 
     def ask(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return what Tune's next trial is to do; None for nothing yet."""
+        """Return the config of Tune's next trial; None when there is none yet."""
         if self.is_over or len(self._running) >= self._plan.config.n_jobs:
             return None
         while True:
@@ -115,10 +110,10 @@ class Trials:
             }
 
     def claims(self, config: Config) -> list[Bundle]:
-        """Return what a trial claims: its own process first.
+        """Return the resources that a trial claims, its own process first.
 
         Raises:
-            UserError: no node has that.
+            UserError: the cluster lacks them.
         """
         share = 1 / self._plan.config.n_jobs
         if config.placement.local:
@@ -129,8 +124,8 @@ class Trials:
         check(self._ray, parts)
         return [{}, *parts]
 
-    def take(self, trial_id: str, news: dict[str, Any]) -> bool:
-        """Keep what a trial tells; return whether it is to end."""
+    def report(self, trial_id: str, news: dict[str, Any]) -> bool:
+        """Keep what a trial reports; return whether the trial must end."""
         trial = self._running.get(trial_id)
         if trial is None or self.is_over:
             return True
@@ -151,40 +146,40 @@ class Trials:
             state = self._study.complete(trial, news["value"])
         else:
             steps = self._plan.config.trial_steps
-            reason = reason or f"no game ended: raise --trial-steps {steps}"
+            reason = reason or f"no episode ended: raise --trial-steps {steps}"
             state = self._study.fail(trial, reason, news.get("traceback", ""))
         seconds = news["ended"] - news["began"] if news["began"] else None
         self._display.ended(number, state, seconds, reason)
         return True
 
     def lose(self, trial_id: str, reason: str) -> None:
-        """Count a trial whose process is gone as failed."""
+        """Record a trial whose process died as failed."""
         trial = self._running.pop(trial_id, None)
         if trial is not None and not self.is_over:
             state = self._study.fail(trial, reason)
             self._display.ended(trial.number, state, reason=reason)
 
     def tick(self) -> None:
-        """Show what is going on, and that this process is at work."""
+        """Update the display, and show other sweeps that this process is alive."""
         self._display.show()
         self._study.beat()
 
 
-class _Asking(Searcher):
-    """Asks the study for what Tune tries next."""
+class _Search(Searcher):
+    """Asks the study for Tune's next trial."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, sweep: SweepController) -> None:
         super().__init__()
-        self._trials = trials
+        self._sweep = sweep
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return a trial's config; None for not now."""
-        return self._trials.guarded(lambda: self._trials.ask(trial_id), None)
+        """Return a trial's config; None when there is none yet."""
+        return self._sweep.guarded(lambda: self._sweep.ask(trial_id), None)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the study knows already."""
+        """Do nothing: the study has been told."""
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the study is the only state."""
@@ -193,56 +188,56 @@ class _Asking(Searcher):
         """Do nothing: the study is the only state."""
 
 
-class _Deciding(FIFOScheduler):
-    """Ends trials when the study says so, or when they have ended."""
+class _Scheduler(FIFOScheduler):
+    """Ends trials that the study prunes, and those that have ended."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, sweep: SweepController) -> None:
         super().__init__()
-        self._trials = trials
+        self._sweep = sweep
 
     def on_trial_result(self, controller: Any, trial: Any, news: dict[str, Any]) -> str:
-        """Return whether a trial goes on after what it told."""
-        take = self._trials.take
-        ends = self._trials.guarded(lambda: take(trial.trial_id, news), True)
+        """Return whether a trial continues after its report."""
+        report = self._sweep.report
+        ends = self._sweep.guarded(lambda: report(trial.trial_id, news), True)
         return str(self.STOP if ends else self.CONTINUE)
 
     def on_trial_error(self, controller: Any, trial: Any) -> None:
-        """Count it."""
+        """Record the failure."""
         error = trial.get_pickled_error() or trial.get_error()
         reason = str(error).strip().splitlines()[-1] if error else ""
         reason = f"the trial's process died ({reason.strip() or 'unknown'})"
-        lose = self._trials.lose
-        self._trials.guarded(lambda: lose(trial.trial_id, reason), None)
+        lose = self._sweep.lose
+        self._sweep.guarded(lambda: lose(trial.trial_id, reason), None)
 
 
-class _Ticking(tune.Callback):
-    """Lets the sweep show itself while Tune is at work."""
+class _Heartbeat(tune.Callback):
+    """Updates the display while Tune works."""
 
-    def __init__(self, trials: Trials) -> None:
-        self._trials = trials
+    def __init__(self, sweep: SweepController) -> None:
+        self._sweep = sweep
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Show it."""
-        self._trials.guarded(self._trials.tick, None)
+        """Update the display."""
+        self._sweep.guarded(self._sweep.tick, None)
 
 
-class _Stopping(tune.Stopper):
+class _Stopper(tune.Stopper):
     """Ends everything after a signal."""
 
-    def __init__(self, trials: Trials) -> None:
-        self._trials = trials
+    def __init__(self, sweep: SweepController) -> None:
+        self._sweep = sweep
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Leave single trials to the scheduler."""
         return False
 
     def stop_all(self) -> bool:
-        """Return whether every trial is to end."""
-        return self._trials.is_over
+        """Return whether every trial must end."""
+        return self._sweep.is_over
 
 
 def _claims(config: dict[str, Any]) -> Any:
-    """Return what Tune is to claim for a trial."""
+    """Return the resources that Tune claims for a trial."""
     return tune.PlacementGroupFactory(config["claims"])
 
 
