@@ -1,6 +1,5 @@
-"""Environments that are slow, raise, hang or die; for the tests of supervision."""
+"""Environments that are slow, raise or hang; for the tests of supervision."""
 
-import fcntl
 import os
 import time
 from pathlib import Path
@@ -49,36 +48,27 @@ class _Raising(_Failing):
             raise RuntimeError("the simulator lost its licence")
 
 
-class _RaisingOnce(_Failing):
+class _RaisingAndHanging(_Failing):
+    """The first to come to step 100 raises, the second one hangs."""
+
     def fail(self) -> None:
-        if self._steps == 100 and not Path("raised").exists():
-            Path("raised").touch()
+        if self._steps == 100 and _is_first("raised"):
             raise RuntimeError("the simulator lost its licence")
-
-
-class _Hanging(_Failing):
-    def fail(self) -> None:
-        if self._steps == 100 and not Path("hung").exists():
-            Path("hung").touch()
+        if self._steps == 100 and _is_first("hung"):
             time.sleep(1_000)
 
 
-class _Dying(_Failing):
-    """All processes die but one, that which holds the lock."""
-
-    _lock: Any = None
-
-    def fail(self) -> None:
-        if _Dying._lock is None:
-            _Dying._lock = Path("lock").open("w")
-            try:
-                fcntl.flock(_Dying._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os._exit(1)
+def _is_first(name: str) -> bool:
+    """Whether nobody else has come here."""
+    try:
+        Path(__file__).with_name(name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
-uneven, slow, raising, raising_once = _Uneven, _Slow, _Raising, _RaisingOnce
-hanging, dying = _Hanging, _Dying
+uneven, slow, raising = _Uneven, _Slow, _Raising
+raising_and_hanging = _RaisingAndHanging
 
 
 class _Blind(_Failing):

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from tempfile import NamedTemporaryFile
 
 _SERVER = multiprocessing.get_context("forkserver")
@@ -39,11 +40,7 @@ def run(arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess
         seconds: limit; a process that takes longer is killed.
     """
     with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
-        names = out.name, err.name
-        state = os.getcwd(), dict(os.environ)
-        process = _SERVER.Process(target=_main, args=(arguments, *state, *names))
-        with _LOCK:
-            process.start()
+        process = start(arguments, out.name, err.name)
         wait([process.sentinel], seconds)
         with _LOCK:
             code = process.exitcode
@@ -51,6 +48,15 @@ def run(arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess
             process.kill()
             raise subprocess.TimeoutExpired(list(arguments), seconds, err.read())
         return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def start(arguments: Sequence[str], out: str, err: str) -> BaseProcess:
+    """Start Python, with its output in two files that are there."""
+    state = os.getcwd(), dict(os.environ)
+    process = _SERVER.Process(target=_main, args=(arguments, *state, out, err))
+    with _LOCK:
+        process.start()
+    return process
 
 
 def _main(

@@ -2,65 +2,53 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 
 from xagents_ray.storage.checkpoints import load, newest_valid
 
+_ENVS = Path(__file__).parents[2] / "support" / "failing_envs.py"
 _PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
 
 
-@pytest.fixture(autouse=True)
-def _environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
+@pytest.fixture
+def failing() -> None:
+    """Let the cluster know the failing environments: it imports from here too."""
+    shutil.copy(_ENVS, Path.cwd())
 
 
 def _train(
     words: Sequence[str], seconds: float = 120
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "train", *words],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
+    return forked.run(["-m", "xagents_ray", "train", *words], seconds)
 
 
-def test_an_environment_that_raises_shows_its_traceback() -> None:
-    words = _PPO.format("raising_once").split()
-    done = _train([*words, "--max-steps", "4000"])
+@pytest.mark.usefixtures("failing")
+def test_environments_that_raise_or_hang_are_replaced(cluster: str) -> None:
+    """One of each; Ray brings the traceback here."""
+    words = [*_PPO.format("raising_and_hanging").split(), "--address", cluster]
+    done = _train([*words, "--max-steps", "4000", "--actor-timeout", "3"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("RuntimeError: the simulator lost its licence") == 1
     assert "failing_envs.py" in done.stdout
     assert re.search(r"Env actor \d failed; it is replaced", done.stdout)
-    assert "Lost and replaced: env actors: 1, rollouts: 1\n" in done.stdout
-
-
-def test_an_environment_that_hangs_is_replaced() -> None:
-    words = _PPO.format("hanging").split()
-    done = _train([*words, "--max-steps", "4000", "--actor-timeout", "3"])
-    assert done.returncode == 0, done.stderr
     assert "hangs (see --actor-timeout); it is replaced" in done.stdout
-    assert "env actors: 1" in done.stdout
+    assert "Lost and replaced: env actors: 2, rollouts: 2\n" in done.stdout
 
 
-def test_one_that_always_dies_is_given_up_and_the_others_go_on() -> None:
-    words = _PPO.format("dying").split()
-    done = _train([*words, "--max-steps", "4000", "--max-actor-restarts", "1"])
-    assert done.returncode == 0, done.stderr
-    assert "2 times in a row, and is given up with its 2 environments" in done.stdout
-    assert "Maximum steps exceeded" in done.stdout
-
-
-def test_when_all_fail_the_run_ends_with_their_traceback() -> None:
+@pytest.mark.usefixtures("failing")
+def test_when_all_fail_the_run_ends_with_their_traceback(cluster: str) -> None:
     """Two rollouts end before each failure, and no episode does."""
     words = [*_PPO.format("raising").split(), "--n-steps", "4", "--name", "failed"]
+    words += ["--address", cluster]
     done = _train([*words, "--max-steps", "40000", "--max-actor-restarts", "1"])
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback (most recent call last):\n")
@@ -81,41 +69,14 @@ def test_an_environment_that_the_cluster_does_not_know(cluster: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--actor-cpus", "64"], "CPUs and the cluster has"),
-        (["--learner-gpus", "1"], "GPUs and the cluster has 0"),
-    ],
-)
-def test_what_the_cluster_lacks_is_refused(
-    cluster: str, flags: list[str], sentence: str
-) -> None:
+def test_what_the_cluster_lacks_is_refused(cluster: str) -> None:
     began = time.monotonic()
-    words = ["ppo", "--env", "CartPole-v1", "--max-steps", "10", *flags]
+    words = "ppo --env CartPole-v1 --max-steps 10 --actor-cpus 64".split()
     done = _train([*words, "--address", cluster], 60)
     assert time.monotonic() - began < 20
     assert done.returncode == 2
-    assert sentence in done.stderr
+    assert "CPUs and the cluster has" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_nothing_of_a_run_survives_its_driver() -> None:
-    words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
-    with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words, "--replay-shards", "2"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        while "steps: 0," not in process.stdout.readline():
-            assert process.poll() is None
-        time.sleep(3)
-        parts = psutil.Process(process.pid).children(recursive=True)
-        assert len(parts) > 5
-        process.kill()
-    _, alive = psutil.wait_procs(parts, timeout=30)
-    assert alive == []
 
 
 @pytest.mark.alone
@@ -156,6 +117,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.usefixtures("failing")
 def test_env_actors_see_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray counts a GPU that this machine need not have; the learner is kept off it."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
@@ -168,10 +130,9 @@ def test_env_actors_see_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert head.stdout is not None
         address = head.stdout.readline().strip()
         words = [*_PPO.format("blind").split(), "--max-steps", "1000"]
-        for gpus in ("0", "1"):
-            done = _train([*words, "--address", address, "--learner-gpus", gpus])
-            assert done.returncode == 0, done.stderr + done.stdout
-            assert "Lost" not in done.stdout
+        done = _train([*words, "--address", address, "--learner-gpus", "1"])
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert "Lost" not in done.stdout
         done = _train([*words, "--address", address, "--learner-gpus", "2"])
         assert done.returncode == 2
         assert "needs 2 GPUs and the cluster has 1" in done.stderr

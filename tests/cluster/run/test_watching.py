@@ -107,10 +107,11 @@ def test_a_run_goes_on_without_wandb() -> None:
     assert out.endswith("Maximum steps exceeded\n")
 
 
-def test_prometheus_reads_the_run() -> None:
-    words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
+def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
+    words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
+    words += ["--n-actors", "2", "--replay-shards", "2", "--dashboard"]
     with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words, "--n-actors", "2", "--dashboard"],
+        [sys.executable, "-m", "xagents_ray", *words],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -125,14 +126,18 @@ def test_prometheus_reads_the_run() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.5)
             text = _scraped(psutil.Process(process.pid))
-        process.terminate()
+        parts = psutil.Process(process.pid).children(recursive=True)
+        assert len(parts) > 5
+        process.kill()
+    _, alive = psutil.wait_procs(parts, timeout=30)
+    assert alive == []
     for gauge, label in (
         ("share", "learning"),
         ("policy_lag", "max"),
         ("weights_version", "actor 1"),
         ("env_steps_per_second", "env_steps_per_second"),
     ):
-        line = rf'^ray_xagents_ray_{gauge}{{.*agent="ppo",of="{label}".*}} \d'
+        line = rf'^ray_xagents_ray_{gauge}{{.*agent="dqn",of="{label}".*}} \d'
         assert re.search(line, text, re.MULTILINE), gauge
 
 
