@@ -10,7 +10,7 @@ from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
 
 PARTS = ("stepping", "acting", "transport", "replay", "learning", "waiting")
-"""Of what the time goes to; `waiting` is that of the env actors."""
+"""What the time is spent on; `waiting` is that of the env actors."""
 _OVERLAP = 0.2
 """Share of the smaller one of acting and learning at which overlapping them pays."""
 _DROPPED = 0.2
@@ -132,7 +132,7 @@ class Profile:
         return self._computing < _IDLE * min(busy, passed * cores())
 
     def _on_the_way(self, seconds: float) -> None:
-        """Count what is left of a wait; unknown while other things go on beside it."""
+        """Count what is left of a wait; unknown where acting and learning overlap."""
         if not self._overlaps:
             self._seconds["transport"] += max(0.0, seconds)
 

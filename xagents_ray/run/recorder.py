@@ -1,4 +1,4 @@
-"""What a run writes while it goes on; a failure costs a warning, not the run."""
+"""What a run writes as it proceeds; a failure costs a warning, not the run."""
 
 import contextlib
 import functools

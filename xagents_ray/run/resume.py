@@ -1,4 +1,4 @@
-"""Going on with a run: its checkpoint, and the settings that may change."""
+"""Resuming a run: its checkpoint, and the settings that may change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to go on with.
+    """A run to resume.
 
     Attributes:
         directory: of the run.
-        checkpoint: where it goes on.
-        session: how many times the run has been resumed, with this one.
+        checkpoint: that it continues from.
+        session: how many times the run has been resumed, this one included.
     """
 
     directory: RunDirectory
@@ -32,7 +32,7 @@ class Resumed:
 
 
 def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]:
-    """Return the run that `given["resume"]` names, and the settings to go on with.
+    """Return the run that `given["resume"]` names, and its settings now.
 
     Args:
         agent: that was asked for.
@@ -57,9 +57,9 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
     if path is None:
         found = all_checkpoints(directory.checkpoints)
         if not found:
-            raise UserError(f"{directory.path} has no checkpoint yet: start it anew.")
+            raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
         path = found[0]
-    checkpoint = load(path, "go on with --resume")
+    checkpoint = load(path, "use --resume")
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return _resumed(directory, checkpoint), {
         **_placed(stored, given),
@@ -69,7 +69,7 @@ def find(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]
 
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored settings without those that the given placement ends."""
+    """Return stored settings without those that the given placement replaces."""
     known = {each.name: each for each in options(PlacementConfig)}
     if not known.keys() & given.keys():
         return stored
@@ -86,8 +86,8 @@ def _resumed(directory: RunDirectory, checkpoint: Checkpoint) -> Resumed:
         list(facts["actors"]), dict(facts["plateau"])
     except (KeyError, TypeError, ValueError):
         raise UserError(
-            f"{checkpoint.path} lacks what a run goes on with: it was written by "
-            "another version; resume with that one, or begin a new run."
+            f"{checkpoint.path} lacks what a run needs to resume: it was written "
+            "by another version; resume with that one, or begin a new run."
         ) from None
     return Resumed(directory, checkpoint, session)
 
@@ -97,7 +97,7 @@ def actor_states(
 ) -> list[dict[str, Any]] | None:
     """Return the states for env actors with these numbers of environments.
 
-    None when other actors wrote them, whose environments can't be shared out anew.
+    None when actors with other numbers wrote them: an actor's state can't be split.
     """
     states: list[dict[str, Any]] = checkpoint.facts["actors"]
     if [len(state["noise"]) for state in states] == list(shares):
@@ -106,9 +106,9 @@ def actor_states(
 
 
 def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
-    """Return how many games of the environments had begun and not ended.
+    """Return how many environments were in the middle of an episode.
 
-    All of them where the env actors were ahead of what was learnt.
+    All of them where the env actors were ahead of the learner.
     """
     states = checkpoint.facts["actors"]
     return sum(int(state["unfinished"]) for state in states) if states else n_envs

@@ -1,4 +1,4 @@
-"""What is measured of a run while it goes on, and where it is shown."""
+"""What is measured during a run, and where it is shown."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ class Telemetry:
                 )
 
     def _published(self) -> dict[str, float]:
-        """Return what is watched from outside while the run goes on."""
+        """Return what can be watched from outside during the run."""
         progress = self._progress
         metrics = {
             "env_steps": float(progress.env_steps),

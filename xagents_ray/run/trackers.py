@@ -10,13 +10,13 @@ from xagents_ray.core.quiet import without_packages
 
 
 class Tracker(Protocol):
-    """Takes numbers by name. Any method may raise; the run goes on without it."""
+    """Takes numbers by name. Any method may raise; the run continues without it."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Take numbers of one env step."""
 
     def video(self, step: int, path: Path) -> None:
-        """Take a video of a game."""
+        """Take a video of an episode."""
 
     def close(self) -> None:
         """Write what is left."""
