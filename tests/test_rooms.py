@@ -43,8 +43,6 @@ TOO_LONG = {
     "learners/acer.py:_step",
     "learners/formats.py",
     "learners/ppo.py:_learn",
-    "xagents_ray/networks/layout.py:read_layout",
-    "xagents_ray/tuning/study.py",
 }
 # Modules that only an extra can import.
 EXTRAS = {"xagents_ray.actors.envs.pool": "envpool"}

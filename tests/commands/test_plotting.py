@@ -208,7 +208,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"plot": "zzz"}, "no column 'zzz'; choose from mean_reward, best_reward"),
     ({"benchmark": "steps"}, "no benchmark 'steps'; did you mean step?"),
     ({"agents": ["a", "b"]}, "2 labels do not fit 1 histories; give one label"),
-    ({"smoothing": 0}, "smoothing is 0 games; it must be 1 or more"),
+    ({"smoothing": 0}, "smoothing is 0 episodes; it must be 1 or more"),
     ({"history_interval": 0}, "history_interval is 0 episodes; it must be 1 or more"),
     ({"time_unit": "days"}, "no time unit 'days'; choose from second, minute, hour"),
     ({"output": "out.jpg"}, "out.jpg is no picture.*end its name in .png or .svg"),

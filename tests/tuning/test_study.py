@@ -257,7 +257,7 @@ def test_a_database_that_breaks_is_said_in_one_sentence() -> None:
     study = opened()
     trial = asked(study)
     Path("runs/tune/s/study.db").write_bytes(b"this is no database any more" * 1000)
-    with pytest.raises(Broken, match=r"study\.db failed \(.+\); when it is mended"):
+    with pytest.raises(Broken, match=r"study\.db failed \(.+\); once it is fixed"):
         study.complete(trial, 1.0)
 
 

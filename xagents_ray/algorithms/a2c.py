@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, PolicyGradientConfig
+from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
 from xagents_ray.algorithms.row import Algorithm, register
 from xagents_ray.settings.algorithm import OneModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(OneModel, PolicyGradientConfig):
+class A2CConfig(OneModel, ActorCriticConfig):
     """Advantage actor-critic, arXiv:1602.01783."""
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xagents_ray.algorithms.families import PolicyGradientConfig
+from xagents_ray.algorithms.families import ActorCriticConfig
 from xagents_ray.algorithms.row import Algorithm, Model, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import OneModel, ReplayConfig
@@ -15,13 +15,13 @@ from xagents_ray.settings.options import changed, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
+class ACERConfig(OneModel, ReplayConfig, ActorCriticConfig):
     """Actor-critic with experience replay, arXiv:1611.01224."""
 
     entries: ClassVar[tuple[str, str]] = "trajectory", "trajectories"
     replaced: ClassVar[Mapping[str, str]] = {
         "rollout_length": "set the steps of a rollout with --n-steps",
-        "train_frequency": "every rollout is learnt from; set the updates from the "
+        "train_frequency": "every rollout is learned from; set the updates from the "
         "replay buffer with --replay-ratio",
         "gradient_steps": "set the updates from the replay buffer with --replay-ratio",
     }
@@ -46,8 +46,8 @@ class ACERConfig(OneModel, ReplayConfig, PolicyGradientConfig):
         unit="trajectories",
         help="Trajectories of each environment per update; only 1",
     )
-    n_steps: int = changed(PolicyGradientConfig, "n_steps", 20)
-    grad_norm: float = changed(PolicyGradientConfig, "grad_norm", 10.0)
+    n_steps: int = changed(ActorCriticConfig, "n_steps", 20)
+    grad_norm: float = changed(ActorCriticConfig, "grad_norm", 10.0)
     replay_ratio: float = option(
         4.0,
         low=0,

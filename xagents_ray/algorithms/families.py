@@ -1,4 +1,4 @@
-"""What algorithms of one family share: settings and networks."""
+"""Settings and networks that algorithms of one family share."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from xagents_ray.settings.options import changed, option
 ACTOR_CRITIC = Model(
     "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
 )
-"""One network with the policy's output and the value's."""
+"""One network with two outputs: the policy and the value."""
 DETERMINISTIC_ACTOR = Model(
     "actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"
 )
@@ -46,13 +46,6 @@ class PolicyGradientConfig(AlgorithmConfig):
         help="Entropy coefficient for loss calculation",
         known_as=("ent_coef", "entropy_coeff"),
     )
-    value_loss_coef: float = option(
-        0.5,
-        low=0,
-        hp_type="log_uniform",
-        help="Value loss coefficient for value loss calculation",
-        known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
-    )
     grad_norm: float = option(
         0.5,
         low=0,
@@ -69,7 +62,20 @@ class PolicyGradientConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageConfig(PolicyGradientConfig):
+class ActorCriticConfig(PolicyGradientConfig):
+    """Settings of algorithms with a stochastic policy and a critic of observations."""
+
+    value_loss_coef: float = option(
+        0.5,
+        low=0,
+        hp_type="log_uniform",
+        help="Value loss coefficient for value loss calculation",
+        known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageConfig(ActorCriticConfig):
     """Settings of algorithms that learn from mini-batches with advantages."""
 
     lam: float = option(

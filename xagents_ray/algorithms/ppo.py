@@ -39,7 +39,7 @@ class PPOConfig(OneModel, AdvantageConfig):
         low=0,
         unit="reward",
         hp_type="log_uniform",
-        help="Clipping of the value's change, in units of the rewards learnt from; 0 "
+        help="Clipping of the value's change, in units of the rewards learned from; 0 "
         "for none; default: that of --clip-norm, with its decay",
         known_as=("clip_range_vf", "vf_clip_param"),
     )

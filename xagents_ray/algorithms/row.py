@@ -22,8 +22,8 @@ class Model:
         heads: its outputs: `actions` or one `value`.
         file: the config's field that names the user's .cfg file.
         reads_actions: it reads an observation vector and an action, side by side.
-        has_log_std: it draws continuous actions, with a learnt standard deviation.
-        gives_logits: a softmax that ends one of its outputs is left to who reads it.
+        has_log_std: it draws continuous actions, with a learned standard deviation.
+        gives_logits: outputs are logits: a softmax that ends one is left out.
     """
 
     name: str

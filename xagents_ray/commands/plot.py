@@ -26,7 +26,7 @@ SUFFIXES = (".png", ".svg")
 _POINTS = 3_000
 # Fewer points are marked, so that a single one is seen.
 _FEW = 50
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
+# Okabe and Ito's colors, which color-blind readers can tell apart.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", "-.", ":")
 
@@ -54,7 +54,7 @@ def plot_history(
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
         history_interval: episodes; one in so many is drawn, the last one always.
         time_unit: "second", "minute" or "hour"; None for what suits the curves.
-        smoothing: games; each point is the mean of the newest that many (trailing).
+        smoothing: episodes; each point is the mean of the newest that many (trailing).
         output: .png or .svg file to write; missing parents are created.
     Returns:
         The matplotlib Figure.
@@ -107,7 +107,7 @@ def _check_numbers(
     history_interval: int, time_unit: str | None, smoothing: int
 ) -> None:
     if smoothing < 1:
-        raise UserError(f"smoothing is {smoothing} games; it must be 1 or more.")
+        raise UserError(f"smoothing is {smoothing} episodes; it must be 1 or more.")
     if history_interval < 1:
         raise UserError(
             f"history_interval is {history_interval} episodes; it must be 1 or more."
@@ -138,13 +138,13 @@ def _curve(
     return _thin(x, y)
 
 
-def _smooth(y: npt.NDArray[np.float64], games: int) -> npt.NDArray[np.float64]:
-    """Return the mean of the newest `games` values at each, of fewer at the start."""
-    if games == 1:
+def _smooth(y: npt.NDArray[np.float64], episodes: int) -> npt.NDArray[np.float64]:
+    """Return the mean of the newest `episodes` values at each, fewer at the start."""
+    if episodes == 1:
         return y
     sums = np.concatenate([[0.0], np.cumsum(y)])
     ends = np.arange(1, len(y) + 1)
-    starts = np.maximum(ends - games, 0)
+    starts = np.maximum(ends - episodes, 0)
     smooth: npt.NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
     return smooth
 

@@ -27,7 +27,7 @@ class EnvConfig(Checked):
     preprocess: bool = option(
         False,
         help="If specified, observations are treated as Atari frames: every 4th "
-        "frame, grey, 84x84; rewards are clipped for learning and reported raw",
+        "frame, gray, 84x84; rewards are clipped for learning and reported raw",
     )
     max_frame: bool = option(
         False,

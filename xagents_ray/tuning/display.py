@@ -30,7 +30,7 @@ class Row:
         params: values of what varies.
         state: in a word.
         env_steps: made so far.
-        reward: mean reward; None before the first game has ended.
+        reward: mean reward; None before the first episode has ended.
         seconds: of training, once it has ended.
     """
 

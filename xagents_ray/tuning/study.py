@@ -8,37 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-    check_distribution_compatibility,
-)
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from xagents_ray.core.errors import Broken, UserError
-from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.settings.options import flag
 from xagents_ray.tuning.display import Row
+from xagents_ray.tuning.optuna_parts import (
+    are_compatible,
+    described,
+    distribution_of,
+    first_line,
+    make_pruner,
+    open_study,
+    without_password,
+)
 from xagents_ray.tuning.owner import Owner
 from xagents_ray.tuning.plan import Plan
-from xagents_ray.tuning.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LONGEST = 10_000
 """Characters of a traceback, its end: a column of MySQL holds 65,535 bytes."""
-_REDUCTION = 3
-"""Successive halving keeps one trial of so many."""
 _ABOUT = "xagents_ray"
 _INTERRUPTED, _REPEATS = "interrupted", "repeats"
 
 
 class Study:
-    """An Optuna study that maximises the mean reward.
+    """An Optuna study that maximizes the mean reward.
 
     Args:
         plan: of the sweep.
@@ -57,10 +55,10 @@ class Study:
         optuna.logging.set_verbosity(
             optuna.logging.INFO if plan.config.non_silent else optuna.logging.ERROR
         )
-        self.varies = {n: _distribution(space) for n, space in plan.spaces.items()}
-        self.name, self.shown = plan.study, _without_password(plan.storage)
-        self._study = _open(plan.study, plan.storage)
-        self._study.pruner = _pruner(plan.config, plan.points)
+        self.varies = {n: distribution_of(space) for n, space in plan.spaces.items()}
+        self.name, self.shown = plan.study, without_password(plan.storage)
+        self._study = open_study(plan.study, plan.storage)
+        self._study.pruner = make_pruner(plan.config, plan.points)
         with self._storage():
             self._check(plan.about)
             self._owner = Owner(self._study)
@@ -181,7 +179,7 @@ class Study:
             self._owner.beat()
 
     def release(self) -> None:
-        """Let other processes go on with the study."""
+        """Let other processes work on the study."""
         with self._storage():
             self._owner.release()
 
@@ -213,19 +211,19 @@ class Study:
             )
         for key, value in about.items():
             if stored is not None and stored.get(key) != value:
-                flag = {"agent": "the agent"}.get(key, f"--{key.replace('_', '-')}")
+                name = {"agent": "the agent"}.get(key, flag(key))
                 raise UserError(
-                    f"The study {self.name} has {stored.get(key)} for {flag}, not "
+                    f"The study {self.name} has {stored.get(key)} for {name}, not "
                     f"{value}: its trials could not be compared, so {remedy}."
                 )
         for trial in study.get_trials(deepcopy=False):
             for name, space in self.varies.items():
                 before = trial.distributions.get(name)
-                if before is not None and not _fit(before, space):
+                if before is not None and not are_compatible(before, space):
+                    over = f"over {described(before)} and can't over {described(space)}"
                     raise UserError(
-                        f"The study {self.name} varies {name} over "
-                        f"{_said(before)} and can't over {_said(space)}: keep the "
-                        f"values, or {remedy}."
+                        f"The study {self.name} varies {name} {over}: keep the values, "
+                        f"or {remedy}."
                     )
 
     @contextlib.contextmanager
@@ -235,8 +233,8 @@ class Study:
             yield
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
             raise Broken(
-                f"The study's database {self.shown} failed ({_first_line(error)}); "
-                "when it is mended, the same command with the same --study goes on."
+                f"The study's database {self.shown} failed ({first_line(error)}); "
+                "once it is fixed, the same command with the same --study resumes."
             ) from None
 
 
@@ -257,73 +255,3 @@ def _row(trial: FrozenTrial) -> Row:
         seconds = facts["ended"] - facts["began"]
     steps = facts.get("env_steps", 0)
     return Row(trial.number, trial.params, state_of(trial), steps, reward, seconds)
-
-
-def _open(name: str, url: str) -> optuna.Study:
-    try:
-        return optuna.create_study(
-            study_name=name, storage=url, direction="maximize", load_if_exists=True
-        )
-    except ImportError as error:
-        cause = error.__cause__ or error
-        missing = cause.name if isinstance(cause, ImportError) else None
-        raise UserError(
-            f"--storage {_without_password(url)} needs the package "
-            f"{missing or 'of its driver'}: install it beside xagents-ray."
-        ) from None
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
-        raise UserError(
-            f"--storage {_without_password(url)} can't be opened "
-            f"({_first_line(error)}): give a URL such as sqlite:///study.db or "
-            "postgresql://user:password@host/name."
-        ) from None
-
-
-def _pruner(config: TuneConfig, points: tuple[int, ...]) -> optuna.pruners.BasePruner:
-    if config.scheduler == "median":
-        steps = config.warmup_steps
-        return optuna.pruners.MedianPruner(
-            n_startup_trials=config.warmup_trials,
-            n_warmup_steps=config.trial_steps // 10 if steps is None else steps,
-        )
-    if config.scheduler == "asha":
-        return optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=points[0], reduction_factor=_REDUCTION
-        )
-    return optuna.pruners.NopPruner()
-
-
-def _distribution(space: Space) -> BaseDistribution:
-    if space.kind == "categorical":
-        return CategoricalDistribution(space.values)
-    low, high = space.values
-    if space.kind == "int":
-        return IntDistribution(low, high)
-    return FloatDistribution(low, high, log=True)
-
-
-def _fit(before: BaseDistribution, now: BaseDistribution) -> bool:
-    try:
-        check_distribution_compatibility(before, now)
-    except ValueError:
-        return False
-    return True
-
-
-def _said(distribution: BaseDistribution) -> str:
-    if isinstance(distribution, CategoricalDistribution):
-        return " ".join(map(str, distribution.choices))
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
-    return f"{distribution.low} to {distribution.high}"
-
-
-def _without_password(url: str) -> str:
-    try:
-        return make_url(url).render_as_string()
-    except SQLAlchemyError:
-        return url
-
-
-def _first_line(error: Exception) -> str:
-    cause = error.__cause__ or error
-    return str(cause).strip().splitlines()[0].rstrip(".")

@@ -54,7 +54,8 @@ def presets() -> tuple[Preset, ...]:
     return tuple(
         Preset(agent=row.name, **_located(entry, row, _HERE))
         for row in ALGORITHMS.values()
-        for entry in yaml.safe_load((_HERE / f"{row.name}.yaml").read_text("utf-8"))
+        if (path := _HERE / f"{row.name}.yaml").is_file()
+        for entry in yaml.safe_load(path.read_text("utf-8"))
     )
 
 
@@ -106,9 +107,9 @@ def _find(agent: str, env: str | None) -> Preset:
     if found is not None:
         return found
     known = [preset.env for preset in presets() if preset.agent == agent]
+    others = f", only for {', '.join(known)}" if known else ""
     hint = near(env, known) or (
-        f", only for {', '.join(known)}: give the settings one by one, or a file with "
-        "--preset FILE."
+        f"{others}: give the settings one by one, or a file with --preset FILE."
     )
     raise UserError(f"There is no preset of {agent} for {env}{hint}")
 
