@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import forked
 import psutil
@@ -49,18 +49,41 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
                 child.kill()
 
 
+_NEXT = pytest.StashKey[pytest.Item | None]()
+_machine: list[TextIO] = []
+"""The lock's file, while this process holds it."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Note which test comes next."""
+    item.stash[_NEXT] = nextitem
+
+
+def _is_alone(item: pytest.Item | None) -> bool:
+    return item is not None and item.get_closest_marker("alone") is not None
+
+
 @pytest.fixture(autouse=True)
 def share_of_the_machine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Let a test that is marked `alone` have the machine for itself."""
-    above = tmp_path_factory.getbasetemp().parent  # of all processes of this session
-    is_alone = request.node.get_closest_marker("alone") is not None
-    with (above / "gate").open("w") as gate, (above / "machine").open("w") as machine:
-        fcntl.flock(gate, fcntl.LOCK_EX)  # so that nobody overtakes who waits
-        fcntl.flock(machine, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        fcntl.flock(gate, fcntl.LOCK_UN)
-        yield
+    """Let a test that is marked `alone` have the machine for itself.
+
+    It is kept for the next one that is: the others would wait once for each.
+    """
+    item = request.node
+    if not _machine:
+        above = tmp_path_factory.getbasetemp().parent  # of this session's processes
+        _machine.append((above / "machine").open("w"))
+        with (above / "gate").open("w") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)  # so that nobody overtakes who waits
+            fcntl.flock(
+                _machine[0], fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH
+            )
+    yield
+    if not (_is_alone(item) and _is_alone(item.stash[_NEXT])):
+        _machine.pop().close()
 
 
 @pytest.fixture(scope="session")

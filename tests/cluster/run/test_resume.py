@@ -1,15 +1,16 @@
 """Runs that end, are killed, and go on; each session in a process of its own."""
 
 import json
+import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +72,16 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all((one[k] == other[k]).all() for k in keys)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["ppo-pendulum", "dqn", "acer"])
 def test_a_run_in_two_sessions_is_one(
     name: str, train: Train, train_all: TrainAll, tmp_path: Path
 ) -> None:
     agent, settings = RUNS[name]
     settings = {**settings, "run_dir": str(tmp_path)}
-    ends = ({"name": "whole", "max_steps": 6000}, {"name": "half", "max_steps": 3000})
+    ends = ({"name": "whole", "max_steps": 4000}, {"name": "half", "max_steps": 2000})
     whole, half = train_all(agent, [{**settings, **end} for end in ends])
-    assert 3000 <= half["env_steps"] < 6000
-    rest = train(agent, resume=half["directory"], max_steps=6000)
+    assert 2000 <= half["env_steps"] < 4000
+    rest = train(agent, resume=half["directory"], max_steps=4000)
     assert rest["directory"] == half["directory"]
     assert rest["dropped"] == 0
     for key in ("env_steps", "games", "updates", "mean_reward", "best_reward"):
@@ -92,14 +93,22 @@ def test_a_run_in_two_sessions_is_one(
     summary = json.loads((other / "summary.json").read_text())
     assert summary["env_steps"] == whole["env_steps"]
     assert summary["reason"] == "Maximum steps exceeded"
-    over = train(agent, resume=half["directory"])
-    assert over["reason"].startswith("Maximum steps exceeded: raise --max-steps")
-    assert over["updates"] == whole["updates"]
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "xagents_ray", "train", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start(*words: str) -> BaseProcess:
+    """Start a run that prints into the file `output`."""
+    for name in ("output", "errors"):
+        Path(name).touch()
+    command = ["-m", "xagents_ray", "train", *words]
+    return forked.start(command, "output", "errors")
+
+
+def end(process: BaseProcess, number: signal.Signals) -> int | None:
+    """Send a signal; return the exit code."""
+    assert process.pid is not None
+    os.kill(process.pid, number)
+    process.join(20)
+    return process.exitcode
 
 
 @pytest.mark.parametrize("kills", [[signal.SIGKILL] * 3, [signal.SIGTERM]])
@@ -114,16 +123,15 @@ def test_a_killed_run_goes_on_as_if_unbroken(
         every = ["--checkpoint-every", "2000", "--max-steps", "10000000"]
         process = start("ppo", *flags, *every)
         while step_of(run) <= step:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.05)
         time.sleep(random.random() / 4)
-        process.send_signal(kill)
-        process.communicate(timeout=20)
+        assert end(process, kill) == (-9 if kill == signal.SIGKILL else 143)
         assert step_of(run) > step
         step, flags = step_of(run), ["--resume", str(run)]
-    end = step + 3000
-    train("ppo", resume=str(run), max_steps=end)
-    whole = train("ppo", **settings, max_steps=end)
+    last = step + 3000
+    train("ppo", resume=str(run), max_steps=last)
+    whole = train("ppo", **settings, max_steps=last)
     assert games(run) == games(Path(whole["directory"]))
     assert same(arrays_of(run), arrays_of(Path(whole["directory"])))
 
@@ -153,7 +161,7 @@ def test_two_resumes_of_one_checkpoint_are_the_same(
     first = train("ppo", **PONG, run_dir="runs", name="one", max_steps=600)
     one = Path(first["directory"])
     other = shutil.copytree(one, one.with_name("other"))
-    more = {"max_steps": 3600, "run_dir": "runs"}
+    more = {"max_steps": 3000, "run_dir": "runs"}
     resumed = train_all("ppo", [{**more, "resume": str(x)} for x in (one, other)])
     assert [each["dropped"] for each in resumed] == [2, 2]
     assert resumed[0]["episodes"] == resumed[1]["episodes"]
@@ -161,27 +169,34 @@ def test_two_resumes_of_one_checkpoint_are_the_same(
     assert same(arrays_of(one), arrays_of(other))
 
 
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_a_run_on_ray_goes_on(agent: str, train: Train, cluster: str) -> None:
-    """With its actors as they were, with fewer, and then without Ray."""
+@pytest.mark.parametrize(
+    ("agent", "sessions"),
+    [
+        ("ppo", [({"n_actors": 1}, True), ({"local": True}, False)]),
+        ("dqn", [({}, False)]),
+    ],
+)
+def test_a_run_on_ray_goes_on(
+    agent: str, sessions: list[tuple[dict[str, Any], bool]], train: Train, cluster: str
+) -> None:
+    """With fewer actors, then without Ray; with its actors as they were."""
     _, settings = RUNS[agent]
     settings = {k: v for k, v in settings.items() if k != "local"}
-    first = train(
-        agent, **settings, address=cluster, n_actors=2, run_dir="runs", max_steps=2000
-    )
+    settings |= {"address": cluster, "n_actors": 2, "max_steps": 2000}
+    first = train(agent, **settings, run_dir="runs")
     run = Path(first["directory"])
-    end, env_steps, updates = 4000, first["env_steps"], first["updates"]
+    last, env_steps, updates = 4000, first["env_steps"], first["updates"]
     dropped = 0
-    for more, drops in (({}, False), ({"n_actors": 1}, True), ({"local": True}, False)):
-        result = train(agent, resume=str(run), max_steps=end, **more)
-        assert result["env_steps"] >= end > env_steps
+    for more, drops in sessions:
+        result = train(agent, resume=str(run), max_steps=last, **more)
+        assert result["env_steps"] >= last > env_steps
         assert result["updates"] > updates
         assert (result["dropped"] > dropped) == drops
-        end, env_steps, updates = end + 2000, result["env_steps"], result["updates"]
+        last, env_steps, updates = last + 2000, result["env_steps"], result["updates"]
         dropped = result["dropped"]
     steps = [step for step, _ in games(run)]
     assert steps == sorted(steps)
-    assert len(json.loads((run / "run.json").read_text())) == 4
+    assert len(json.loads((run / "run.json").read_text())) == 1 + len(sessions)
 
 
 def refused(*words: str) -> str:
@@ -217,7 +232,7 @@ def test_the_best_and_the_last_are_kept(train: Train) -> None:
         "ppo",
         **PPO,
         run_dir="runs",
-        max_steps=8000,
+        max_steps=4000,
         checkpoint_every=600,
         keep_checkpoints=2,
     )
@@ -285,17 +300,16 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     )
     run = small_disk / "ppo" / "CartPole-v1" / "full"
     while step_of(run) == 0:
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.05)
     fill = small_disk / "fill"
     with suppress(OSError), fill.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
     before = step_of(run)
-    time.sleep(12)
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=20)
-    assert process.returncode == 143
+    time.sleep(4)
+    assert end(process, signal.SIGTERM) == 143
+    out = Path("output").read_text()
     warnings = [line for line in out.splitlines() if line.startswith("Warning: ")]
     assert 1 <= len(warnings) == len(set(warnings)) <= 4
     assert any("A checkpoint can't be written" in line for line in warnings)
@@ -303,6 +317,7 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     assert steps[-1] > before + 10_000
     assert step_of(run) >= before > 0
     fill.unlink()
-    again = start("ppo", "--resume", str(run), "--max-steps", "1")
-    assert "raise --max-steps" in again.communicate(timeout=60)[0]
+    words = ["train", "ppo", "--resume", str(run), "--max-steps", "1"]
+    again = forked.run(["-m", "xagents_ray", *words], 60)
+    assert "raise --max-steps" in again.stdout
     assert again.returncode == 0
