@@ -3,17 +3,16 @@
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import forked
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 20
 CARTPOLE = ["--env", "CartPole-v1"]
 OWN = """
@@ -68,22 +67,26 @@ locked = Locked()
 """
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    Path("own.py").write_text(OWN, encoding="utf-8")
+    forked.run(["-c", ""], 60)  # its server stays
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    left = psutil.Process().children(recursive=True)
+    assert {child.pid for child in left} <= before
+
+
 def doctor(*words: str, **environment: str) -> tuple[int, dict[str, list[str]], str]:
     """Return the exit code, the rows by name, and what follows the table."""
-    Path("own.py").write_text(OWN, encoding="utf-8")
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
     began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "doctor", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        done = forked.run(["-m", "xagents_ray", "doctor", *words], 2 * SECONDS)
     assert time.perf_counter() - began < SECONDS
     assert "Traceback" not in done.stdout
     assert "--traceback" in words or "Traceback" not in done.stderr
-    left = psutil.Process().children(recursive=True)
-    assert {child.pid for child in left} <= before
     table, _, rest = done.stdout.partition("\n\n")
     rows: dict[str, list[str]] = {}
     for line in table.splitlines()[3:]:
@@ -144,25 +147,37 @@ MISTAKES = {
     "nan_reward": ("step", "gave a reward of nan"),
     "nan_observation": ("step", "gave an observation of inf"),
 }
+WAITING = ("slow_to_make", "slow_to_reset", "slow_to_step")
+"""These are looked at together, as most of it is waiting."""
 
 
-@pytest.mark.parametrize("factory", MISTAKES)
-def test_an_environment_that_is_not_well(factory) -> None:
-    name, sentence = MISTAKES[factory]
-    words = ["--env", f"own:{factory}", "--n-envs", "2", "--traceback"]
-    code, rows, rest = doctor("ppo", *words)
-    assert code == 2
-    in_theirs = "Traceback (most recent call last): File" in rest and "own.py" in rest
-    assert in_theirs == factory.startswith("raises")
-    assert rows[name][0] == "error"
-    assert f"{name}: " in rest and sentence in rest
-    later = NEED_AN_ENVIRONMENT[NEED_AN_ENVIRONMENT.index("worker") :]
-    if name == "environment":
-        later = NEED_AN_ENVIRONMENT
-    else:
-        later = later[later.index(name) + 1 :]
-    assert [rows[each][0] for each in later] == ["-"] * len(later)
-    assert rows["disk"][0] == "ok"  # the machine is looked at all the same
+@pytest.mark.parametrize(
+    "factories",
+    [(name,) for name in MISTAKES if name not in WAITING] + [WAITING],
+    ids="+".join,
+)
+def test_an_environment_that_is_not_well(factories) -> None:
+    def look(factory: str) -> tuple[int, dict[str, list[str]], str]:
+        words = ["--env", f"own:{factory}", "--n-envs", "2", "--traceback"]
+        return doctor("ppo", *words)
+
+    with ThreadPoolExecutor(len(factories)) as pool:
+        looks = list(pool.map(look, factories))
+    for factory, (code, rows, rest) in zip(factories, looks, strict=True):
+        name, sentence = MISTAKES[factory]
+        assert code == 2
+        in_theirs = "Traceback (most recent call last): File" in rest
+        in_theirs = in_theirs and "own.py" in rest
+        assert in_theirs == factory.startswith("raises")
+        assert rows[name][0] == "error"
+        assert f"{name}: " in rest and sentence in rest
+        later = NEED_AN_ENVIRONMENT[NEED_AN_ENVIRONMENT.index("worker") :]
+        if name == "environment":
+            later = NEED_AN_ENVIRONMENT
+        else:
+            later = later[later.index(name) + 1 :]
+        assert [rows[each][0] for each in later] == ["-"] * len(later)
+        assert rows["disk"][0] == "ok"  # the machine is looked at all the same
 
 
 def test_an_own_environment_that_is_well() -> None:
@@ -204,15 +219,19 @@ def test_a_mistake_in_a_flag_is_that_of_train() -> None:
     assert rest == "xagents-ray: --n-envs must be ≥ 1, got 0."
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1:1", "no.such.host:6379", "silent"])
-def test_a_cluster_that_is_not_there(place) -> None:
+def test_a_cluster_that_is_not_there() -> None:
+    def look(place: str) -> tuple[int, dict[str, list[str]], str]:
+        return doctor("ppo", *CARTPOLE, "--address", place)
+
     with socket.create_server(("127.0.0.1", 0)) as server:
-        if place == "silent":
-            place = f"127.0.0.1:{server.getsockname()[1]}"
-        code, rows, rest = doctor("ppo", *CARTPOLE, "--address", place)
-    assert code == 2
-    assert rows["cluster"][0] == "error" and rows["acting"][0] == "ok"
-    assert "cluster: " in rest and place in rest
+        silent = f"127.0.0.1:{server.getsockname()[1]}"
+        places = "127.0.0.1:1", "no.such.host:6379", silent
+        with ThreadPoolExecutor(len(places)) as pool:
+            looks = list(pool.map(look, places))
+    for place, (code, rows, rest) in zip(places, looks, strict=True):
+        assert code == 2
+        assert rows["cluster"][0] == "error" and rows["acting"][0] == "ok"
+        assert "cluster: " in rest and place in rest
 
 
 def test_a_cluster_that_is_there(cluster: str) -> None:
@@ -229,8 +248,14 @@ def test_a_cluster_that_wants_a_token(
 ) -> None:
     with start_cluster("0123456789abcdef" * 4) as address:
         code, rows, rest = doctor("ppo", *CARTPOLE, "--address", address)
+        words = ["train", "ppo", *CARTPOLE, "--max-steps", "10", "--address", address]
+        began = time.monotonic()
+        done = forked.run(["-m", "xagents_ray", *words], 60)
+        assert time.monotonic() - began < SECONDS
     assert code == 2 and rows["cluster"][0] == "error"
     assert "requires a token: set RAY_AUTH_TOKEN" in rest
+    assert done.returncode == 2
+    assert "requires a token" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_directory_that_cant_be_written() -> None:

@@ -73,23 +73,18 @@ def test_what_xagents_trained_plays() -> None:
     assert json.loads(done.stdout)["mean"] > 150
 
 
-def session(**environment: str) -> str:
+def session(environment: pytest.MonkeyPatch, **variables: str) -> str:
+    for name, value in variables.items():
+        environment.setenv(name, value)
     words = "train ppo --env CartPole-v1 --local --max-steps 300 --name w"
     more = ["--monitor-session", "mine", "--no-tensorboard"]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *words.split(), *more],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    done = forked.run(["-m", "xagents_ray", *words.split(), *more], 180)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_wandb_offline() -> None:
-    out = session(WANDB_MODE="offline")
+def test_wandb_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = session(monkeypatch, WANDB_MODE="offline")
     assert "Warning" not in out
     assert "episode 1:" not in out  # of the video
     run = Path("runs/ppo/CartPole-v1/w")
@@ -99,9 +94,10 @@ def test_wandb_offline() -> None:
     assert not (run / "tensorboard").exists()
 
 
-def test_a_run_goes_on_without_wandb() -> None:
+def test_a_run_goes_on_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is logged in."""
-    out = session(WANDB_MODE="online", WANDB_API_KEY="", HOME=os.getcwd())
+    nobody = {"WANDB_API_KEY": "", "HOME": os.getcwd()}
+    out = session(monkeypatch, WANDB_MODE="online", **nobody)
     assert out.count("Warning: ") == 1
     assert "Warning: --monitor-session can't be written" in out
     assert out.endswith("Maximum steps exceeded\n")
