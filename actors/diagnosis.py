@@ -8,9 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.interface import naming_their_line
-from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.algorithms.table import find
@@ -87,10 +85,9 @@ def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
         EnvironmentFault: the environment raised.
     """
     with naming_their_line(str(setup.config.env.env)):
-        register(setup.definitions)
         yield Began("be made")
         began = time.perf_counter()
-        envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
+        envs = setup.make_envs()
         yield EnvsMade(time.perf_counter() - began)
         yield Began("reset")
         first = envs.reset(setup.seed)

@@ -11,11 +11,15 @@ from threadpoolctl import threadpool_limits
 from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.state import decode, encode
+from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.episode_counter import EpisodeCounter
-from xagents_ray.actors.policies.base import make_policy, noise_generators
+from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import TrajectoryWriter, first_window
 from xagents_ray.actors.rollout_moments import RolloutMoments
+from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError, one_line
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -52,6 +56,17 @@ class ActorSetup:
     env_threads: int
     definitions: tuple[bytes, ...] = ()
 
+    def make_envs(self) -> Envs:
+        """Make the environments; UserError when they can't be made."""
+        register(self.definitions)
+        return make_envs(self.config.env, self.n_envs, self.env_threads)
+
+    def make_policy(self, spec: EnvSpec) -> Policy:
+        """Return the policy for environments of a spec, without weights."""
+        kind = resolve(find(self.agent).policy)
+        policy: Policy = kind(self.config.algorithm, spec, self.layout)
+        return policy
+
 
 class EnvActor:
     """Steps environments `first_env` to `first_env + n_envs - 1` of the run."""
@@ -62,17 +77,15 @@ class EnvActor:
         threadpool_limits(1, user_api="blas")
         self._setup = setup
         self._env_steps_per_row = setup.config.env.n_envs
-        register(setup.definitions)
-        self._envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
+        self._envs = setup.make_envs()
         self.spec = self._envs.spec
-        algorithm = setup.config.algorithm
-        self._policy = make_policy(setup.agent, algorithm, self.spec, setup.layout)
+        self._policy = setup.make_policy(self.spec)
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
         self._counter = EpisodeCounter(setup.n_envs, setup.first_env)
         self._stopping = self._midway = False
         self._window: tuple[Array, BoolArray] | None = None
         self._restarts = 0
-        self._moments = RolloutMoments(algorithm, setup.n_envs)
+        self._moments = RolloutMoments(setup.config.algorithm, setup.n_envs)
 
     def ready(self) -> None:
         """Do nothing: a call that returns shows that the environments are made."""

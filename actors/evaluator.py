@@ -7,11 +7,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.definitions import register
-from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.episode_counter import EpisodeCounter
-from xagents_ray.actors.policies.base import Policy, make_policy, noise_generators
+from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import first_window
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import (
@@ -31,11 +29,8 @@ class Evaluator:
     def __init__(self, setup: ActorSetup) -> None:
         threadpool_limits(1, user_api="blas")
         self._first_env, self._n_envs = setup.first_env, setup.n_envs
-        register(setup.definitions)
-        self._envs = make_envs(setup.config.env, setup.n_envs, setup.env_threads)
-        self._policy = make_policy(
-            setup.agent, setup.config.algorithm, self._envs.spec, setup.layout
-        )
+        self._envs = setup.make_envs()
+        self._policy = setup.make_policy(self._envs.spec)
         self._stopping = False
 
     def evaluate(

@@ -10,7 +10,7 @@ from xagents_ray.actors.envs.make import make_one
 from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.evaluator import play_forever
 from xagents_ray.actors.pictures import Video, Window, write_jpg
-from xagents_ray.actors.policies.base import make_policy, noise_generators
+from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.quiet import quiet_stderr
 from xagents_ray.core.trajectory import Array, Episode, Weights
@@ -32,9 +32,7 @@ class Player:
         if config.render:
             self._window = Window(f"{setup.agent} {setup.config.env.env}")
         self._envs = make_one(setup.config.env, mode)
-        self._policy = make_policy(
-            setup.agent, setup.config.algorithm, self._envs.spec, setup.layout
-        )
+        self._policy = setup.make_policy(self._envs.spec)
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:
         """Play episodes, the environment and action noise of the first with `seed`.

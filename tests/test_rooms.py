@@ -110,7 +110,7 @@ def offenders(room: str, *forbidden: str) -> list[str]:
 def test_what_imports_sees() -> None:
     """The checks below mean something: they see the imports that are there."""
     seen = set(imports(ROOT / "actors" / "env_actor.py"))
-    assert {"numpy", "xagents_ray.actors.policies.base.make_policy"} <= seen
+    assert {"numpy", "xagents_ray.actors.policies.base.noise_generators"} <= seen
     inside = set(imports(ROOT / "actors" / "envs" / "atari.py"))
     assert "cv2" in inside  # within a function
     assert offenders("learners", "tensorflow")

@@ -144,7 +144,7 @@ def spec_of(
     observations: gym.Space[Any],
     actions: gym.Space[Any],
     config: EnvConfig,
-    made_at: str = "",
+    made_at: str,
 ) -> EnvSpec:
     """Return the spec of an environment with these spaces.
 
@@ -152,8 +152,8 @@ def spec_of(
     vectors, flattened when they have more than one dimension.
 
     Args:
-        observations: space of one environment's observations.
-        actions: likewise.
+        observations: of one environment.
+        actions: of one environment.
         config: settings of the environment.
         made_at: file and line where the user defines it; "" if a library does.
     Raises:
@@ -166,15 +166,15 @@ def spec_of(
             "observations are supported: wrap it with "
             "gymnasium.wrappers.FlattenObservation."
         )
-    shape, size = observations.shape, int(np.prod(observations.shape))
+    shape = observations.shape
     is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
-    if config.preprocess and not is_image:
-        raise UserError(
-            f"--preprocess is for images and the observations of {config.env} are "
-            f"vectors of {size} numbers: leave the flag out."
-        )
     if not is_image:
-        shape = (size,)
+        shape = (int(np.prod(shape)),)
+        if config.preprocess:
+            raise UserError(
+                f"--preprocess is for images and the observations of {config.env} are "
+                f"vectors of {shape[0]} numbers: leave the flag out."
+            )
     elif len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]  # AtariVectorEnv's stack of one frame
     return EnvSpec(

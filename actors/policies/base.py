@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.algorithms.table import find
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 class Actions(NamedTuple):
@@ -83,15 +80,6 @@ class Policy(ABC):
         """
         if self.memory.size:
             self.memory[resets] = 0
-
-
-def make_policy(
-    agent: str, config: AlgorithmConfig, spec: EnvSpec, layout: Layout
-) -> Policy:
-    """Return the policy of an algorithm, without weights."""
-    kind = resolve(find(agent).policy)
-    policy: Policy = kind(config, spec, layout)
-    return policy
 
 
 def noise_generators(

@@ -26,7 +26,7 @@ def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
 
 def weights_of(setup: ActorSetup) -> Weights:
     arrays = random_arrays(setup.layout, 3, gain=2.0)
-    units = setup.layout.layers[setup.layout.outputs[0]].units
+    units = setup.layout.layers[setup.layout.outputs[0]].output_shape[-1]
     return Weights(1, {**arrays, "log_std": np.full(units, -0.5, np.float32)})
 
 

@@ -85,8 +85,11 @@ class Trained:
 
 
 def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
-    """Return the agent that settings by their flat names speak of.
+    """Return the trained agent that the settings name.
 
+    Args:
+        algorithm: of the agent.
+        given: settings by their flat names.
     Raises:
         UserError: there is none, or it does not fit the environment.
     """
@@ -99,10 +102,9 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     values = dict(given)
     checkpoint = None
     if source.run is not None:
-        run_dir = source.run_dir
-        directory, path = locate("--run", source.run, run_dir, algorithm.name)
-        values = _stored(directory, algorithm, given)
-        path, reason = _chosen(directory, path, source.which)
+        found = locate("--run", source.run, source.run_dir, algorithm.name)
+        values = _stored(found[0], algorithm, given)
+        path, reason = _chosen(*found, source.which)
         checkpoint = checkpoints.load(path, "give --run")
     env, config = EnvConfig.of(values), algorithm.config.of(values)
     if env.env is None:
@@ -112,16 +114,14 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     algorithm.check_spaces(spec)
     model = algorithm.models[0]
     layout = model.layout(getattr(config, model.file), spec)
+    extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
-        found = model.own(checkpoint.arrays)
-        expected, extras = layout.shapes, algorithm.extras(model, config, spec)
-        source_path = str(checkpoint.path)
-        arrays, notes = check(found, expected, extras, source_path, layout)
-        notes = [f"Weights of {checkpoint.path}: {reason}", *notes]
+        own, name = model.own(checkpoint.arrays), str(checkpoint.path)
+        arrays, notes = check(own, layout.shapes, extras, name, layout)
+        notes = [f"Weights of {name}: {reason}", *notes]
     else:
         check_paths(algorithm, "--weights", source.weights)
         assert source.weights is not None
-        extras = algorithm.extras(model, config, spec)
         arrays, notes = _read(source.weights[0], layout, extras)
     notes = [*environments.notes(env), *notes]
     return Trained(env, config, layout, Weights(1, arrays), notes)

@@ -1,9 +1,11 @@
 """The replay buffer of whole trajectories."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Replayed, Trajectory
+from xagents_ray.core.trajectory import Array, Replayed, Trajectory
 from xagents_ray.replay.base import Fill, Replay, quotas
 
 
@@ -54,14 +56,8 @@ class TrajectoryReplay(Replay):
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
             at = slot, slice(None), env
-            self._observations[at] = trajectory.observations[:, column]
-            self._starts[at] = trajectory.starts[:, column]
-            self._actions[at] = trajectory.actions[:, column]
-            self._rewards[at] = trajectory.rewards[:, column]
-            self._terminated[at] = trajectory.terminated[:, column]
-            self._truncated[at] = trajectory.truncated[:, column]
-            self._valid[at] = trajectory.valid[:, column]
-            self._probabilities[at] = trajectory.probabilities[:, column]
+            for name, ring in self._contents():
+                ring[at] = getattr(trajectory, name)[:, column]
             self._inserted[env] += 1
 
     def sample(self, batches: int, batch_size: int) -> Replayed:
@@ -81,15 +77,13 @@ class TrajectoryReplay(Replay):
         envs = np.tile(np.flatnonzero(self._inserted), batch_size)
         held = np.minimum(self._inserted, self._quota)[envs]
         slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
-        steps = np.arange(self._rewards.shape[1])[:, None]
-        frames = np.arange(self._starts.shape[1])[:, None]
-        return Replayed(
-            self._observations[slots, frames, envs],
-            self._starts[slots, frames, envs],
-            self._actions[slots, steps, envs],
-            self._rewards[slots, steps, envs],
-            self._terminated[slots, steps, envs],
-            self._truncated[slots, steps, envs],
-            self._valid[slots, steps, envs],
-            self._probabilities[slots, steps, envs],
-        )
+        drawn = {
+            name: ring[slots, np.arange(ring.shape[1])[:, None], envs]
+            for name, ring in self._contents()
+        }
+        return Replayed(**drawn)
+
+    def _contents(self) -> Iterator[tuple[str, Array]]:
+        """Yield the ring of each of a trajectory's arrays, by its name."""
+        rings = self._rings()
+        yield from ((name, rings[name]) for name in Replayed._fields)

@@ -226,8 +226,7 @@ def check(
     checked = {}
     for name, array in arrays.items():
         shape = expected.get(name, optional.get(name))
-        problem = _problem(name, array.shape, shape, layout)
-        if problem:
+        if problem := _problem(name, array.shape, shape, layout):
             raise UserError(f"{path}: {problem}.")
         checked[name] = _finite(name, array, path)
     notes = []
