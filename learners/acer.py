@@ -1,208 +1,155 @@
 """Actor-critic with experience replay."""
 
-from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.acer import ACERConfig
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import (
-    Array,
-    Replayed,
-    Trajectory,
-    Weights,
-    merge,
-)
-from xagents_ray.learners import importance, losses, on_policy, returns
-from xagents_ray.learners.deterministic import polyak, with_target
-from xagents_ray.learners.learner import Metrics, named
-from xagents_ray.learners.normalizer import Normalizer
+from xagents_ray.learners import frames
+from xagents_ray.learners.math import importance, losses, returns
+from xagents_ray.learners.math.targets import update_targets
+from xagents_ray.learners.metrics import Means, add, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks.layout import Layout
-
-_METRICS = (
-    "policy_loss",
-    "value_loss",
-    "entropy",
-    "importance_ratio",
-    "trust_region_bound",
-    "grad_norm",
-)
+from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
 
 
-class ACERLearner:
+class Critic(NamedTuple):
+    """What the critic makes of N rows; no gradient passes through the objective.
+
+    Attributes:
+        targets: float32 [N], Retrace targets of the taken actions' values.
+        q_values: float32 [N, n], of all actions.
+        values: float32 [N], their means under the policy.
+    """
+
+    targets: tf.Tensor
+    q_values: tf.Tensor
+    values: tf.Tensor
+
+
+class ACER:
     """One gradient step on each round of trajectories, and on each replayed batch.
 
     The network's outputs are the policy's logits and a value of each action. A round is
-    learnt from as a replayed batch is: by ratios to the policy that acted, however old.
+    learned from as a replayed batch is: by ratios to the policy that acted, whatever
+    its age.
 
     Source: arXiv:1611.01224.
     """
 
-    def __init__(
-        self, config: ACERConfig, spec: EnvSpec, layout: Layout, seed: int
-    ) -> None:
-        self._config, self._spec, self._layout = config, spec, layout
+    data = RolloutBatches
+
+    def __init__(self, setup: LearnerSetup[ACERConfig]) -> None:
+        self._config, self._setup = setup.config, setup
+        layout, seed = setup.layouts[0], setup.seed
         self._model, self._average = with_target(layout, seed, "policy")
-        self._optimizer = make_optimizer(config, self._model.trainable_variables)
-        self._stopping = tf.Variable(False, trainable=False)
-        models = {"policy": self._model, "average": self._average}
-        self.normalizer = Normalizer(config, spec)
-        optimizers = {"optimizer": self._optimizer}
-        self.state = LearnerState(models, optimizers, self.normalizer.named("policy"))
-        rows = [None, None]
-        parts = [
-            *on_policy.signature(spec),
-            tf.TensorSpec([*rows, spec.n_actions], tf.float32),
-        ]
-        signature = [tf.TensorSpec([None, *x.shape], x.dtype) for x in parts]
-        self._phase = tf.function(self._learn, input_signature=signature)
+        self._optimizer = make_optimizer(setup.config, self._model.trainable_variables)
+        self.models = {"policy": self._model, "average": self._average}
+        self.targets = [(self._average, self._model)]
+        self.optimizers = {"optimizer": self._optimizer}
+        self.variables: dict[str, tf.Variable] = {}
 
-    def update(self, batch: Sequence[Trajectory | Replayed], env_steps: int) -> Metrics:
-        """Learn from one round of trajectories, then from K replayed batches."""
-        t = merge([x for x in batch if isinstance(x, Trajectory)])
-        width = t.rewards.shape[1]
-        replayed = [_wide(x, width) for x in batch if isinstance(x, Replayed)]
-        fresh = (getattr(t, name)[None] for name in Replayed._fields)
-        arrays = [np.concatenate(x) for x in zip(fresh, *replayed, strict=True)]
-        means, updates = self._phase(*arrays)
-        return named(_METRICS, means, updates)
-
-    def policy_weights(self) -> Weights:
-        """Return the newest weights to act with, under a new version."""
-        return self.state.weights("policy")
-
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """Begin with these weights, by name: `policy/dense-0/kernel`."""
-        self.state.assign(arrays)
-        self._average.set_weights(self._model.get_weights())
-
-    def stop(self) -> None:
-        """Make an update in progress end after its current batch."""
-        self._stopping.assign(True)
-
-    def _learn(
-        self,
-        observations: tf.Tensor,
-        starts: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        truncated: tf.Tensor,
-        valid: tf.Tensor,
-        acted: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step on each of K batches [K, T, B] with valid rows; metrics [6]."""
-        total = tf.zeros(len(_METRICS))
-        updates = tf.constant(0)
-        for k in tf.range(tf.shape(rewards)[0]):
-            if self._stopping:
+    def learn(self, batches: RolloutBatches, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Take one step on each of K batches [T, B] with valid rows."""
+        metrics = no_means(
+            "policy_loss",
+            "value_loss",
+            "entropy",
+            "importance_ratio",
+            "trust_region_bound",
+            "grad_norm",
+        )
+        for k in tf.range(tf.shape(batches.rewards)[0]):
+            if self._setup.stopping:
                 break
             # Even without a gradient, Adam's momentum would change the weights.
-            if tf.reduce_any(valid[k]):
-                seen = on_policy.all_inputs(observations[k], starts[k], self._spec)
-                total += self._step(
-                    self.normalizer.inputs(self._layout, seen),
-                    actions[k],
-                    self.normalizer.rewards(rewards[k]),
-                    terminated[k],
-                    truncated[k],
-                    valid[k],
-                    acted[k],
-                )
-                updates += 1
-        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
+            if tf.reduce_any(batches.valid[k]):
+                metrics = add(metrics, self._update(at(batches, k)))
+        return metrics, metrics["policy_loss"].count
 
-    def _step(
-        self,
-        inputs: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        truncated: tf.Tensor,
-        valid: tf.Tensor,
-        acted: tf.Tensor,
-    ) -> tf.Tensor:
-        """One gradient step; inputs are [(T + 1) * B], rows [T, B]; metrics [6]."""
-        c = self._config
-        shape, count = tf.shape(rewards), tf.size(rewards)
-        actions, weighs = (tf.reshape(x, [-1]) for x in (actions, valid))
-        acted = tf.reshape(acted, [-1, acted.shape[-1]])
+    def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
+        """Take one gradient step on [T, B] rows."""
+        c, valid, actions = self._config, flatten(batch.valid), flatten(batch.actions)
+        count, variables = tf.size(valid), self._model.trainable_variables
+        inputs = self._setup.inputs(
+            frames.rollout_inputs(batch.observations, batch.starts, self._setup.spec)
+        )
         average = tf.nn.softmax(self._average(inputs)[0])[:count]
-        variables = self._model.trainable_variables
         with tf.GradientTape() as tape:
             logits, q_values = self._model(inputs)
             policy = tf.nn.softmax(logits)
             values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=-1)
             policy, q_values = policy[:count], q_values[:count]
-            ratios = importance.ratios(policy, acted, c.epsilon)
+            ratios = importance.ratios(policy, flatten(batch.behavior_probs), c.epsilon)
             taken, ratio = (
                 tf.gather(x, actions, axis=-1, batch_dims=1) for x in (q_values, ratios)
             )
-            targets = returns.retrace(
-                tf.reshape(ratio, shape),
-                rewards,
-                tf.reshape(tf.stop_gradient(taken), shape),
-                tf.reshape(values, [-1, shape[1]]),
-                terminated,
-                truncated,
-                c.gamma,
-            )
-            errors = tf.reshape(targets, [-1]) - taken
-            value_loss = 0.5 * losses.masked_mean(tf.square(errors), weighs)
-            judged = tf.reshape(targets, [-1]), q_values, values[:count]
-            gains, *seen = self._gains(policy, ratios, actions, judged, average)
-            loss = c.value_loss_coef * value_loss - losses.masked_mean(gains, weighs)
+            targets = self._retrace(batch, ratio, taken, values)
+            value_loss = 0.5 * losses.masked_mean(tf.square(targets - taken), valid)
+            critic = Critic(targets, q_values, values[:count])
+            objective, parts = self._objective(policy, ratios, actions, critic, average)
+            loss = c.value_loss_coef * value_loss
+            loss -= losses.masked_mean(objective, valid)
         norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
-        polyak(self._average.trainable_variables, variables, 1 - c.ema_alpha)
-        gain, entropy, bound, ratio = (
-            losses.masked_mean(x, weighs) for x in (*seen, ratio)
-        )
-        return tf.stack([-gain, value_loss, entropy, ratio, bound, norm])
+        update_targets(self.targets, 1 - c.ema_alpha)
+        parts = {**parts, "importance_ratio": ratio}
+        means = {name: losses.masked_mean(x, valid) for name, x in parts.items()}
+        return {**means, "value_loss": value_loss, "grad_norm": norm}
 
-    def _gains(
+    def _retrace(
+        self, b: RolloutBatches, ratio: tf.Tensor, taken: tf.Tensor, values: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the taken actions' value targets, float32 [T * B]."""
+        shape = tf.shape(b.rewards)
+        targets = returns.retrace(
+            tf.reshape(ratio, shape),
+            b.rewards,
+            tf.reshape(tf.stop_gradient(taken), shape),
+            tf.reshape(values, [-1, shape[1]]),
+            b.terminated,
+            b.truncated,
+            self._config.gamma,
+        )
+        return flatten(targets)
+
+    def _objective(
         self,
         policy: tf.Tensor,
         ratios: tf.Tensor,
         actions: tf.Tensor,
-        judged: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        critic: Critic,
         average: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return what the policy is to raise, within the trust region if there is one.
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Return what the policy's step raises, within the trust region if it's on.
 
         Args:
             policy: float32 [N, n] probabilities.
             ratios: float32 [N, n].
             actions: int32 [N].
-            judged: Retrace targets [N], the critic's values [N, n], their means [N].
+            critic: of these rows.
             average: float32 [N, n], the average policy's probabilities.
         Returns:
-            float32 [N], whose gradient counts; gains [N], entropies [N], and 1 [N]
-            where the trust region has changed the gradient.
+            float32 [N], of which the gradient counts, and metrics [N] by name.
         """
         c = self._config
         with tf.GradientTape() as tape:
             tape.watch(policy)
             gains = importance.corrected_gain(
-                policy, ratios, actions, *judged, c.importance_c, c.epsilon
+                policy, ratios, actions, *critic, c.importance_c, c.epsilon
             )
             entropies = importance.entropy(policy, c.epsilon)
-            raised = gains + c.entropy_coef * entropies
+            objective = gains + c.entropy_coef * entropies
         bound = tf.zeros_like(gains)
         if c.trust_region:
             gradient, binds = importance.project(
-                tape.gradient(raised, policy), policy, average, c.delta, c.epsilon
+                tape.gradient(objective, policy), policy, average, c.delta, c.epsilon
             )
-            raised = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=-1)
+            objective = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=-1)
             bound = tf.cast(binds, tf.float32)
-        return raised, gains, entropies, bound
-
-
-def _wide(replayed: Replayed, width: int) -> Replayed:
-    """Return batches with as many trajectories as a round that lacks or has more."""
-    if replayed.rewards.shape[2] == width:
-        return replayed
-    columns = np.arange(width) % replayed.rewards.shape[2]
-    return Replayed(*(np.take(array, columns, axis=2) for array in replayed))
+        metrics = {
+            "policy_loss": -gains,
+            "entropy": entropies,
+            "trust_region_bound": bound,
+        }
+        return objective, metrics

@@ -1,81 +1,34 @@
-"""What deterministic policy gradients share: targets, averages and noise."""
+"""What algorithms with a deterministic actor share."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks import keras as networks
-from xagents_ray.networks.layout import Layout
+from xagents_ray.learners.optimizer import descend
 
 
-def signature(spec: EnvSpec) -> list[tf.TensorSpec]:
-    """Return that of observations, actions, rewards, terminated: [K, N, ...]."""
-    rows = [None, None]
-    return [
-        tf.TensorSpec([*rows, 2, *spec.observation_shape], spec.observation_dtype),
-        tf.TensorSpec([*rows, spec.action_units], tf.float32),
-        tf.TensorSpec(rows, tf.float32),
-        tf.TensorSpec(rows, tf.bool),
-    ]
-
-
-def with_target(layout: Layout, seed: int, name: str) -> tuple[Any, Any]:
-    """Return a network and its target, another one of the same weights."""
-    model, target = (networks.build(layout, seed, x) for x in (name, f"{name}-target"))
-    target.set_weights(model.get_weights())
-    return model, target
-
-
-def polyak(targets: Sequence[Any], variables: Sequence[Any], tau: float) -> None:
-    """Move each target the fraction tau of its way to a variable.
-
-    Args:
-        targets: variables, changed.
-        variables: of the same shapes.
-        tau: more than 0, at most 1.
-    Source: arXiv:1509.02971, section 3.
-    """
-    for target, variable in zip(targets, variables, strict=True):
-        if tau == 1:  # exactly, whatever rounding says of the difference
-            target.assign(variable)
-        else:
-            target.assign_add(tau * (variable - target))
-
-
-def smoothed(
-    actions: tf.Tensor, normal: tf.Tensor, scale: float, largest: float
-) -> tf.Tensor:
-    """Return target actions with clipped noise, within -1 to 1.
-
-    Args:
-        actions: float32 [N, A].
-        normal: float32 [N, A], standard normal.
-        scale: standard deviation of the noise.
-        largest: size of the noise that is not exceeded.
-    Returns:
-        float32 [N, A].
-    Source: arXiv:1802.09477, eq. 14.
-    """
-    noise = tf.clip_by_value(scale * normal, -largest, largest)
-    return tf.clip_by_value(actions + noise, -1.0, 1.0)
-
-
-def normal_noise(seed: int, update: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """Return standard normal noise, the same whenever this update is done.
-
-    Args:
-        seed: of the run.
-        update: int64 [], how many went before in the whole run.
-        shape: int32 [rank].
-    Returns:
-        float32 of that shape.
-    """
-    own = tf.stack([tf.constant(seed, tf.int64), update])
-    return tf.random.stateless_normal(shape, own)
-
-
-def judge(critic: Any, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     """Return float32 [N], the critic's values of actions [N, A] on [N, D]."""
-    return critic(tf.concat([observations, actions], axis=-1))[:, 0]
+    return critic(tf.concat([obs, actions], axis=-1))[:, 0]
+
+
+def update_actor(
+    actor: Any, critic: Any, optimizer: Any, obs: tf.Tensor, grad_norm: float | None
+) -> dict[str, tf.Tensor]:
+    """Take one gradient step of the actor up its critic; return metrics.
+
+    Args:
+        actor: network, changed.
+        critic: network of observations and actions.
+        optimizer: of the actor.
+        obs: float32 [N, D].
+        grad_norm: limit of the gradient's norm, or None.
+    Source: arXiv:1509.02971, eq. 6.
+    """
+    variables = actor.trainable_variables
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        # Not the critic's, whose own gradient nobody needs.
+        tape.watch([variable.value for variable in variables])
+        loss = -tf.reduce_mean(action_values(critic, obs, actor(obs)))
+    norm = descend(optimizer, tape, loss, variables, grad_norm)
+    return {"policy_loss": loss, "policy_grad_norm": norm}

@@ -1,107 +1,54 @@
 """Deep Q-learning, plain and double."""
 
-from collections.abc import Mapping
-
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Transitions, Weights
-from xagents_ray.learners import losses
-from xagents_ray.learners.deterministic import polyak, with_target
-from xagents_ray.learners.frames import stack_transitions
-from xagents_ray.learners.learner import Metrics, named
-from xagents_ray.learners.normalizer import Normalizer
+from xagents_ray.learners import frames
+from xagents_ray.learners.math import losses
+from xagents_ray.learners.math.targets import update_targets
+from xagents_ray.learners.metrics import Means, add, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks.layout import Layout
+from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.state import counter
+from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
-_METRICS = ("loss", "q_value", "grad_norm")
 
-
-class DQNLearner:
+class DQN:
     """Updates from replayed transitions towards a target network's values.
 
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461.
     """
 
-    def __init__(
-        self, config: DQNConfig, spec: EnvSpec, layout: Layout, seed: int
-    ) -> None:
-        self._config, self._spec, self._layout = config, spec, layout
-        self._model, self._target = with_target(layout, seed, "q")
-        self._optimizer = make_optimizer(config, self._model.trainable_variables)
-        self._stopping = tf.Variable(False, trainable=False)
-        models = {"q": self._model, "target": self._target}
-        self.normalizer = Normalizer(config, spec)
-        optimizers = {"optimizer": self._optimizer}
-        self.state = LearnerState(models, optimizers, self.normalizer.named("q"))
-        self._phase = tf.function(self._learn, input_signature=self._signature())
+    data = TransitionBatches
 
-    def update(self, batch: Transitions, env_steps: int) -> Metrics:
-        """Learn from K batches; sync the target whenever a sync step was crossed."""
-        counts = self.state.counts
-        means, updates, syncs = self._phase(
-            *batch, np.int64(env_steps), np.int64(counts["syncs"])
-        )
-        counts["syncs"] = int(syncs)
-        return named(_METRICS, means, updates)
+    def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
+        self._config, self._setup = setup.config, setup
+        self._q, self._target = with_target(setup.layouts[0], setup.seed, "q")
+        self._optimizer = make_optimizer(setup.config, self._q.trainable_variables)
+        self._syncs = counter()
+        self.models = {"q": self._q, "target": self._target}
+        self.targets = [(self._target, self._q)]
+        self.optimizers = {"optimizer": self._optimizer}
+        self.variables = {"count/syncs": self._syncs}
 
-    def policy_weights(self) -> Weights:
-        """Return the newest weights to act with, under a new version."""
-        return self.state.weights("q")
-
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """Begin with these weights, by name: `q/dense-0/kernel`."""
-        self.state.assign(arrays)
-        self._target.set_weights(self._model.get_weights())
-
-    def stop(self) -> None:
-        """Make an update in progress end after its current batch."""
-        self._stopping.assign(True)
-
-    def _signature(self) -> list[tf.TensorSpec]:
-        frames = [None, None, self._spec.stack + 1]
-        shape = [*frames, *self._spec.observation_shape]
-        return [
-            tf.TensorSpec(shape, self._spec.observation_dtype),
-            tf.TensorSpec(frames, tf.bool),
-            tf.TensorSpec([None, None], tf.int32),
-            tf.TensorSpec([None, None], tf.float32),
-            tf.TensorSpec([None, None], tf.bool),
-            *[tf.TensorSpec([], tf.int64)] * 2,
-        ]
-
-    def _learn(
-        self,
-        observations: tf.Tensor,
-        starts: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        env_steps: tf.Tensor,
-        syncs: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """K updates on [K, N, ...]; returns metrics [3], updates, syncs so far."""
-        total = tf.zeros(len(_METRICS))
-        updates = tf.constant(0)
-        count = tf.shape(rewards)[0]
+    def learn(
+        self, batches: TransitionBatches, phase: Phase
+    ) -> tuple[Means, tf.Tensor]:
+        """Update on each of K minibatches; sync the target when that is due."""
+        metrics = no_means("loss", "q_value", "grad_norm")
+        count = tf.shape(batches.rewards)[0]
         for k in tf.range(count):
-            if self._stopping:
+            if self._setup.stopping:
                 break
-            due = self._syncs_before(count - 1 - k, env_steps)
-            if due > syncs:
-                polyak(self._target.weights, self._model.weights, self._config.tau)
-                syncs = due
-            total += self._minibatch(
-                observations[k], starts[k], actions[k], rewards[k], terminated[k]
-            )
-            updates += 1
-        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates, syncs
+            due = self._syncs_due(count - 1 - k, phase.env_steps)
+            if due > self._syncs:
+                update_targets(self.targets, self._config.tau)
+                self._syncs.assign(due)
+            metrics = add(metrics, self._update(at(batches, k)))
+        return metrics, metrics["loss"].count
 
-    def _syncs_before(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
-        """Return how many sync steps lie before an update.
+    def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
+        """Return how many syncs of the whole run come before an update.
 
         Args:
             later: int32 [], updates of this phase that follow it; the last one
@@ -113,33 +60,22 @@ class DQNLearner:
         periods = tf.cast(later // c.gradient_steps, tf.int64)
         return (env_steps - periods * c.train_frequency) // c.target_sync_steps
 
-    def _minibatch(
-        self,
-        observations: tf.Tensor,
-        starts: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-    ) -> tf.Tensor:
-        """One gradient step on [N, ...] transitions; returns metrics [3]."""
-        if self._spec.is_image:
-            now, after = stack_transitions(observations, starts)
-        else:
-            now, after = observations[:, 0], observations[:, 1]
-        after = self.normalizer.inputs(self._layout, after)
-        target_values = self._target(after)
-        choosing = self._model(after) if self._config.double else target_values
+    def _update(self, batch: TransitionBatches) -> dict[str, tf.Tensor]:
+        """Take one gradient step on [N, ...] transitions."""
+        c, inputs = self._config, self._setup.inputs
+        obs, next_obs = frames.transition_inputs(
+            batch.observations, batch.starts, self._setup.spec
+        )
+        next_inputs = inputs(next_obs)
+        target_values = self._target(next_inputs)
+        choosing_values = self._q(next_inputs) if c.double else target_values
         targets = losses.q_targets(
-            self.normalizer.rewards(rewards),
-            terminated,
-            target_values,
-            choosing,
-            self._config.gamma,
+            batch.rewards, batch.terminated, target_values, choosing_values, c.gamma
         )
         with tf.GradientTape() as tape:
-            values = self._model(self.normalizer.inputs(self._layout, now))
-            taken = tf.gather(values, actions, axis=-1, batch_dims=1)
+            values = self._q(inputs(obs))
+            taken = tf.gather(values, batch.actions, axis=-1, batch_dims=1)
             loss = losses.huber(targets - taken)
-        variables = self._model.trainable_variables
-        norm = descend(self._optimizer, tape, loss, variables, self._config.grad_norm)
-        return tf.stack([loss, tf.reduce_mean(taken), norm])
+        variables = self._q.trainable_variables
+        norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
+        return {"loss": loss, "q_value": tf.reduce_mean(taken), "grad_norm": norm}

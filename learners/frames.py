@@ -1,23 +1,53 @@
-"""Stacks of frames, built inside the graph."""
+"""Observations as networks read them: frames are stacked inside the graph."""
 
 import tensorflow as tf
 
+from xagents_ray.core.spec import EnvSpec
 
-def _hidden(starts: tf.Tensor, axis: int) -> tf.Tensor:
-    """Return which frames of a window come before the last one's episode."""
-    later = tf.cumsum(
-        tf.cast(starts, tf.int32), axis=axis, exclusive=True, reverse=True
-    )
-    return later > 0
+
+def rollout_inputs(
+    observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
+) -> tf.Tensor:
+    """Return what the network reads at each row of a rollout, and after the last.
+
+    Args:
+        observations: [T + stack, B, *observation_shape].
+        starts: bool [T + stack, B], an episode's first observation.
+        spec: of the environments.
+    Returns:
+        [(T + 1) * B, *input_shape], of the same dtype.
+    """
+    if not spec.is_image:
+        return tf.reshape(observations, [-1, *spec.observation_shape])
+    # One more row, that nobody sees, for the stack at the last one.
+    frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
+    return stack_rollout(frames, begins, spec.stack)
+
+
+def transition_inputs(
+    observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what the network reads before and after each transition.
+
+    Args:
+        observations: [N, stack + 1, *observation_shape].
+        starts: bool [N, stack + 1], an episode's first observation.
+        spec: of the environments.
+    Returns:
+        [N, *input_shape] of the same dtype, twice.
+    """
+    if not spec.is_image:
+        return observations[:, 0], observations[:, 1]
+    return stack_transitions(observations, starts)
 
 
 def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.Tensor:
-    """Return what the network sees at each row of a rollout.
+    """Return the stacks of frames at each row of a rollout.
 
     Args:
         observations: uint8 [T + stack, B, H, W] or [T + stack, B, H, W, C].
         starts: bool [T + stack, B].
-        stack: newest frames that one input shows.
+        stack: frames per stack.
     Returns:
         uint8 [T * B, H, W, stack * C], without the last row.
     """
@@ -37,7 +67,7 @@ def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.
 def stack_transitions(
     observations: tf.Tensor, starts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what the network sees before and after each transition.
+    """Return the stacks of frames before and after each transition.
 
     Args:
         observations: uint8 [N, stack + 1, H, W] or [N, stack + 1, H, W, C].
@@ -64,3 +94,11 @@ def _channels(frames: list[tf.Tensor]) -> tf.Tensor:
     if len(frames[0].shape) == 3:
         return tf.stack(frames, axis=-1)
     return tf.concat(frames, axis=-1)
+
+
+def _hidden(starts: tf.Tensor, axis: int) -> tf.Tensor:
+    """Return which frames of a window come before the last one's episode."""
+    later = tf.cumsum(
+        tf.cast(starts, tf.int32), axis=axis, exclusive=True, reverse=True
+    )
+    return later > 0

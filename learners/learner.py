@@ -1,58 +1,176 @@
-"""What every learner is: one update call, and weights to act with."""
+"""The learner: what all algorithms have, around the one that learns."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, final
 
+import numpy as np
 import tensorflow as tf
 
-from xagents_ray.core.trajectory import (
-    Array,
-    Replayed,
-    Trajectory,
-    Transitions,
-    Weights,
-)
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core.batch import Batch
+from xagents_ray.core.moments import OBSERVATION, Statistics
+from xagents_ray.core.resolve import resolve
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import VERSION, Array, Weights
+from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.normalizer import Normalizer
-from xagents_ray.learners.state import LearnerState
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.state import COUNT, LearnerState, counter
+from xagents_ray.learners.tensors import Phase, signature
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 Metrics = dict[str, float]
-"""Means over one learning phase, by name."""
+"""Means over one learning phase by name, and its number of `updates`."""
 
 
-def named(names: Sequence[str], means: tf.Tensor, updates: tf.Tensor) -> Metrics:
-    """Return what one phase's graph gave: float32 means by name, and int32 updates."""
-    return {
-        **dict(zip(names, means.numpy().tolist(), strict=True)),
-        "updates": int(updates),
-    }
+class LearningAlgorithm(Protocol):
+    """What an algorithm gives the learner.
 
+    Attributes:
+        data: NamedTuple of the tensors that it learns from; `of` makes it of a batch.
+        models: networks by the names that a checkpoint gives them.
+        targets: pairs of a target network and the one that it follows.
+        optimizers: likewise by name; the learning rate shown is the first one's.
+        variables: all else that a checkpoint holds, by name.
+    """
 
-class Learner(Protocol):
-    """What the drivers need of a learner."""
+    data: type[Any]
+    models: Mapping[str, Any]
+    targets: Sequence[tuple[Any, Any]]
+    optimizers: Mapping[str, Any]
+    variables: Mapping[str, Any]
 
-    state: LearnerState
-    normalizer: Normalizer
+    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Return means of metrics and the int32 [] updates of one learning phase.
 
-    def update(
-        self, batch: Sequence[Trajectory | Replayed] | Transitions, env_steps: int
-    ) -> Metrics:
-        """Run one learning phase.
-
-        Args:
-            batch: trajectories of one round, with K batches of replayed ones behind
-                them where the algorithm takes such; or K batches of transitions.
-            env_steps: of the whole run, after the batch was collected.
+        It runs in the graph; rewards are normalized already.
         """
 
-    def policy_weights(self) -> Weights:
-        """Return the newest weights to act with, under a new version."""
+
+@final
+class Learner:
+    """An algorithm with its state, normalizer, counters and weights to publish.
+
+    Args:
+        row: of the table.
+        config: the algorithm's settings.
+        spec: of the environments.
+        layouts: of the networks; the first one acts.
+        seed: of the run.
+        max_steps: env steps over which settings decay, or None.
+    Attributes:
+        algorithm: that learns.
+        normalizer: of observations and rewards.
+        state: what a checkpoint holds.
+    """
+
+    def __init__(
+        self,
+        row: Algorithm,
+        config: AlgorithmConfig,
+        spec: EnvSpec,
+        layouts: Sequence[Layout],
+        seed: int,
+        max_steps: int | None = None,
+    ) -> None:
+        self._row, self._config, self._max_steps = row, config, max_steps
+        self.normalizer = Normalizer(config, spec)
+        with tf.device("CPU"):
+            self._stopping = tf.Variable(False, trainable=False)
+        inputs = partial(self.normalizer.inputs, layouts[0])
+        parts = config, spec, tuple(layouts), seed, inputs, self._stopping
+        make: Callable[..., LearningAlgorithm] = resolve(row.learner)
+        self.algorithm = algorithm = make(LearnerSetup(*parts))
+        self._version, self._env_steps = counter(), counter()
+        others = {
+            **self.normalizer.named(row.models[0].name),
+            **algorithm.variables,
+            VERSION: self._version,
+            f"{COUNT}env_steps": self._env_steps,
+        }
+        self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
+        tensors = signature(algorithm.data, spec), signature(Phase, spec)
+        self._phase = tf.function(self._learn, input_signature=tensors)
+
+    @property
+    def version(self) -> int:
+        """Of the newest published weights."""
+        return int(self._version)
+
+    @property
+    def remaining(self) -> float:
+        """The part of the run that is ahead of the newest batch; 1 without an end."""
+        if self._max_steps is None:
+            return 1.0
+        return float(np.float32(max(0.0, 1 - int(self._env_steps) / self._max_steps)))
+
+    def learn(
+        self, batch: Batch, env_steps: int, statistics: Statistics, version: int
+    ) -> tuple[Metrics, Weights]:
+        """Run one learning phase; return its metrics and the weights after it.
+
+        Args:
+            batch: to learn from.
+            env_steps: of the whole run, after the batch was collected.
+            statistics: of the steps since the last phase. This phase normalizes with
+                them, except with those of observations where it learns from a fresh
+                round: they are part of the policy, so the phase keeps those that
+                acted, if any did.
+            version: of the weights after it.
+        """
+        kept = self._row.on_policy and self.normalizer.has_seen(OBSERVATION)
+        later = {k: m for k, m in statistics.items() if kept and k == OBSERVATION}
+        now = {k: m for k, m in statistics.items() if k not in later}
+        self.normalizer.take(now)
+        if self._config.lr_decay:
+            self.state.decay_lr(self.remaining)
+        metrics = self.update(batch, env_steps)
+        self.normalizer.take(later)
+        return metrics, self.policy_weights(version)
+
+    def update(self, batch: Batch, env_steps: int) -> Metrics:
+        """Run the updates of one learning phase; return metrics, `updates` last."""
+        remaining = np.float32(self.remaining)
+        phase = Phase(np.int64(env_steps), remaining, np.int64(self.version))
+        means, updates = self._phase(self.algorithm.data.of(batch), phase)
+        self._env_steps.assign(env_steps)
+        metrics = {
+            name: float(mean.total.numpy() / np.float32(mean.count))
+            for name, mean in means.items()
+            if mean.count > 0
+        }
+        return {**metrics, "updates": int(updates)}
+
+    def policy_weights(self, version: int) -> Weights:
+        """Return the weights to act with, published under this version."""
+        self._version.assign(version)
+        start = f"{self._row.models[0].name}/"
+        arrays = {
+            name.removeprefix(start): np.array(variable.numpy())
+            for name, variable in self.state.variables.items()
+            if name.startswith(start)
+        }
+        return Weights(version, arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Begin with the weights of its models, by name: `policy/dense-0/kernel`.
+        """Start with these weights, by name: `policy/dense-0/kernel`.
 
         Raises:
             UserError: a name or shape is not this learner's.
         """
+        self.state.assign(arrays)
+        for target, model in self.algorithm.targets:
+            target.set_weights(model.get_weights())
 
     def stop(self) -> None:
-        """Make an update in progress end after its current pass."""
+        """Make an update in progress, and all later ones, end after the current pass.
+
+        A pass is an epoch or a batch; one that hasn't begun is left out.
+        """
+        self._stopping.assign(True)
+
+    def _learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+        rewards = self.normalizer.rewards(data.rewards)
+        return self.algorithm.learn(data._replace(rewards=rewards), phase)

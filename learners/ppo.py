@@ -1,31 +1,33 @@
-"""Proximal policy optimisation."""
+"""Proximal policy optimization."""
 
-from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.ppo import PPOConfig
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import (
-    Array,
-    Trajectory,
-    Weights,
-    merge,
-)
-from xagents_ray.learners import distributions, losses, on_policy, returns
-from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.learners.learner import Metrics, named
-from xagents_ray.learners.normalizer import Normalizer
+from xagents_ray.learners import frames
+from xagents_ray.learners.math import losses, returns
+from xagents_ray.learners.math.distributions import PolicyHead
+from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.minibatches import filled, shuffled
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.state import LearnerState
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.state import counter
+from xagents_ray.learners.tensors import Phase, Rollout, flatten
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.layout import Layout
-
-_METRICS = ("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
 
 
-class PPOLearner:
+class Samples(NamedTuple):
+    """Rows of a rollout, [N, ...]."""
+
+    actions: tf.Tensor
+    behavior_log_probs: tf.Tensor
+    behavior_values: tf.Tensor
+    advantages: tf.Tensor
+    targets: tf.Tensor
+
+
+class PPO:
     """Several passes of minibatches over each round of trajectories.
 
     Log-probs and values are those of the weights that acted, however old they are.
@@ -33,156 +35,89 @@ class PPOLearner:
     Source: arXiv:1707.06347.
     """
 
-    def __init__(
-        self, config: PPOConfig, spec: EnvSpec, layout: Layout, seed: int
-    ) -> None:
-        self._config, self._spec, self._layout, self._seed = config, spec, layout, seed
-        self._model = networks.build(layout, seed, "policy")
-        self._variables = list(self._model.trainable_variables)
-        self._log_std = tf.Variable(tf.zeros(len(spec.action_low)), name="log_std")
-        if not spec.is_discrete:
-            self._variables.append(self._log_std)
-        self._optimizer = make_optimizer(config, self._variables)
-        self._stopping = tf.Variable(False, trainable=False)
-        self.normalizer = Normalizer(config, spec)
-        others = self.normalizer.named("policy")
-        if not spec.is_discrete:
-            others["policy/log_std"] = self._log_std
-        optimizers = {"optimizer": self._optimizer}
-        self.state = LearnerState({"policy": self._model}, optimizers, others)
-        floats = tf.TensorSpec([None, None], tf.float32)
-        more = [floats, floats, tf.TensorSpec([2], tf.int32)]
-        signature = [*on_policy.signature(spec), *more]
-        self._phase = tf.function(self._learn, input_signature=signature)
+    data = Rollout
+    targets = ()
 
-    def update(self, batch: Sequence[Trajectory], env_steps: int) -> Metrics:
-        """Learn from one round of trajectories."""
-        t = merge(batch)
-        seed = np.array([self._seed, self.state.counts["phases"]], np.int32)
-        self.state.counts["phases"] += 1
-        means, updates = self._phase(
-            t.observations,
-            t.starts,
-            t.actions,
-            t.rewards,
-            t.terminated,
-            t.truncated,
-            t.valid,
-            t.log_probs,
-            t.values,
-            seed,
-        )
-        return named(_METRICS, means, updates)
-
-    def policy_weights(self) -> Weights:
-        """Return the newest weights to act with, under a new version."""
-        return self.state.weights("policy")
-
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """Begin with these weights, by name: `policy/dense-0/kernel`."""
-        self.state.assign(arrays)
-
-    def stop(self) -> None:
-        """Make an update in progress end after its current pass."""
-        self._stopping.assign(True)
-
-    def _learn(
-        self,
-        observations: tf.Tensor,
-        starts: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        truncated: tf.Tensor,
-        valid: tf.Tensor,
-        log_probs: tf.Tensor,
-        values: tf.Tensor,
-        seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """All passes over one round; rows are [T, B], returned are metrics [5]."""
-        c = self._config
-        rewards = self.normalizer.rewards(rewards)
-        advantages = returns.gae(rewards, values, terminated, truncated, c.gamma, c.lam)
-        flat = [
-            _flatten(x)
-            for x in (
-                actions,
-                log_probs,
-                values[:-1],
-                advantages,
-                advantages + values[:-1],
-            )
+    def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
+        self._config, self._setup = setup.config, setup
+        self._model = networks.build(setup.layouts[0], setup.seed, "policy")
+        self._head = PolicyHead(setup.spec)
+        self._variables = [
+            *self._model.trainable_variables,
+            *self._head.variables.values(),
         ]
-        if self._spec.is_image:
-            inputs = stack_rollout(observations, starts, self._spec.stack)
-        else:
-            inputs = _flatten(observations[:-1])
-        rows = tf.where(tf.reshape(valid, [-1]))[:, 0]
+        self._optimizer = make_optimizer(setup.config, self._variables)
+        self._phases = counter()
+        self.models = {"policy": self._model}
+        self.optimizers = {"optimizer": self._optimizer}
+        self.variables = {f"policy/{k}": v for k, v in self._head.variables.items()}
+        self.variables["count/phases"] = self._phases
+
+    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Make all passes over one round."""
+        c = self._config
+        clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
+        samples, inputs = self._samples(rollout)
+        rows = tf.where(flatten(rollout.valid))[:, 0]
         count = tf.size(rows)
         # Inputs of convolutions have one size, whatever is valid: for each new shape
         # their kernels take memory that they keep. Rows that fill up weigh nothing.
-        size = (tf.size(valid) + c.mini_batches - 1) // c.mini_batches
-        total = tf.zeros(len(_METRICS))
-        updates = tf.constant(0)
+        size = (tf.size(rollout.valid) + c.mini_batches - 1) // c.mini_batches
+        metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
         for epoch in tf.range(c.ppo_epochs):
-            if self._stopping:
+            if self._setup.stopping:
                 break
-            own = tf.stack([seed[0], seed[1] * c.ppo_epochs + epoch])
-            order = tf.random.experimental.stateless_shuffle(rows, own)
+            order = shuffled(rows, self._setup.seed, self._phases, c.ppo_epochs, epoch)
             for i in tf.range(c.mini_batches):
-                begin = i * count // c.mini_batches
-                end = (i + 1) * count // c.mini_batches
+                begin, end = (j * count // c.mini_batches for j in (i, i + 1))
                 if begin < end:
-                    batch = [tf.gather(x, order[begin:end]) for x in flat]
                     picked = order[begin:end]
-                    if self._spec.is_image:
-                        picked = tf.gather(order, (begin + tf.range(size)) % count)
-                    total += self._minibatch(tf.gather(inputs, picked), *batch)
-                    updates += 1
-        return total / tf.cast(tf.maximum(updates, 1), tf.float32), updates
+                    batch = Samples(*(tf.gather(x, picked) for x in samples))
+                    if self._setup.spec.is_image:
+                        picked = filled(picked, size)
+                    update = self._update(tf.gather(inputs, picked), batch, clip)
+                    metrics = add(metrics, update)
+        self._phases.assign_add(1)
+        return metrics, metrics["kl"].count
 
-    def _minibatch(
-        self,
-        inputs: tf.Tensor,
-        actions: tf.Tensor,
-        old_log_probs: tf.Tensor,
-        old_values: tf.Tensor,
-        advantages: tf.Tensor,
-        targets: tf.Tensor,
-    ) -> tf.Tensor:
-        """One gradient step on the first N of the inputs; returns metrics [5]."""
-        c = self._config
-        clip = c.clip_norm * (self.state.remaining if c.clip_decay else 1.0)
+    def _samples(self, r: Rollout) -> tuple[Samples, tf.Tensor]:
+        """Return the rows to learn from and what the network reads at each."""
+        c, values = self._config, r.values[:-1]
+        advantages = returns.gae(
+            r.rewards, r.values, r.terminated, r.truncated, c.gamma, c.lam
+        )
+        rows = r.actions, r.behavior_log_probs, values, advantages, advantages + values
+        inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
+        return Samples(*map(flatten, rows)), inputs
+
+    def _update(
+        self, inputs: tf.Tensor, batch: Samples, clip: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Take one gradient step on N samples, whose inputs come first."""
+        c, count = self._config, tf.size(batch.advantages)
         clip_value = clip if c.clip_value is None else c.clip_value
-        count = tf.size(advantages)
-        advantages = losses.normalize(advantages, c.advantage_epsilon)
+        advantages = losses.normalize(batch.advantages, c.advantage_epsilon)
         with tf.GradientTape() as tape:
-            outputs = self._model(self.normalizer.inputs(self._layout, inputs))
-            policy, values = (x[:count] for x in outputs)
-            if self._spec.is_discrete:
-                log_probs = distributions.categorical_log_prob(policy, actions)
-                entropy = tf.reduce_mean(distributions.categorical_entropy(policy))
-            else:
-                log_probs = distributions.gaussian_log_prob(
-                    policy, self._log_std, actions
-                )
-                entropy = distributions.gaussian_entropy(self._log_std)
+            outputs, values = self._model(self._setup.inputs(inputs))
+            policy, values = self._head(outputs[:count]), values[:count, 0]
+            log_probs = policy.log_prob(batch.actions)
+            entropy = tf.reduce_mean(policy.entropy())
             policy_loss = losses.clipped_policy_loss(
-                log_probs, old_log_probs, advantages, clip
+                log_probs, batch.behavior_log_probs, advantages, clip
             )
             if c.clip_value == 0:
-                value_loss = 0.5 * losses.squared(targets - values[:, 0])
+                value_loss = 0.5 * losses.squared(batch.targets - values)
             else:
                 value_loss = losses.clipped_value_loss(
-                    values[:, 0], old_values, targets, clip_value
+                    values, batch.behavior_values, batch.targets, clip_value
                 )
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
         norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
-        kl = tf.reduce_mean(old_log_probs - log_probs)
-        return tf.stack([policy_loss, value_loss, entropy, kl, norm])
-
-
-def _flatten(x: tf.Tensor) -> tf.Tensor:
-    """Return [T, B, ...] as [T * B, ...]."""
-    return tf.reshape(x, [-1, *x.shape[2:]])
+        return {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "kl": tf.reduce_mean(batch.behavior_log_probs - log_probs),
+            "grad_norm": norm,
+        }

@@ -1,6 +1,5 @@
-"""What a learner must keep to go on exactly: its variables and counters, by name."""
+"""A learner's state: its variables by name, which checkpoints hold."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,20 +7,21 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.trajectory import Array, Weights
+from xagents_ray.core.trajectory import Array
 from xagents_ray.networks import keras as networks
 
-_COUNT = "count/"
+COUNT = "count/"
+"""Begins the names of counters, which are 0 where a checkpoint lacks them."""
+
+
+def counter() -> tf.Variable:
+    """Return an int64 [] variable, 0; loops look at it, so it stays off a GPU."""
+    with tf.device("CPU"):
+        return tf.Variable(0, trainable=False, dtype=tf.int64)
 
 
 class LearnerState:
-    """Variables of a learner by name (`policy/dense-0/kernel`), and its counters.
-
-    Attributes:
-        counts: whole numbers by name, from 0: `version`, `updates`, ….
-        remaining: float32 [], the part of --max-steps that was ahead when the newest
-            batch's first step was taken; 1 without --max-steps.
-    """
+    """Variables of a learner by name: `policy/dense-0/kernel`, `count/version`."""
 
     def __init__(
         self,
@@ -38,26 +38,12 @@ class LearnerState:
                 self.variables[f"{name}/{i}"] = variable
         self._lr_scale = tf.Variable(1.0, trainable=False)
         self.variables |= {**others, "lr-scale": self._lr_scale}
-        self.remaining = tf.Variable(1.0, trainable=False)
         self._optimizers = list(optimizers.values())
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]
-        self.counts: Counter[str] = Counter()
 
     def arrays(self) -> dict[str, Array]:
         """Return a copy of everything by name."""
-        counts = {_COUNT + k: np.array(n, np.int64) for k, n in self.counts.items()}
-        return {k: np.array(v.numpy()) for k, v in self.variables.items()} | counts
-
-    def weights(self, model: str) -> Weights:
-        """Return the newest weights of the model that acts, under a new version."""
-        self.counts["version"] += 1
-        start = f"{model}/"
-        arrays = {
-            name.removeprefix(start): np.array(variable.numpy())
-            for name, variable in self.variables.items()
-            if name.startswith(start)
-        }
-        return Weights(self.counts["version"], arrays)
+        return {k: np.array(v.numpy()) for k, v in self.variables.items()}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take everything from a copy.
@@ -65,15 +51,13 @@ class LearnerState:
         Raises:
             UserError: it is of another learner.
         """
-        counts = {k: n for k, n in arrays.items() if k.startswith(_COUNT)}
-        self.assign({k: array for k, array in arrays.items() if k not in counts})
-        if missing := self.variables.keys() - arrays.keys():
+        counters = {k for k in self.variables if k.startswith(COUNT)}
+        if missing := self.variables.keys() - counters - arrays.keys():
             raise UserError(
                 f"The checkpoint has no {min(missing)}: it is of another agent or "
                 "model; resume with the versions that wrote it."
             )
-        self.counts.clear()
-        self.counts.update({k.removeprefix(_COUNT): int(n) for k, n in counts.items()})
+        self.assign({**dict.fromkeys(counters, np.array(0, np.int64)), **arrays})
 
     def assign(self, arrays: Mapping[str, Array]) -> None:
         """Take some variables from arrays.
@@ -99,8 +83,8 @@ class LearnerState:
             optimizer.learning_rate.assign(optimizer.learning_rate * factor)
         return float(self._optimizers[0].learning_rate)
 
-    def decay_lr(self) -> None:
-        """Set every optimizer's learning rate by what remains of the run."""
-        scale = float(self._lr_scale) * float(self.remaining)
+    def decay_lr(self, remaining: float) -> None:
+        """Set every optimizer's learning rate for what remains of the run, 1 to 0."""
+        scale = float(self._lr_scale) * remaining
         for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
             optimizer.learning_rate.assign(first * scale)

@@ -1,181 +1,125 @@
 """Twin delayed deep deterministic policy gradient."""
 
-from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.td3 import TD3Config
-from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Transitions, Weights
-from xagents_ray.learners import losses
-from xagents_ray.learners.deterministic import (
-    judge,
+from xagents_ray.learners.deterministic import action_values, update_actor
+from xagents_ray.learners.math import losses
+from xagents_ray.learners.math.targets import (
     normal_noise,
-    polyak,
-    signature,
-    smoothed,
-    with_target,
+    smooth_target_actions,
+    update_targets,
 )
-from xagents_ray.learners.learner import Metrics
-from xagents_ray.learners.normalizer import Normalizer
+from xagents_ray.learners.metrics import Means, add, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.state import LearnerState
-from xagents_ray.networks.layout import Layout
-
-_CRITIC_METRICS = ("value_loss", "q_value", "value_grad_norm")
-_ACTOR_METRICS = ("policy_loss", "policy_grad_norm")
+from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.state import counter
+from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
-class TD3Learner:
-    """DDPG with the smaller of two critics, smoothed targets and a late actor.
+class TD3:
+    """DDPG with the smaller of two critics, smoothed targets and a delayed actor.
 
     Source: arXiv:1802.09477.
     """
 
-    def __init__(
-        self,
-        config: TD3Config,
-        spec: EnvSpec,
-        actor_layout: Layout,
-        critic_layout: Layout,
-        critic_2_layout: Layout,
-        seed: int,
-    ) -> None:
-        self._config, self._layout, self._seed = config, actor_layout, seed
-        layouts = {
-            "actor": actor_layout,
-            "critic": critic_layout,
-            "critic-2": critic_2_layout,
+    data = TransitionBatches
+
+    def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
+        self._config, self._setup = setup.config, setup
+        self.models: dict[str, Any] = {}
+        self.targets: list[tuple[Any, Any]] = []
+        for name, layout in zip(
+            ("actor", "critic", "critic-2"), setup.layouts, strict=True
+        ):
+            model, target = with_target(layout, setup.seed, name)
+            self.models |= {name: model, f"{name}-target": target}
+            self.targets.append((target, model))
+        (self._actor_target, self._actor), *critics = self.targets
+        self._critic_targets, self._critics = zip(*critics, strict=True)
+        self._actor_optimizer = make_optimizer(
+            setup.config, self._actor.trainable_variables
+        )
+        self._critic_variables = [
+            variable
+            for critic in self._critics
+            for variable in critic.trainable_variables
+        ]
+        self._critic_optimizer = make_optimizer(
+            setup.config, self._critic_variables, setup.config.critic_lr
+        )
+        self.optimizers = {
+            "actor-optimizer": self._actor_optimizer,
+            "critic-optimizer": self._critic_optimizer,
         }
-        pairs = {name: with_target(x, seed, name) for name, x in layouts.items()}
-        self._pairs = list(pairs.values())
-        (self._actor, *critics), (self._actor_target, *targets) = zip(
-            *self._pairs, strict=True
-        )
-        self._critics, self._critic_targets = critics, targets
-        self._judging = [v for critic in critics for v in critic.trainable_variables]
-        self._actor_optimizer = make_optimizer(config, self._actor.trainable_variables)
-        self._critic_optimizer = make_optimizer(config, self._judging, config.critic_lr)
-        self._stopping = tf.Variable(False, trainable=False)
-        models = {name: model for name, (model, _) in pairs.items()}
-        models |= {f"{name}-target": target for name, (_, target) in pairs.items()}
-        self.normalizer = Normalizer(config, spec)
-        self.state = LearnerState(
-            models,
-            {
-                "actor-optimizer": self._actor_optimizer,
-                "critic-optimizer": self._critic_optimizer,
-            },
-            self.normalizer.named("actor"),
-        )
-        counted = [*signature(spec), tf.TensorSpec([], tf.int64)]
-        self._phase = tf.function(self._learn, input_signature=counted)
+        self._updates = counter()
+        self.variables = {"count/updates": self._updates}
 
-    def update(self, batch: Transitions, env_steps: int) -> Metrics:
-        """Learn from K batches; the policy's metrics are there when it has learnt."""
-        before = self.state.counts["updates"]
-        judged, acted, done = self._phase(
-            batch.observations,
-            batch.actions,
-            batch.rewards,
-            batch.terminated,
-            np.int64(before),
-        )
-        updates = int(done)
-        after = self.state.counts["updates"] = before + updates
-        delay = self._config.policy_delay
-        acts = after // delay - before // delay
-        means = (judged / max(updates, 1)).numpy().tolist()
-        metrics = dict(zip(_CRITIC_METRICS, means, strict=True))
-        if acts:
-            means = (acted / acts).numpy().tolist()
-            metrics |= zip(_ACTOR_METRICS, means, strict=True)
-        return {**metrics, "updates": updates}
-
-    def policy_weights(self) -> Weights:
-        """Return the newest weights to act with, under a new version."""
-        return self.state.weights("actor")
-
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """Begin with these weights, by name: `actor/dense-0/kernel`."""
-        self.state.assign(arrays)
-        for model, target in self._pairs:
-            target.set_weights(model.get_weights())
-
-    def stop(self) -> None:
-        """Make an update in progress end after its current batch."""
-        self._stopping.assign(True)
-
-    def _learn(
-        self,
-        observations: tf.Tensor,
-        actions: tf.Tensor,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        before: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """K updates on [K, N, ...] after others; returns sums of metrics [3], [2]."""
-        judged, acted = tf.zeros(len(_CRITIC_METRICS)), tf.zeros(len(_ACTOR_METRICS))
-        updates = tf.zeros([], tf.int64)
-        rewards = self.normalizer.rewards(rewards)
-        for k in tf.range(tf.shape(rewards)[0]):
-            if self._stopping:
-                break
-            seen = self.normalizer.inputs(self._layout, observations[k])
-            now, after = seen[:, 0], seen[:, 1]
-            targets = self._targets(
-                rewards[k], terminated[k], after, tf.shape(actions[k]), before + updates
-            )
-            judged += self._improve_critics(now, actions[k], targets)
-            updates += 1
-            if (before + updates) % self._config.policy_delay == 0:
-                acted += self._improve_actor(now)
-                self._follow()
-        return judged, acted, updates
-
-    def _targets(
-        self,
-        rewards: tf.Tensor,
-        terminated: tf.Tensor,
-        after: tf.Tensor,
-        shape: tf.Tensor,
-        update: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return what both critics learn of [N, ...] transitions, float32 [N]."""
+    def learn(
+        self, batches: TransitionBatches, phase: Phase
+    ) -> tuple[Means, tf.Tensor]:
+        """Update the critics on each of K minibatches, and the actor on some."""
         c = self._config
-        noise = normal_noise(self._seed, update, shape)
-        actions = smoothed(
-            self._actor_target(after), noise, c.policy_noise_coef, c.noise_clip
-        )
-        one, other = (judge(x, after, actions) for x in self._critic_targets)
-        next_values = tf.minimum(one, other)
-        return losses.one_step_targets(rewards, terminated, next_values, c.gamma)
+        critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
+        actor_metrics = no_means("policy_loss", "policy_grad_norm")
+        for k in tf.range(tf.shape(batches.rewards)[0]):
+            if self._setup.stopping:
+                break
+            batch = at(batches, k)
+            inputs = self._setup.inputs(batch.observations)
+            obs, next_obs = inputs[:, 0], inputs[:, 1]
+            targets = self._value_targets(batch, next_obs)
+            critic_metrics = add(
+                critic_metrics, self._update_critics(obs, batch.actions, targets)
+            )
+            self._updates.assign_add(1)
+            if self._updates % c.policy_delay == 0:
+                actor, critic = self._actor, self._critics[0]
+                update = update_actor(
+                    actor, critic, self._actor_optimizer, obs, c.grad_norm
+                )
+                actor_metrics = add(actor_metrics, update)
+                update_targets(self.targets, c.tau)
+        updates = critic_metrics["value_loss"].count
+        return {**critic_metrics, **actor_metrics}, updates
 
-    def _improve_critics(
-        self, now: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor
+    def _value_targets(
+        self, batch: TransitionBatches, next_obs: tf.Tensor
     ) -> tf.Tensor:
-        """One gradient step on [N, ...] transitions; returns metrics [3]."""
+        """Return the value targets of both critics, float32 [N]."""
+        c = self._config
+        noise = normal_noise(self._setup.seed, self._updates, tf.shape(batch.actions))
+        actions = smooth_target_actions(
+            self._actor_target(next_obs), noise, c.policy_noise_coef, c.noise_clip
+        )
+        one, other = (
+            action_values(critic, next_obs, actions) for critic in self._critic_targets
+        )
+        next_values = tf.minimum(one, other)
+        return losses.one_step_targets(
+            batch.rewards, batch.terminated, next_values, c.gamma
+        )
+
+    def _update_critics(
+        self, obs: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Take one gradient step on [N, ...] transitions."""
         with tf.GradientTape() as tape:
-            one, other = (judge(critic, now, actions) for critic in self._critics)
+            one, other = (
+                action_values(critic, obs, actions) for critic in self._critics
+            )
             loss = losses.squared(targets - one) + losses.squared(targets - other)
         norm = descend(
-            self._critic_optimizer, tape, loss, self._judging, self._config.grad_norm
+            self._critic_optimizer,
+            tape,
+            loss,
+            self._critic_variables,
+            self._config.grad_norm,
         )
-        return tf.stack([loss, tf.reduce_mean(one), norm])
-
-    def _improve_actor(self, now: tf.Tensor) -> tf.Tensor:
-        """One gradient step on [N, D] observations; returns metrics [2]."""
-        variables = self._actor.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            # Not the critic's too, whose own gradient nobody needs.
-            tape.watch([variable.value for variable in variables])
-            loss = -tf.reduce_mean(judge(self._critics[0], now, self._actor(now)))
-        norm = descend(
-            self._actor_optimizer, tape, loss, variables, self._config.grad_norm
-        )
-        return tf.stack([loss, norm])
-
-    def _follow(self) -> None:
-        for model, target in self._pairs:
-            polyak(target.weights, model.weights, self._config.tau)
+        return {
+            "value_loss": loss,
+            "q_value": tf.reduce_mean(one),
+            "value_grad_norm": norm,
+        }

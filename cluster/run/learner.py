@@ -16,7 +16,7 @@ from xagents_ray.cluster.ray.calls import (
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
-from xagents_ray.core.trajectory import Array
+from xagents_ray.core.trajectory import VERSION, Array
 
 _SNAPSHOT_SECONDS = 2.0
 _PING_SECONDS = 10.0
@@ -68,6 +68,7 @@ class SupervisedLearner:
         actor: handle of the learner.
         weights: reference to the newest ones; they may still be learnt.
         there: reference to the newest ones that are there.
+        version: of the newest ones; each phase that is asked for has the next one.
         threads: cores that it uses; 0 before it is ready.
         notes: what the user should know of the first weights.
     """
@@ -94,13 +95,8 @@ class SupervisedLearner:
         self._wanted_at = 0.0
         self.actor = make()
         self._started = self.actor.start.remote()
-        self._published = 1
-        self.weights = self.there = self.actor.weights.remote()
-
-    @property
-    def version(self) -> int:
-        """Of the newest weights, those that are still learnt included."""
-        return self._published + sum(bool(p.references) for p in self._phases)
+        self.version = 1
+        self.weights = self.there = self.actor.weights.remote(self.version)
 
     @property
     def held(self) -> dict[str, Array]:
@@ -123,7 +119,7 @@ class SupervisedLearner:
     def restore(self, arrays: dict[str, Array]) -> None:
         """Go on from a state."""
         self._snapshot, self._wanted = arrays, None
-        self._take(0)
+        self._take()
 
     def learn(self, phase: Phase) -> None:
         """Ask for a phase; the weights after it have the next version."""
@@ -167,8 +163,8 @@ class SupervisedLearner:
         if self._calls.failed(self.there):
             self.call("ping")  # a dead learner is brought back
             if self._calls.failed(self.there):
-                self.weights = self.there = self.actor.weights.remote()
-                self._published += 1
+                self.version += 1
+                self.weights = self.there = self.actor.weights.remote(self.version)
         return self.there
 
     def _wait_for_phases(self, but: int = 0) -> None:
@@ -197,7 +193,6 @@ class SupervisedLearner:
         if phase.references:
             self._backoff.reset()
             self.there, self._failures = phase.weights, 0
-            self._published += 1
             self._longest = max(self._longest, metrics["seconds"])
             if phase.number > self._covered:
                 self._since.append((phase.number, int(metrics["updates"])))
@@ -299,29 +294,29 @@ class SupervisedLearner:
         self._calls.kill(dead)
         self._since.clear()
         self._wanted = None
-        newest = self.version
         self.actor = self._make()
         try:
             self.threads, _ = self._get(self.actor.start.remote(), limit=_START_SECONDS)
-            self._take(newest)
+            self._take()
         except self._calls.ray.exceptions.RayError as again:
             self._return(self.actor, again)
             return
         for phase in self._phases:
             self._ask(phase)
 
-    def _take(self, above: int) -> None:
-        """Let the learner take the snapshot, and publish above a version."""
-        restore = self.actor.restore.options(num_returns=2)
-        version, weights = restore.remote(self._snapshot, above)
-        self._published = self._get(version)
-        self.weights = self.there = weights
+    def _take(self) -> None:
+        """Let the learner take the snapshot, and publish above all versions so far."""
+        held = int(self._snapshot.get(VERSION, 0))
+        self.version = max(self.version, held) + 1
+        self._get(self.actor.restore.remote(self._snapshot))
+        self.weights = self.there = self.actor.weights.remote(self.version)
 
     def _ask(self, phase: Phase) -> None:
         if phase.references:
+            self.version += 1
             update = self.actor.update.options(num_returns=2)
-            arguments = phase.env_steps, phase.statistics, *phase.references
-            phase.metrics, phase.weights = update.remote(*arguments)
+            facts = self.version, phase.env_steps, phase.statistics
+            phase.metrics, phase.weights = update.remote(*facts, *phase.references)
             self.weights = phase.weights
 
     def _want_snapshot(self) -> None:

@@ -112,12 +112,13 @@ class LearnerService:
     def ping(self) -> None:
         """Show that the process is alive."""
 
-    def weights(self) -> Weights:
-        """Return the newest weights under a new version."""
-        return self._learner.policy_weights()
+    def weights(self, version: int) -> Weights:
+        """Return the newest weights under a version."""
+        return self._learner.policy_weights(version)
 
     def update(
         self,
+        version: int,
         env_steps: int,
         statistics: Statistics,
         *batch: Trajectory | Replayed | Transitions,
@@ -125,6 +126,7 @@ class LearnerService:
         """Run one learning phase; return its metrics and the weights after it.
 
         Args:
+            version: of the weights after it.
             env_steps: of the run, after the batch was collected.
             statistics: of the steps since the phase before.
             batch: trajectories of a round, and what each shard of the replay drew.
@@ -133,8 +135,8 @@ class LearnerService:
         replay = self._run.config.algorithm.replay
         size = 0 if replay is None else replay.buffer_batch_size
         data = assemble(batch, size, [self._run.seed, env_steps])
-        learn = self._make.learn
-        metrics, weights = learn(self._run, self._learner, data, env_steps, statistics)
+        learn = self._learner.learn
+        metrics, weights = learn(data, env_steps, statistics, version)
         return {**metrics, "seconds": time.perf_counter() - began}, weights
 
     def scale_lr(self, factor: float) -> float:
@@ -145,20 +147,9 @@ class LearnerService:
         """Return a copy of the learner's state by name."""
         return self._learner.state.arrays()
 
-    def restore(self, arrays: dict[str, Array], above: int) -> tuple[int, Weights]:
-        """Take the learner's state from a copy.
-
-        Args:
-            arrays: the copy.
-            above: publish above this version, and above the copy's own.
-        Returns:
-            The weights' version, and the weights.
-        """
-        state = self._learner.state
-        state.restore(arrays)
-        state.counts["version"] = max(state.counts["version"], above)
-        weights = self.weights()
-        return weights.version, weights
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Take the learner's state from a copy."""
+        self._learner.state.restore(arrays)
 
     def encode(
         self, arrays: dict[str, Array], paths: Sequence[str]

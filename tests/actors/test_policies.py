@@ -20,7 +20,7 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.learners.distributions import categorical_log_prob, gaussian_log_prob
+from xagents_ray.learners.math.distributions import Categorical, Gaussian
 from xagents_ray.networks.forward import bind
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
@@ -79,7 +79,7 @@ def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     noise = policy.noise(generators(0, range(64)), 1)[0]
     actions = policy.act(observations, noise, 0)
     logits, values = forward(observations)
-    expected = categorical_log_prob(tf.constant(logits), tf.constant(actions.stored))
+    expected = Categorical(tf.constant(logits)).log_prob(tf.constant(actions.stored))
     np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
     assert actions.log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
@@ -145,8 +145,8 @@ def test_gaussian_log_probs_are_those_of_the_raw_actions() -> None:
     noise = policy.noise(generators(0, range(64)), 1)[0]
     actions = policy.act(observations, noise, 0)
     means = forward(observations)[0]
-    expected = gaussian_log_prob(
-        tf.constant(means), tf.constant(LOG_STD), tf.constant(actions.stored)
+    expected = Gaussian(tf.constant(means), tf.constant(LOG_STD)).log_prob(
+        tf.constant(actions.stored)
     )
     np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
     assert actions.log_probs.dtype == np.float32

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from learner_support import fresh, make_learner, publish, replayed, sampled
 from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.core.batch import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
-    Replayed,
     Trajectory,
     Transitions,
     Weights,
@@ -72,8 +73,7 @@ class Case(NamedTuple):
 
     def learner(self, seed: int = 0, **settings: Any) -> Any:
         config = self.config(**settings)
-        layouts = self.row.layouts(config, self.spec)
-        return resolve(self.row.learner)(config, self.spec, *layouts, seed)
+        return make_learner(self.row.name, config, self.spec, seed=seed)
 
     def policy(self, weights: Weights) -> Any:
         layout = self.row.layout(None, self.spec)
@@ -169,7 +169,9 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
     )
 
 
-def batch(case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0) -> Any:
+def batch(
+    case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0
+) -> Batch:
     """Return k batches of n transitions, or k trajectories of n / 4 steps.
 
     Where rounds are learnt from and replayed, the last k - 1 are replayed.
@@ -178,8 +180,8 @@ def batch(case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0) 
     if case.row.on_policy:
         rolled = [trajectory(case, weights, n // 4, 3, seed * k + i) for i in range(k)]
         if case.row.replay is None or k == 1:
-            return rolled
-        return [rolled[0], replayed(rolled[1:])]
+            return fresh(*rolled)
+        return fresh(rolled[0], sampled=replayed(rolled[1:]))
     observations = random_observations(spec, rng, k, n, spec.stack + 1)
     starts = rng.random((k, n, spec.stack + 1)) < 0.2
     starts[..., -1] = False
@@ -188,13 +190,8 @@ def batch(case: Case, weights: Weights, k: int = 4, n: int = 32, seed: int = 0) 
     else:
         actions = rng.normal(size=(k, n, spec.action_units)).astype(np.float32)
     rewards = rewards_of(spec, observations[:, :, -2], actions)
-    return Transitions(observations, starts, actions, rewards, np.ones((k, n), bool))
-
-
-def replayed(trajectories: list[Trajectory]) -> Any:
-    """Return trajectories as batches that a replay gave."""
-    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
-    return Replayed._make(np.stack(part) for part in parts)
+    ends = np.ones((k, n), bool)
+    return sampled(Transitions(observations, starts, actions, rewards, ends))
 
 
 def assert_equal(one: Weights, other: Weights) -> None:
@@ -266,24 +263,24 @@ def life(request: Any) -> Life:
         fresh = case.row.name in FRESH
         gently = fresh and case.spec.is_image
         learner = case.learner(seed=3, **({"lr": 1e-3} if gently else {}))
-        weights = [learner.policy_weights()]
+        weights = [publish(learner)]
         fixed = batch(case, weights[0])
         metrics = []
         updates = UPDATES if case.spec.is_image else FRESH.get(case.row.name, UPDATES)
         for step in range(updates):
             if fresh:
-                fixed = batch(case, learner.policy_weights(), seed=step)
+                fixed = batch(case, publish(learner), seed=step)
             metrics.append(learner.update(fixed, step))
             if step < KEPT:
-                weights.append(learner.policy_weights())
-        learnt = learner.policy_weights()
+                weights.append(publish(learner))
+        learnt = publish(learner)
         for k, n in SIZES:
-            learner.update(batch(case, learner.policy_weights(), k, n), 100)
+            learner.update(batch(case, publish(learner), k, n), 100)
         learner.update(batch(case, weights[0]), 100)  # which are older than others
-        weights.append(learner.policy_weights())
+        weights.append(publish(learner))
         learner.stop()
         stopped = learner.update(fixed, 200)
-        after = learner.policy_weights()
+        after = publish(learner)
         return Life(case, learner, metrics, weights, learnt, stopped, after)
 
 
@@ -318,7 +315,7 @@ def test_every_update_changes_the_weights(life: Life) -> None:
         assert differ(one, other)
     for weights in life.weights:
         assert all(array.dtype == np.float32 for array in weights.arrays.values())
-    initial = life.case.learner(seed=3).policy_weights()
+    initial = publish(life.case.learner(seed=3))
     assert_equal(initial, life.weights[0])
 
 
@@ -341,21 +338,21 @@ def test_the_seed_decides_the_weights(case: Case) -> None:
     """Batches as Ray's object store gives them: read-only."""
     with deterministic():
         learner, same = case.learner(seed=3), case.learner(seed=3)
-        first = learner.policy_weights()
-        assert_equal(first, same.policy_weights())
-        assert differ(first, case.learner(seed=4).policy_weights())
+        first = publish(learner)
+        assert_equal(first, publish(same))
+        assert differ(first, publish(case.learner(seed=4)))
         for each in (learner, same):
             for step in range(KEPT):
                 fixed = batch(case, first, seed=step)
                 freeze(fixed)
                 each.update(fixed, step)
-        assert_equal(learner.policy_weights(), same.policy_weights())
-        assert differ(first, learner.policy_weights())
+        assert_equal(publish(learner), publish(same))
+        assert differ(first, publish(learner))
 
 
-def freeze(fixed: Any) -> None:
-    for part in [fixed] if isinstance(fixed, Transitions) else fixed:
-        for array in part:
+def freeze(fixed: Batch) -> None:
+    for part in fixed:
+        for array in part or ():
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
@@ -401,7 +398,7 @@ def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
     "case", cases(["vector", "grey"], on_policy=[True], actions=["discrete"])
 )
 def test_rows_that_only_reset_weigh_nothing(case: Case, lag: int) -> None:
-    weights = case.learner().policy_weights()
+    weights = publish(case.learner())
     rolled = with_resets(case, weights, 9)
     invalid = ~rolled.valid
     observations, actions, rewards, log_probs, values, probabilities = (
@@ -437,7 +434,7 @@ def test_rows_that_only_reset_weigh_nothing(case: Case, lag: int) -> None:
     )
     pairs = [(case.learner(), each) for each in (rolled, changed)]
     for learner, each in pairs:
-        while learner.policy_weights().version < each.weights_version + lag:
+        while publish(learner).version < each.weights_version + lag:
             pass
     with deterministic():
         learnt = [learn(*pair) for pair in pairs]
@@ -449,20 +446,20 @@ def test_rows_that_only_reset_weigh_nothing(case: Case, lag: int) -> None:
 
 
 def learn(learner: Any, rolled: Trajectory) -> Weights:
-    learner.update([rolled], 0)
-    return learner.policy_weights()
+    learner.update(fresh(rolled), 0)
+    return publish(learner)
 
 
 @pytest.mark.parametrize("case", cases(["vector"], on_policy=[True]))
 def test_rounds_with_few_valid_rows(case: Case) -> None:
     """Fewer than minibatches, none at all: the weights stay numbers."""
     learner = case.learner()
-    rolled = trajectory(case, learner.policy_weights(), 2, 2, 0)
+    rolled = trajectory(case, publish(learner), 2, 2, 0)
     before = Weights(0, learner.state.arrays())  # of critics too
     for held in (2, 1, 0):
         valid = np.zeros((2, 2), bool)
         valid.flat[:held] = True
-        metrics = learner.update([rolled._replace(valid=valid)], 0)
+        metrics = learner.update(fresh(rolled._replace(valid=valid)), 0)
         after = Weights(0, learner.state.arrays())
         assert_finite(metrics, after)
         assert differ(before, after) == (held > 0)
@@ -474,7 +471,7 @@ def test_rounds_with_few_valid_rows(case: Case) -> None:
 )
 def test_trajectories_are_merged_by_environment(case: Case) -> None:
     """Two actors' trajectories are one actor's with all environments."""
-    weights = case.learner().policy_weights()
+    weights = publish(case.learner())
     rolled = trajectory(case, weights, 8, 3, 1)
     parts = []
     for cut in (slice(0, 2), slice(2, 3)):
@@ -485,6 +482,6 @@ def test_trajectories_are_merged_by_environment(case: Case) -> None:
     for each in ([rolled], parts):
         with deterministic():
             learner = case.learner()
-            learner.update(each, 0)
-            learnt.append(learner.policy_weights())
+            learner.update(fresh(*each), 0)
+            learnt.append(publish(learner))
     assert_equal(*learnt)

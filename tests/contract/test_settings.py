@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import publish
 from test_learners import Case, assert_equal, batch, cases, deterministic
 
+from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics, moments_of
 from xagents_ray.learners import make
 from xagents_ray.run.driver import Run
@@ -38,7 +40,7 @@ def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
     few = {"cg_iterations": 2}  # more of them only magnify roundings
     plain, normalising = case.learner(**few), case.learner(**few, **both)
     normalising.normalizer.take(STATISTICS)
-    by_hand = batch(case, plain.policy_weights(), 2, 32)
+    by_hand = batch(case, publish(plain), 2, 32)
 
     def raw(part: Any) -> Any:
         return part._replace(
@@ -46,13 +48,13 @@ def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
             rewards=part.rewards * np.float32(SCALE),
         )
 
-    given = [raw(x) for x in by_hand] if isinstance(by_hand, list) else raw(by_hand)
+    given = Batch(*(None if x is None else raw(x) for x in by_hand))
     with deterministic():
-        before = plain.policy_weights().arrays
+        before = publish(plain).arrays
         plain.update(by_hand, 0)
         normalising.update(given, 0)
-    after = plain.policy_weights().arrays
-    other = normalising.policy_weights().arrays
+    after = publish(plain).arrays
+    other = publish(normalising).arrays
     assert other.keys() - after.keys() == {
         f"observation/{part}" for part in ("size", "mean", "variance")
     }
@@ -68,7 +70,7 @@ def learnt(learner: Any, data: Any, before: Statistics, after: Statistics) -> An
     learner.normalizer.take(before)
     learner.update(data, 0)
     learner.normalizer.take(after)
-    return learner.policy_weights()
+    return publish(learner)
 
 
 @pytest.mark.parametrize("case", VECTORS)
@@ -80,10 +82,10 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     run = run_of(case, normalize_observations=True, normalize_rewards=True)
     (learner, notes), (by_hand, _) = make.make_learner(run), make.make_learner(run)
     assert notes == []
-    first = batch(case, learner.policy_weights(), 1, 8)
-    by_hand.policy_weights()
+    first = batch(case, publish(learner), 1, 8)
+    publish(by_hand)
     with deterministic():
-        _, weights = make.learn(run, learner, first, 10, STATISTICS)
+        _, weights = learner.learn(first, 10, STATISTICS, 2)
         expected = learnt(by_hand, first, STATISTICS, {})
     assert_equal(weights, expected)
     np.testing.assert_allclose(weights.arrays["observation/mean"], MEAN)
@@ -96,8 +98,8 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     more = {**observations, **rewards}
     before, after = (rewards, observations) if case.row.on_policy else (more, {})
     with deterministic():
-        _, one = make.learn(run, learner, data, 20, more)
-        _, two = make.learn(run, resumed, data, 20, more)
+        _, one = learner.learn(data, 20, more, 3)
+        _, two = resumed.learn(data, 20, more, 3)
         expected = learnt(by_hand, data, before, after)
     assert_equal(one, expected)
     assert_equal(two, expected)
@@ -111,8 +113,8 @@ def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     rates = []
     for steps in (50, 100, 150):
         before = learner.state.arrays()
-        data = batch(case, learner.policy_weights(), 1, 8)
-        make.learn(run, learner, data, steps, {})
+        data = batch(case, publish(learner), 1, 8)
+        learner.learn(data, steps, {}, learner.version + 1)
         after = learner.state.arrays()
         rates += [after[n] for n in after if n.endswith("optimizer/1")][:1]
         moves = any(
@@ -126,6 +128,5 @@ def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     np.testing.assert_allclose(rates, [3e-3, 1.5e-3, 0])
     # A plateau's reduction stays, whatever the decay does.
     assert learner.state.scale_lr(0.5) == 0
-    learner.state.remaining.assign(0.5)
-    learner.state.decay_lr()
+    learner.state.decay_lr(0.5)
     assert learner.state.scale_lr(1.0) == pytest.approx(0.75e-3)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import fresh, make_learner, publish
 from linear import (
     LENGTH,
     SPECS,
@@ -19,16 +20,16 @@ from linear import (
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.a2c import A2CLearner
+from xagents_ray.learners.learner import Learner
 
 GAMMA, LOG_STD = 0.9, np.array([0.3, -0.4])
 EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 
-def make(folder: Path, spec: EnvSpec, **settings: Any) -> A2CLearner:
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
     config = A2CConfig(gamma=GAMMA, **settings)
     layout = linear_layout(folder, spec, spec.action_units, 1)
-    learner = A2CLearner(config, spec, layout, 0)
+    learner = make_learner("a2c", config, spec, layout)
     if not spec.is_discrete:
         learner.load({"policy/log_std": LOG_STD})
     return learner
@@ -42,9 +43,9 @@ def log_probs_of(arrays: Any, spec: EnvSpec, t: Trajectory) -> Any:
     return np.take_along_axis(log_softmax(policy), t.actions[..., None], -1)[..., 0]
 
 
-def acted_on(learner: A2CLearner, spec: EnvSpec, lag: int, seed: int = 1) -> Trajectory:
+def acted_on(learner: Learner, spec: EnvSpec, lag: int, seed: int = 1) -> Trajectory:
     """Return a rollout of the newest policy, or as of one some versions older."""
-    weights, t = learner.policy_weights(), rollout(spec, seed)
+    weights, t = publish(learner), rollout(spec, seed)
     log_probs = log_probs_of(weights.arrays, spec, t)
     if lag:
         log_probs += np.random.default_rng(seed).normal(0, 0.5, log_probs.shape)
@@ -116,7 +117,7 @@ def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -
         tmp_path, spec, lr=lr, opt_epsilon=epsilon, grad_norm=grad_norm, **names
     )
     for _ in range(2):  # versions that acted before
-        learner.policy_weights()
+        publish(learner)
     t = acted_on(learner, spec, lag)
     assert t.terminated.any() and t.truncated.any() and not t.valid.all()
     before = learner.state.arrays()
@@ -124,8 +125,8 @@ def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -
     ratios = np.exp(log_probs_of(before, spec, t) - t.log_probs)[t.valid]
     assert lag == 0 or 0.2 < (ratios > 1.1).mean() < 0.8
     metrics, gradient = expected(before, spec, t, *coefs)
-    got = learner.update([t], 0)
-    after = learner.policy_weights().arrays
+    got = learner.update(fresh(t), 0)
+    after = publish(learner).arrays
     assert got.pop("updates") == 1
     assert got == {k: pytest.approx(v, rel=1e-4) for k, v in metrics.items()}
     assert got["grad_norm"] > 0.2  # the norm before it is clipped
@@ -145,11 +146,11 @@ def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -
 @EVERY
 def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> None:
     learner, other = (make(tmp_path, spec, lr=0.01) for _ in range(2))
-    learner.update([rollout(spec, 1)], 0)
+    learner.update(fresh(rollout(spec, 1)), 0)
     kept = learner.state.arrays()
     other.state.restore(kept)
     for each in (learner, other):
-        each.update([rollout(spec, 2)], 0)
+        each.update(fresh(rollout(spec, 2)), 0)
     ends = learner.state.arrays(), other.state.arrays()
     assert ends[0].keys() == ends[1].keys()
     assert any(not np.array_equal(kept[k], ends[0][k]) for k in kept)
@@ -166,8 +167,8 @@ def test_without_a_lag_ratios_are_not_asked_for(spec: EnvSpec, tmp_path: Path) -
         t = acted_on(learner, spec, 0)
         if ends:
             t = t._replace(log_probs=t.log_probs + 1)
-        learner.update([t._replace(weights_version=t.weights_version - lag)], 0)
-        ends.append(learner.policy_weights().arrays)
+        learner.update(fresh(t._replace(weights_version=t.weights_version - lag)), 0)
+        ends.append(publish(learner).arrays)
     for name, array in ends[0].items():
         np.testing.assert_array_equal(array, ends[1][name])
     assert any(not np.array_equal(ends[0][k], ends[2][k]) for k in ends[0])
@@ -179,15 +180,15 @@ def test_one_lagging_actor_makes_a_round_lag(tmp_path: Path) -> None:
     ends = []
     for lags in ((0, 1), (1, 0), (1, 1), (0, 0)):
         learner = make(tmp_path, spec, lr=0.01)
-        weights = learner.policy_weights()
+        weights = publish(learner)
         parts = []
         for seed, lag in enumerate(lags):
             log_probs = log_probs_of(weights.arrays, spec, rollout(spec, seed)) + 0.5
             version = weights.version - lag
             t = rollout(spec, seed)._replace(weights_version=version)
             parts.append(t._replace(log_probs=log_probs.astype(np.float32)))
-        learner.update(parts, 0)
-        ends.append(learner.policy_weights().arrays["dense-0/kernel"])
+        learner.update(fresh(*parts), 0)
+        ends.append(publish(learner).arrays["dense-0/kernel"])
     np.testing.assert_array_equal(ends[0], ends[1])
     np.testing.assert_array_equal(ends[0], ends[2])
     assert not np.array_equal(ends[0], ends[3])

@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from learner_support import fresh, make_learner, publish, replayed
 from linear import ENVS, LENGTH, SPECS, features, linear_layout, parameters, rollout
 
 from xagents_ray import train
@@ -13,15 +14,15 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Replayed, Trajectory
-from xagents_ray.learners.acer import ACERLearner
+from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.learners.learner import Learner
 from xagents_ray.networks.forward import bind
 
 GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
 ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
 
 
-def make(folder: Path, spec: EnvSpec, **settings: Any) -> ACERLearner:
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
     values = {
         "gamma": GAMMA,
         "epsilon": EPSILON,
@@ -33,7 +34,7 @@ def make(folder: Path, spec: EnvSpec, **settings: Any) -> ACERLearner:
         **settings,
     }
     layout = linear_layout(folder, spec, spec.n_actions, spec.n_actions)
-    learner = ACERLearner(ACERConfig(**values), spec, layout, 0)
+    learner = make_learner("acer", ACERConfig(**values), spec, layout)
     rng = np.random.default_rng(5)
     for name, variable in learner.state.variables.items():
         if name.startswith("average/"):  # somewhere else, as later in a run
@@ -48,17 +49,12 @@ def rolled(spec: EnvSpec, seed: int = 1) -> Trajectory:
     return rollout(spec, seed)._replace(probabilities=probabilities, log_probs=None)
 
 
-def replayed(*trajectories: Trajectory) -> Replayed:
-    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
-    return Replayed._make(np.stack(part) for part in parts)
-
-
 def softmax(x: Any) -> Any:
     exp = np.exp(x - x.max(-1, keepdims=True))
     return exp / exp.sum(-1, keepdims=True)
 
 
-def model_of(learner: ACERLearner, name: str) -> Any:
+def model_of(learner: Learner, name: str) -> Any:
     """Return a model's [D + 1, n] parameters of the policy and of the critic."""
     arrays = find("acer").models[0].own(learner.state.arrays())
     if name != "policy":
@@ -71,7 +67,7 @@ def model_of(learner: ACERLearner, name: str) -> Any:
 class Frozen:
     """What an update holds fixed while it follows the gradient, row by row."""
 
-    def __init__(self, learner: ACERLearner, spec: EnvSpec, t: Trajectory) -> None:
+    def __init__(self, learner: Learner, spec: EnvSpec, t: Trajectory) -> None:
         self.x, self.t = features(spec, t), t
         theta = model_of(learner, "policy")
         self.policy, self.q = softmax(self.x @ theta[0]), self.x @ theta[1]
@@ -173,7 +169,7 @@ def test_one_update(
     before, average = (model_of(learner, name) for name in ("policy", "average"))
     frozen = Frozen(learner, spec, t)
     gradient = finite_differences(frozen, before, trust_region)
-    got = learner.update([t], 0)
+    got = learner.update(fresh(t), 0)
     assert got.pop("updates") == 1
     norm = np.sqrt((gradient**2).sum())
     assert norm > 0.2  # the norm before it is clipped
@@ -194,7 +190,7 @@ def test_a_wide_region_is_none(tmp_path: Path) -> None:
     wide = make(tmp_path, spec, delta=1e6)
     plain = make(tmp_path, spec, trust_region=False)
     for learner in (wide, plain):
-        assert learner.update([rolled(spec)], 0)["trust_region_bound"] == 0
+        assert learner.update(fresh(rolled(spec)), 0)["trust_region_bound"] == 0
     np.testing.assert_allclose(
         model_of(wide, "policy"), model_of(plain, "policy"), rtol=1e-5, atol=1e-6
     )
@@ -204,8 +200,8 @@ def test_a_phase_is_its_batches_one_after_another(tmp_path: Path) -> None:
     spec = SPECS["frames"]
     whole, steps = (make(tmp_path, spec, lr=0.01) for _ in range(2))
     rounds = [rolled(spec, seed) for seed in (1, 2, 3)]
-    metrics = whole.update([rounds[0], replayed(*rounds[1:])], 0)
-    each = [steps.update([t], 0) for t in rounds]
+    metrics = whole.update(fresh(rounds[0], sampled=replayed(rounds[1:])), 0)
+    each = [steps.update(fresh(t), 0) for t in rounds]
     assert metrics.pop("updates") == 3
     for name, value in metrics.items():
         assert value == pytest.approx(np.mean([m[name] for m in each]), rel=1e-5)
@@ -217,11 +213,11 @@ def test_a_phase_is_its_batches_one_after_another(tmp_path: Path) -> None:
 def test_a_resumed_learner_goes_on_exactly(tmp_path: Path) -> None:
     spec = SPECS["discrete"]
     learner, other = (make(tmp_path, spec, lr=0.01) for _ in range(2))
-    learner.update([rolled(spec, 1)], 0)
+    learner.update(fresh(rolled(spec, 1)), 0)
     kept = learner.state.arrays()
     other.state.restore(kept)
     for each in (learner, other):
-        each.update([rolled(spec, 2), replayed(rolled(spec, 3))], 0)
+        each.update(fresh(rolled(spec, 2), sampled=replayed([rolled(spec, 3)])), 0)
     ends = learner.state.arrays(), other.state.arrays()
     assert ends[0].keys() == ends[1].keys() >= {"average/dense-0/kernel"}
     assert any(not np.array_equal(kept[k], ends[0][k]) for k in kept)
@@ -233,10 +229,10 @@ def test_the_average_begins_as_a_copy(tmp_path: Path) -> None:
     """Of the first weights, and of those that are loaded."""
     spec = SPECS["discrete"]
     layout = linear_layout(tmp_path, spec, 3, 3)
-    learner = ACERLearner(ACERConfig(), spec, layout, 0)
+    learner = make_learner("acer", ACERConfig(), spec, layout)
     first = model_of(learner, "policy")
     np.testing.assert_array_equal(model_of(learner, "average"), first)
-    arrays = learner.policy_weights().arrays
+    arrays = publish(learner).arrays
     learner.load({f"policy/{name}": array + 1 for name, array in arrays.items()})
     np.testing.assert_array_equal(model_of(learner, "policy"), first + 1)
     np.testing.assert_array_equal(model_of(learner, "average"), first + 1)
@@ -261,7 +257,7 @@ def test_a_policy_head_with_and_without_softmax_is_one(
     config = ACERConfig(model=str(path))
     (layout,) = row.layouts(config, spec)
     assert [layer.activation for layer in layout.layers] == ["tanh", "linear", "linear"]
-    weights = ACERLearner(config, spec, layout, 0).policy_weights()
+    weights = publish(make_learner("acer", config, spec, layout))
     logits, _ = bind(layout, weights.arrays)(np.ones((2, 4), np.float32))
     assert (logits < 0).any() and not np.allclose(logits.sum(-1), 1)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import sampled
 from test_deterministic import (
     GAMMA,
     RAM,
@@ -56,7 +57,7 @@ def test_one_update(spec: EnvSpec) -> None:
 
     judged, critic_norm = descended(before, ["critic"], critic_loss)
     acted, actor_norm = descended(judged, ["actor"], actor_loss)
-    metrics = learner.update(case, 0)
+    metrics = learner.update(sampled(case), 0)
     assert metrics == pytest.approx(
         {
             "value_loss": critic_loss(before),
@@ -74,9 +75,9 @@ def test_one_update(spec: EnvSpec) -> None:
 def test_metrics_are_means_over_a_phase() -> None:
     learner, case = make("ddpg", lr=0.01), batch(3)
     begin = learner.state.arrays()
-    together = learner.update(case, 0)
+    together = learner.update(sampled(case), 0)
     learner.state.restore(begin)
-    apart = [learner.update(cut(case, i, i + 1), 0) for i in range(3)]
+    apart = [learner.update(sampled(cut(case, i, i + 1)), 0) for i in range(3)]
     assert together.pop("updates") == 3
     for name, mean in together.items():
         assert mean == pytest.approx(np.mean([m[name] for m in apart]), rel=1e-5)
@@ -86,5 +87,5 @@ def test_stop_ends_a_phase() -> None:
     learner = make("ddpg")
     before = networks_of(learner)
     learner.stop()
-    assert set(learner.update(batch(2), 0).values()) == {0}
+    assert set(learner.update(sampled(batch(2)), 0).values()) == {0}
     assert_close(networks_of(learner), before)

@@ -2,27 +2,28 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from learner_support import make_learner, sampled
 from naive import random_arrays
 from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Transitions
-from xagents_ray.learners import losses
-from xagents_ray.learners.deterministic import (
-    judge,
+from xagents_ray.learners.deterministic import action_values
+from xagents_ray.learners.math import losses
+from xagents_ray.learners.math.targets import (
     normal_noise,
-    polyak,
-    smoothed,
-    with_target,
+    smooth_target_actions,
+    update_targets,
 )
+from xagents_ray.learners.setup import with_target
 from xagents_ray.replay.transitions import TransitionReplay
 
 SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
@@ -36,7 +37,10 @@ def make(name: str, spec: EnvSpec = SPEC, seed: int = 0, **settings: Any) -> Any
     """Return a learner of tiny networks whose Adam steps are nearly the gradient's."""
     for model in ("actor", "critic"):
         Path(f"{model}.cfg").write_text(TINY)
-    row = find(name)
+    return make_learner(name, config_of(name, **settings), spec, seed=seed)
+
+
+def config_of(name: str, **settings: Any) -> Any:
     values = {
         "actor_model": "actor.cfg",
         "critic_model": "critic.cfg",
@@ -47,8 +51,7 @@ def make(name: str, spec: EnvSpec = SPEC, seed: int = 0, **settings: Any) -> Any
         "tau": TAU,
         **settings,
     }
-    config = row.config(**values)
-    return resolve(row.learner)(config, spec, *row.layouts(config, spec), seed)
+    return find(name).config(**values)
 
 
 def batch(k: int, n: int = 8, spec: EnvSpec = SPEC, seed: int = 0) -> Transitions:
@@ -189,17 +192,18 @@ def test_squared_by_hand() -> None:
 def test_polyak_by_hand() -> None:
     online = [tf.Variable([1.0, 2.0]), tf.Variable([[8.0]])]
     target = [tf.Variable([3.0, 2.0]), tf.Variable([[0.0]])]
+    pairs = [(SimpleNamespace(weights=target), SimpleNamespace(weights=online))]
     expected = [[2.5, 2.0], [[2.0]]], [[2.125, 2.0], [[3.5]]]
     for each in expected:
-        polyak(target, online, 0.25)
+        update_targets(pairs, 0.25)
         for variable, numbers in zip(target, each, strict=True):
             np.testing.assert_array_equal(variable, numbers)
-    polyak(target, online, 1.0)
+    update_targets(pairs, 1.0)
     np.testing.assert_array_equal(target[0], [1.0, 2.0])
     np.testing.assert_array_equal(online[1], [[8.0]])
 
 
-def test_smoothed_by_hand() -> None:
+def test_smooth_target_actions_by_hand() -> None:
     # action, standard normal, scale 0.5, clip 0.75
     table = [
         (0.0, 1.0, 0.5),
@@ -210,14 +214,16 @@ def test_smoothed_by_hand() -> None:
         (1.0, -0.5, 0.75),
     ]
     actions, normal, expected = np.array(table, np.float32).T.reshape(3, 3, 2)
-    got = smoothed(tf.constant(actions), tf.constant(normal), 0.5, 0.75)
+    got = smooth_target_actions(tf.constant(actions), tf.constant(normal), 0.5, 0.75)
     np.testing.assert_allclose(got, expected)
 
 
-def test_smoothed_slowly() -> None:
+def test_smooth_target_actions_slowly() -> None:
     rng = np.random.default_rng(0)
     actions, normal = rng.uniform(-1, 1, (50, 2)), 2 * rng.normal(size=(50, 2))
-    got = smoothed(tf.constant(actions), tf.constant(normal), 0.2, 0.3).numpy()
+    got = smooth_target_actions(
+        tf.constant(actions), tf.constant(normal), 0.2, 0.3
+    ).numpy()
     for index in np.ndindex(50, 2):
         noise = min(max(0.2 * normal[index], -0.3), 0.3)
         assert got[index] == pytest.approx(min(max(actions[index] + noise, -1), 1))
@@ -236,11 +242,11 @@ def test_normal_noise_is_the_updates_own() -> None:
     assert noise.std() == pytest.approx(1, rel=5 / 16000**0.5)
 
 
-def test_judge_reads_the_action_last() -> None:
+def test_action_values_read_the_action_last() -> None:
     def critic(x: Any) -> Any:
         return tf.reduce_sum(x * [1.0, 10.0, 100.0], axis=-1, keepdims=True)
 
-    got = judge(
+    got = action_values(
         critic, tf.constant([[1.0, 2.0], [0.0, 3.0]]), tf.constant([[4.0], [5]])
     )
     np.testing.assert_array_equal(got, [421.0, 530.0])
@@ -279,14 +285,14 @@ def test_phases_and_resumption_change_nothing(name: str, deterministic: None) ->
     case = batch(6)
     learner, resumed = make(name, lr=0.01), make(name, lr=0.01)
     begin = learner.state.arrays()
-    learner.update(case, 0)
+    learner.update(sampled(case), 0)
     expected = everything(learner)
     learner.state.restore(begin)
-    learner.update(cut(case, 0, 1), 0)
-    learner.update(cut(case, 1, 3), 0)
+    learner.update(sampled(cut(case, 0, 1)), 0)
+    learner.update(sampled(cut(case, 1, 3)), 0)
     scatter(resumed)
     resumed.state.restore(learner.state.arrays())
-    resumed.update(cut(case, 3, 6), 0)
+    resumed.update(sampled(cut(case, 3, 6)), 0)
     got = everything(resumed)
     assert expected.keys() == got.keys()
     for key, array in expected.items():
@@ -297,9 +303,8 @@ def test_phases_and_resumption_change_nothing(name: str, deterministic: None) ->
 def test_load_makes_targets_equal(name: str) -> None:
     """Of the model that is loaded; the others stay as they are."""
     learner = make(name)
-    for model, layout in zip(
-        find(name).models, find(name).layouts(learner._config, SPEC), strict=True
-    ):
+    layouts = find(name).layouts(config_of(name), SPEC)
+    for model, layout in zip(find(name).models, layouts, strict=True):
         before = networks_of(learner)
         arrays = random_arrays(layout, 5)
         learner.load({f"{model.name}/{key}": x for key, x in arrays.items()})
@@ -338,6 +343,6 @@ def test_terminated_transitions_have_no_next_value(name: str) -> None:
                     variable.assign(scale * variable)
             case = batch(1)
             case.terminated[:] = terminated
-            found.append(learner.update(case, 0)["value_loss"])
+            found.append(learner.update(sampled(case), 0)["value_loss"])
     assert found[0] == found[1]
     assert found[2] != found[3]

@@ -7,24 +7,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners.distributions import (
-    categorical_entropy,
-    categorical_kl,
-    categorical_log_prob,
-    gaussian_entropy,
-    gaussian_kl,
-    gaussian_log_prob,
-)
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.learners.math.distributions import Categorical, Gaussian, PolicyHead
+
+MEANS = tf.zeros([1, 2])
 
 
 def test_categorical_by_hand() -> None:
     # Probabilities 1/2, 1/3, 1/6, and logits that are off by a constant.
     logits = tf.constant([[0.0] * 3, [100.0] * 3]) + tf.math.log([3.0, 2.0, 1.0])
     for action, p in enumerate((1 / 2, 1 / 3, 1 / 6)):
-        got = categorical_log_prob(logits, tf.constant([action, action]))
+        got = Categorical(logits).log_prob(tf.constant([action, action]))
         np.testing.assert_allclose(got, np.log([p, p]), rtol=1e-4)
     entropy = math.log(2) / 2 + math.log(3) / 3 + math.log(6) / 6
-    np.testing.assert_allclose(categorical_entropy(logits), [entropy] * 2, rtol=1e-5)
+    np.testing.assert_allclose(Categorical(logits).entropy(), [entropy] * 2, rtol=1e-5)
 
 
 def test_categorical_against_numpy() -> None:
@@ -33,22 +29,22 @@ def test_categorical_against_numpy() -> None:
     actions = rng.integers(0, 7, 50, np.int32)
     p = np.exp(logits.astype(np.float64))
     p /= p.sum(axis=1, keepdims=True)
-    got = categorical_log_prob(tf.constant(logits), tf.constant(actions))
+    got = Categorical(tf.constant(logits)).log_prob(tf.constant(actions))
     np.testing.assert_allclose(got, np.log(p[np.arange(50), actions]), rtol=1e-4)
     expected = -(p * np.log(p)).sum(axis=1)
-    np.testing.assert_allclose(categorical_entropy(logits), expected, rtol=1e-4)
+    np.testing.assert_allclose(Categorical(logits).entropy(), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 2, 18])
 def test_entropy_of_equal_chances(n: int) -> None:
-    got = categorical_entropy(tf.fill([1, n], 5.0))
+    got = Categorical(tf.fill([1, n], 5.0)).entropy()
     np.testing.assert_allclose(got, [math.log(n)], atol=1e-6)
 
 
 def test_certain_actions_stay_finite() -> None:
     logits = tf.constant([[1e4, 0, -1e4]])
-    np.testing.assert_array_equal(categorical_entropy(logits), [0])
-    got = [float(categorical_log_prob(logits, [a])[0]) for a in range(3)]
+    np.testing.assert_array_equal(Categorical(logits).entropy(), [0])
+    got = [float(Categorical(logits).log_prob([a])[0]) for a in range(3)]
     assert got == [0, -1e4, -2e4]
 
 
@@ -66,11 +62,11 @@ def test_gaussian_by_hand() -> None:
         (math.log(2), 0.0, -constant - math.log(2)),
         (math.log(2), 2.0, -constant - math.log(2) - 0.5),
     ):
-        got = gaussian_log_prob(
-            tf.zeros([1, 1]), tf.constant([log_std]), tf.constant([[action]])
+        got = Gaussian(tf.zeros([1, 1]), tf.constant([log_std])).log_prob(
+            tf.constant([[action]])
         )
         np.testing.assert_allclose(got, [expected], rtol=1e-6)
-    entropy = gaussian_entropy(tf.constant([0.0, math.log(2)]))
+    entropy = Gaussian(MEANS, tf.constant([0.0, math.log(2)])).entropy()
     np.testing.assert_allclose(entropy, 1 + math.log(2 * math.pi) + math.log(2))
 
 
@@ -79,8 +75,8 @@ def test_gaussian_against_numpy() -> None:
     means, actions = rng.normal(size=(2, 40, 3))
     log_std = np.array([-1.0, 0.0, 0.7])
     expected = np.log(density(actions, means, log_std)).sum(axis=1)
-    got = gaussian_log_prob(
-        tf.constant(means), tf.constant(log_std), tf.constant(actions)
+    got = Gaussian(tf.constant(means), tf.constant(log_std)).log_prob(
+        tf.constant(actions)
     )
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 
@@ -89,14 +85,16 @@ def test_gaussian_against_numpy() -> None:
 def test_gaussian_densities_sum_to_one(log_std: float) -> None:
     """And give the entropy, without a closed form."""
     x = np.linspace(-15, 15, 3001, dtype=np.float32)[:, None]
-    log_density = gaussian_log_prob(
-        tf.ones_like(x), tf.constant([log_std]), tf.constant(x)
-    ).numpy()
+    log_density = (
+        Gaussian(tf.ones_like(x), tf.constant([log_std]))
+        .log_prob(tf.constant(x))
+        .numpy()
+    )
     weights = np.exp(log_density.astype(np.float64)) * 0.01
     np.testing.assert_allclose(weights.sum(), 1, rtol=1e-4)
     entropy = -(weights * log_density).sum()
     np.testing.assert_allclose(
-        gaussian_entropy(tf.constant([log_std])), entropy, rtol=1e-3
+        Gaussian(MEANS, tf.constant([log_std])).entropy(), entropy, rtol=1e-3
     )
 
 
@@ -106,7 +104,9 @@ def test_categorical_kl_by_hand() -> None:
     old = tf.constant(logs) + tf.constant([[0.0], [50.0]])
     new = tf.constant(np.log([[1, 1, 2], [2, 1, 1]]).astype(np.float32)) - 3
     expected = [0.5 * math.log(2) - 0.25 * math.log(2), 0]
-    np.testing.assert_allclose(categorical_kl(old, new), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        Categorical(old).kl(Categorical(new)), expected, atol=1e-5
+    )
 
 
 def test_categorical_kl_against_numpy() -> None:
@@ -118,19 +118,23 @@ def test_categorical_kl_against_numpy() -> None:
         for row in zip(p, q, strict=True)
     ]
     assert min(expected) > 0.01
-    np.testing.assert_allclose(categorical_kl(old, new), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        Categorical(old).kl(Categorical(new)), expected, rtol=1e-9
+    )
 
 
 def test_categorical_kl_of_certain_actions_stays_finite() -> None:
     sure, other = tf.constant([[1e4, 0, -1e4]]), tf.constant([[0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(categorical_kl(sure, other), [math.log(3)], rtol=1e-6)
-    np.testing.assert_array_equal(categorical_kl(sure, sure), [0])
+    np.testing.assert_allclose(
+        Categorical(sure).kl(Categorical(other)), [math.log(3)], rtol=1e-6
+    )
+    np.testing.assert_array_equal(Categorical(sure).kl(Categorical(sure)), [0])
 
 
 def kl_by_hand(mean: float, log_std: float) -> float:
     """Return that of a unit Gaussian from another: one dimension."""
     old = tf.zeros([1, 1]), tf.zeros([1])
-    got = gaussian_kl(*old, tf.constant([[mean]]), tf.constant([log_std]))
+    got = Gaussian(*old).kl(Gaussian(tf.constant([[mean]]), tf.constant([log_std])))
     return float(got[0])
 
 
@@ -155,10 +159,47 @@ def test_gaussian_kl_sums_densities_without_a_closed_form() -> None:
     to_means, to_log_stds = ([row[i] for row in new] for i in (0, 1))
     constants = (tf.constant(x, tf.float64) for x in (means, to_means))
     old_means, new_means = (x[None] for x in constants)
-    got = gaussian_kl(
-        old_means,
-        tf.constant(log_stds, tf.float64),
-        new_means,
-        tf.constant(to_log_stds, tf.float64),
+    got = Gaussian(old_means, tf.constant(log_stds, tf.float64)).kl(
+        Gaussian(new_means, tf.constant(to_log_stds, tf.float64))
     )
     np.testing.assert_allclose(got, [expected], rtol=1e-6)
+
+
+# Actions.
+
+
+def test_categorical_samples_and_modes() -> None:
+    """Drawn as often as they are probable; the same again for the same seed."""
+    logits = tf.repeat(tf.math.log([[3.0, 2.0, 1.0]]), 6000, axis=0)
+    policy = Categorical(logits)
+    drawn = policy.sample([1, 2])
+    assert drawn.dtype == tf.int32
+    counts = np.bincount(drawn, minlength=3) / 6000
+    np.testing.assert_allclose(counts, [1 / 2, 1 / 3, 1 / 6], atol=0.03)
+    np.testing.assert_array_equal(drawn, policy.sample([1, 2]))
+    assert (drawn.numpy() != policy.sample([1, 3]).numpy()).any()
+    np.testing.assert_array_equal(policy[:2].mode(), [0, 0])
+
+
+def test_gaussian_samples_and_modes() -> None:
+    means = tf.repeat([[1.0, -2.0]], 6000, axis=0)
+    policy = Gaussian(means, tf.math.log([0.5, 2.0]))
+    drawn = policy.sample([1, 2]).numpy()
+    np.testing.assert_allclose(drawn.mean(0), [1, -2], atol=0.1)
+    np.testing.assert_allclose(drawn.std(0), [0.5, 2], rtol=0.05)
+    np.testing.assert_array_equal(drawn, policy.sample([1, 2]))
+    np.testing.assert_array_equal(policy[:1].mode(), [[1, -2]])
+
+
+def test_a_head_makes_what_the_action_space_needs() -> None:
+    """What is frozen stays as it is while log_std is learned."""
+    outputs = tf.ones([4, 2])
+    discrete = PolicyHead(EnvSpec((3,), "float32", 1, 2))
+    assert not discrete.variables
+    assert isinstance(discrete(outputs), Categorical)
+    continuous = PolicyHead(EnvSpec((3,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2))
+    policy = continuous(outputs)
+    frozen, before = policy.frozen(), float(policy.entropy())
+    continuous.variables["log_std"].assign([1.0, 2.0])
+    assert float(policy.entropy()) == pytest.approx(before + 3)
+    assert float(frozen.entropy()) == before

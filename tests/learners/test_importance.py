@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners import importance
+from xagents_ray.learners.math import importance
 
 RNG = np.random.default_rng(3)
 N, ACTIONS, EPSILON = 40, 4, 1e-6

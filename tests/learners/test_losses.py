@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners import distributions, losses
+from xagents_ray.learners.math import distributions, losses
 
 
 def floats(*numbers: Any) -> tf.Tensor:
@@ -151,11 +151,11 @@ def network(theta: tf.Tensor, units: int) -> tf.Tensor:
 
 
 def categorical(theta: tf.Tensor) -> tf.Tensor:
-    return distributions.categorical_log_prob(network(theta, 3), ACTIONS)
+    return distributions.Categorical(network(theta, 3)).log_prob(ACTIONS)
 
 
 def gaussian(theta: tf.Tensor) -> tf.Tensor:
-    return distributions.gaussian_log_prob(network(theta, 2), theta[-2:], RAW)
+    return distributions.Gaussian(network(theta, 2), theta[-2:]).log_prob(RAW)
 
 
 def policy_loss(log_probs: tf.Tensor, old: Any) -> tf.Tensor:
@@ -171,9 +171,9 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "categorical policy": lambda x: policy_loss(categorical(x), OLD / 4 - 1.1),
     "gaussian policy": lambda x: policy_loss(gaussian(x), OLD / 4 - 3),
     "categorical entropy": lambda x: tf.reduce_mean(
-        distributions.categorical_entropy(network(x, 3))
+        distributions.Categorical(network(x, 3)).entropy()
     ),
-    "gaussian entropy": lambda x: distributions.gaussian_entropy(x[-2:]),
+    "gaussian entropy": lambda x: distributions.Gaussian(RAW, x[-2:]).entropy(),
     "value": lambda x: losses.clipped_value_loss(
         network(x, 1)[:, 0], OLD, RETURNS, 0.5
     ),
@@ -186,10 +186,12 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     ),
     "surrogate": lambda x: losses.surrogate_gain(gaussian(x), OLD / 4 - 3, ADVANTAGES),
     "categorical kl": lambda x: tf.reduce_mean(
-        distributions.categorical_kl(LOGITS, network(x, 3))
+        distributions.Categorical(LOGITS).kl(distributions.Categorical(network(x, 3)))
     ),
     "gaussian kl": lambda x: tf.reduce_mean(
-        distributions.gaussian_kl(RAW, RAW[0], network(x, 2), x[-2:])
+        distributions.Gaussian(RAW, RAW[0]).kl(
+            distributions.Gaussian(network(x, 2), x[-2:])
+        )
     ),
     "normalize": lambda x: tf.reduce_sum(
         losses.normalize(network(x, 1)[:, 0], 0.1) * ADVANTAGES

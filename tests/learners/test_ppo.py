@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import fresh, make_learner, publish
 
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.ppo import PPOLearner
+from xagents_ray.learners.learner import Learner
 from xagents_ray.networks.forward import bind
 
 LENGTH, ENVS, GAMMA, LAM = 9, 3, 0.9, 0.8
@@ -34,7 +35,7 @@ def entropy_of(spec: EnvSpec, policy: Any) -> Any:
     return -(p * np.log(p)).sum(-1)
 
 
-def rollout(learner: PPOLearner, spec: EnvSpec, noise: float) -> tuple[Trajectory, Any]:
+def rollout(learner: Learner, spec: EnvSpec, noise: float) -> tuple[Trajectory, Any]:
     """Return a rollout of the learner's policy, and the policy's outputs.
 
     Its stored log-probs are off by noise, as if other weights had acted.
@@ -42,7 +43,7 @@ def rollout(learner: PPOLearner, spec: EnvSpec, noise: float) -> tuple[Trajector
     rng = np.random.default_rng(1)
     observations = rng.normal(size=(LENGTH + 1, ENVS, 4)).astype(np.float32)
     layout = find("ppo").layout(None, spec)
-    forward = bind(layout, learner.policy_weights().arrays)
+    forward = bind(layout, publish(learner).arrays)
     outputs = [forward(row) for row in observations]
     policy = np.stack([o[0] for o in outputs])[:-1]
     shape = (LENGTH, ENVS)
@@ -86,17 +87,17 @@ def advantages_of(t: Trajectory) -> Any:
     return advantages[:-1][t.valid]
 
 
-def make(spec: EnvSpec, **settings: Any) -> PPOLearner:
+def make(spec: EnvSpec, **settings: Any) -> Learner:
     # Steps so small that all minibatches see the weights that acted.
     values = {"gamma": GAMMA, "lam": LAM, "lr": 1e-12, "ppo_epochs": 1, **settings}
-    return PPOLearner(PPOConfig(**values), spec, find("ppo").layout(None, spec), 0)
+    return make_learner("ppo", PPOConfig(**values), spec, max_steps=100)
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_one_pass_over_one_batch(spec: EnvSpec) -> None:
     learner = make(spec, mini_batches=1)
     trajectory, policy = rollout(learner, spec, 0.3)
-    metrics = learner.update([trajectory], 0)
+    metrics = learner.update(fresh(trajectory), 0)
     valid = trajectory.valid
     advantages = advantages_of(trajectory)
     # The value's target is A + V, so its error is the advantage.
@@ -122,7 +123,7 @@ def test_every_valid_row_is_in_one_minibatch_of_a_pass(spec: EnvSpec) -> None:
     trajectory, _ = rollout(learner, spec, 0.0)
     assert trajectory.valid.sum() == 24
     advantages = advantages_of(trajectory)
-    metrics = learner.update([trajectory], 0)
+    metrics = learner.update(fresh(trajectory), 0)
     assert metrics["updates"] == 12
     assert metrics["value_loss"] == pytest.approx(
         0.5 * np.mean(advantages**2), rel=1e-4
@@ -146,16 +147,16 @@ def test_coefficients_scale_the_gradient() -> None:
             advantage_epsilon=1e9,  # advantages are divided by it
         )
         trajectory, _ = rollout(learner, spec, 0.0)
-        norms.append(learner.update([trajectory], 0)["grad_norm"])
+        norms.append(learner.update(fresh(trajectory), 0)["grad_norm"])
     assert norms[0] == pytest.approx(0, abs=1e-6)
     assert norms[1] > 0.2  # the norm before it is clipped
     assert norms[2] == pytest.approx(2 * norms[1], rel=1e-4)
 
 
-def move(learner: PPOLearner) -> None:
+def move(learner: Learner) -> None:
     """Move all weights but log_std, so far that ratios and values are clipped."""
     rng = np.random.default_rng(4)
-    arrays = learner.policy_weights().arrays
+    arrays = publish(learner).arrays
     learner.load(
         {
             f"policy/{name}": (array + rng.normal(0, 0.1, array.shape)).astype("f4")
@@ -171,12 +172,12 @@ def test_a_lagging_round_is_judged_by_what_acted(spec: EnvSpec) -> None:
     learner = make(spec, mini_batches=1)
     t, _ = rollout(learner, spec, 0.0)
     move(learner)
-    weights = learner.policy_weights()
+    weights = publish(learner)
     assert weights.version > t.weights_version
     forward = bind(find("ppo").layout(None, spec), weights.arrays)
     outputs = [forward(row) for row in t.observations[:-1]]
     policy, values = (np.stack([o[i] for o in outputs])[t.valid] for i in range(2))
-    metrics = learner.update([t], 0)
+    metrics = learner.update(fresh(t), 0)
 
     ratio = np.exp(
         log_probs_of(spec, policy, t.actions[t.valid]) - t.log_probs[t.valid]
@@ -203,8 +204,8 @@ def test_values_are_clipped_by_their_own_setting(clip_value: float) -> None:
         learner = make(spec, mini_batches=1, **settings)
         t, _ = rollout(learner, spec, 0.0)
         move(learner)
-        forward = bind(find("ppo").layout(None, spec), learner.policy_weights().arrays)
-        metrics = learner.update([t], 0)
+        forward = bind(find("ppo").layout(None, spec), publish(learner).arrays)
+        metrics = learner.update(fresh(t), 0)
         losses.append(metrics["policy_loss"])
         value_losses.append(metrics["value_loss"])
     assert t.values is not None
@@ -231,10 +232,10 @@ def test_without_a_setting_values_are_clipped_as_ratios_are(decays: bool) -> Non
             clip_decay=decays,
             clip_value=clip_value,
         )
-        learner.state.remaining.assign(0.5)
+        learner.state.variables["count/env_steps"].assign(50)
         t, _ = rollout(learner, spec, 0.3)
         move(learner)
-        learner.update([t], 0)
+        learner.update(fresh(t), 0)
         ends.append(learner.state.arrays())
     same = [
         [np.array_equal(ends[0][name], other[name]) for name in other]

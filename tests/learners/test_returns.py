@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners.returns import (
+from xagents_ray.learners.math.returns import (
     gae,
     linear_recurrence,
     n_step,

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import make_learner, sampled
 
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
-from xagents_ray.learners.dqn import DQNLearner
+from xagents_ray.learners.learner import Learner
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
 
@@ -38,15 +38,15 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def make(**settings: Any) -> DQNLearner:
+def make(**settings: Any) -> Learner:
     config = DQNConfig(**{"target_sync_steps": 100, "lr": 0.01, **settings})
-    return DQNLearner(config, SPEC, find("dqn").layout(None, SPEC), 0)
+    return make_learner("dqn", config, SPEC)
 
 
 def test_the_target_follows_on_crossing() -> None:
     learner = make()
-    initial = arrays(learner._model)
-    assert same(arrays(learner._target), initial)
+    initial = arrays(learner.algorithm.models["q"])
+    assert same(arrays(learner.algorithm.models["target"]), initial)
     # Env steps after the batch, and whether a multiple of 100 was crossed before it.
     for env_steps, crossed in (
         (16, False),
@@ -58,11 +58,14 @@ def test_the_target_follows_on_crossing() -> None:
         (499, False),
         (500, True),
     ):
-        online, target = arrays(learner._model), arrays(learner._target)
-        learner.update(batch(), env_steps)
-        assert not same(arrays(learner._model), online)
+        online, target = (
+            arrays(learner.algorithm.models["q"]),
+            arrays(learner.algorithm.models["target"]),
+        )
+        learner.update(sampled(batch()), env_steps)
+        assert not same(arrays(learner.algorithm.models["q"]), online)
         expected = online if crossed else target
-        assert same(arrays(learner._target), expected), env_steps
+        assert same(arrays(learner.algorithm.models["target"]), expected), env_steps
 
 
 @pytest.mark.parametrize(
@@ -89,18 +92,20 @@ def test_the_target_follows_within_a_phase(
     whole, single = make(**settings), make(**settings)
     case = batch(updates=6)
     for learner in (whole, single):
-        learner.state.counts["syncs"] = (steps[0] - 1) // every
-        learner._target.set_weights([0.5 * w for w in arrays(learner._target)])
-    whole.update(case, steps[-1])
+        learner.state.variables["count/syncs"].assign((steps[0] - 1) // every)
+        learner.algorithm.models["target"].set_weights(
+            [0.5 * w for w in arrays(learner.algorithm.models["target"])]
+        )
+    whole.update(sampled(case), steps[-1])
     for k, step in enumerate(steps):
-        before = arrays(single._target)
-        single.update(row(case, k), step)
+        before = arrays(single.algorithm.models["target"])
+        single.update(sampled(row(case, k)), step)
         follows = step // every > (steps[k - 1] if k else steps[0] - 1) // every
-        assert same(arrays(single._target), before) != follows, step
-    assert whole.state.counts["syncs"] == single.state.counts["syncs"]
+        assert same(arrays(single.algorithm.models["target"]), before) != follows, step
+    assert whole.state.variables["count/syncs"] == single.state.variables["count/syncs"]
     for one, other in (
-        (whole._model, single._model),
-        (whole._target, single._target),
+        (whole.algorithm.models["q"], single.algorithm.models["q"]),
+        (whole.algorithm.models["target"], single.algorithm.models["target"]),
     ):
         for a, b in zip(arrays(one), arrays(other), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -108,10 +113,13 @@ def test_the_target_follows_within_a_phase(
 
 def test_tau_is_the_part_of_the_way() -> None:
     learner = make(tau=0.25)
-    learner.update(batch(), 16)
-    online, target = arrays(learner._model), arrays(learner._target)
-    learner.update(batch(), 100)
-    moved = arrays(learner._target)
+    learner.update(sampled(batch()), 16)
+    online, target = (
+        arrays(learner.algorithm.models["q"]),
+        arrays(learner.algorithm.models["target"]),
+    )
+    learner.update(sampled(batch()), 100)
+    moved = arrays(learner.algorithm.models["target"])
     assert not same(target, moved)
     for a, t, o in zip(moved, target, online, strict=True):
         np.testing.assert_allclose(a, t + 0.25 * (o - t), rtol=1e-6, atol=1e-7)
@@ -122,20 +130,26 @@ def test_targets_come_from_the_target_network(double: bool) -> None:
     """The loss of the first update, worked out in NumPy."""
     learner = make(double=double, gamma=0.9)
     rng = np.random.default_rng(3)
-    drawn = [rng.normal(0, 0.5, w.shape) for w in learner._target.get_weights()]
-    learner._target.set_weights(drawn)
+    drawn = [
+        rng.normal(0, 0.5, w.shape)
+        for w in learner.algorithm.models["target"].get_weights()
+    ]
+    learner.algorithm.models["target"].set_weights(drawn)
     case = batch()
     now, after = case.observations[0, :, 0], case.observations[0, :, 1]
-    online, target = (m(after).numpy() for m in (learner._model, learner._target))
+    online, target = (
+        m(after).numpy()
+        for m in (learner.algorithm.models["q"], learner.algorithm.models["target"])
+    )
     best = (online if double else target).argmax(axis=-1)
     if double:
         assert (best != target.argmax(axis=-1)).any()
     rows = np.arange(16)
     wanted = case.rewards[0] + 0.9 * target[rows, best]
-    values = learner._model(now).numpy()[rows, case.actions[0]]
+    values = learner.algorithm.models["q"](now).numpy()[rows, case.actions[0]]
     error = np.abs(wanted - values)
     loss = np.where(error <= 1, 0.5 * error**2, error - 0.5).mean()
-    metrics = learner.update(case, 1)
+    metrics = learner.update(sampled(case), 1)
     assert metrics["loss"] == pytest.approx(loss, rel=1e-5)
     assert metrics["q_value"] == pytest.approx(values.mean(), rel=1e-4, abs=1e-6)
 
@@ -145,7 +159,7 @@ def test_terminated_transitions_have_no_target() -> None:
     losses = []
     for scale in (0.0, 100.0):
         learner = make()
-        weights = learner._target.get_weights()
-        learner._target.set_weights([scale * w for w in weights])
-        losses.append(learner.update(batch(gamma_matters=False), 1)["loss"])
+        weights = learner.algorithm.models["target"].get_weights()
+        learner.algorithm.models["target"].set_weights([scale * w for w in weights])
+        losses.append(learner.update(sampled(batch(gamma_matters=False)), 1)["loss"])
     assert losses[0] == losses[1]

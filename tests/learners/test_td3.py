@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from learner_support import sampled
 from test_deterministic import (
     GAMMA,
     RAM,
@@ -63,7 +64,7 @@ def test_update_number_300(spec: EnvSpec, delay: int) -> None:
     """Both critics first, then the actor where it is its turn, and all targets."""
     learner, case = td3(spec, policy_delay=delay), batch(1, spec=spec)
     before = scatter(learner)
-    learner.state.counts["updates"] = 299
+    learner.state.variables["count/updates"].assign(299)
     targets = targets_of(before, case, spec, 299)
 
     def values(arrays: dict[str, Any], critic: str) -> list[float]:
@@ -93,9 +94,9 @@ def test_update_number_300(spec: EnvSpec, delay: int) -> None:
         numbers["policy_loss"] = actor_loss(expected)
         acted, numbers["policy_grad_norm"] = descended(expected, ["actor"], actor_loss)
         expected = followed(acted)
-    assert learner.update(case, 0) == pytest.approx(numbers, rel=1e-4)
+    assert learner.update(sampled(case), 0) == pytest.approx(numbers, rel=1e-4)
     assert_close(networks_of(learner), expected)
-    assert learner.state.counts["updates"] == 300
+    assert learner.state.variables["count/updates"] == 300
 
 
 def test_the_table_of_targets_has_every_case() -> None:
@@ -134,7 +135,7 @@ def test_the_actor_is_delayed_by_the_count_of_the_whole_run() -> None:
             arrays, learner = learner.state.arrays(), td3(lr=0.01, policy_delay=3)
             learner.state.restore(arrays)
         before = parts(learner)
-        metrics = learner.update(cut(case, 0, size), 0)
+        metrics = learner.update(sampled(cut(case, 0, size)), 0)
         turns = (count + size) // 3 - count // 3
         count += size
         for name, array in parts(learner).items():
@@ -150,9 +151,9 @@ def test_metrics_are_means_over_a_phase() -> None:
     """The policy's over its own updates: two of four."""
     learner, case = td3(lr=0.01), batch(4)
     begin = learner.state.arrays()
-    together = learner.update(case, 0)
+    together = learner.update(sampled(case), 0)
     learner.state.restore(begin)
-    apart = [learner.update(cut(case, i, i + 1), 0) for i in range(4)]
+    apart = [learner.update(sampled(cut(case, i, i + 1)), 0) for i in range(4)]
     assert together.pop("updates") == 4
     for name, mean in together.items():
         values = [m[name] for m in apart if name in m]
@@ -164,9 +165,9 @@ def test_stop_ends_a_phase() -> None:
     learner = td3()
     before = networks_of(learner)
     learner.stop()
-    assert set(learner.update(batch(2), 0).values()) == {0}
+    assert set(learner.update(sampled(batch(2)), 0).values()) == {0}
     assert_close(networks_of(learner), before)
-    assert learner.state.counts["updates"] == 0
+    assert learner.state.variables["count/updates"] == 0
 
 
 def test_every_seed_has_its_own_noise() -> None:
@@ -178,5 +179,5 @@ def test_every_seed_has_its_own_noise() -> None:
         begin = learner.state.arrays()
         for _ in range(2):
             learner.state.restore(begin)
-            found.append(learner.update(case, 0)["value_loss"])
+            found.append(learner.update(sampled(case), 0)["value_loss"])
     assert found[0] == found[1] != found[2] == found[3]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import fresh, make_learner, publish
 from linear import (
     LENGTH,
     SPECS,
@@ -22,14 +23,14 @@ from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.trpo import TRPOLearner
+from xagents_ray.learners.learner import Learner
 
 GAMMA, LAM, DAMPING, MAX_KL = 0.9, 0.8, 0.1, 0.01
 LOG_STD = np.array([0.3, -0.4])
 EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 
-def make(folder: Path, spec: EnvSpec, **settings: Any) -> TRPOLearner:
+def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
     values = {
         "gamma": GAMMA,
         "lam": LAM,
@@ -42,13 +43,13 @@ def make(folder: Path, spec: EnvSpec, **settings: Any) -> TRPOLearner:
         **settings,
     }
     layouts = (linear_layout(folder, spec, n) for n in (spec.action_units, 1))
-    learner = TRPOLearner(TRPOConfig(**values), spec, *layouts, 0)
+    learner = make_learner("trpo", TRPOConfig(**values), spec, *layouts)
     if not spec.is_discrete:
         learner.load({"actor/log_std": LOG_STD})
     return learner
 
 
-def critic_of(learner: TRPOLearner) -> Any:
+def critic_of(learner: Learner) -> Any:
     arrays = learner.state.arrays()
     return parameters(
         {k.removeprefix("critic/"): v for k, v in arrays.items()}, "dense-0"
@@ -68,8 +69,8 @@ def advantages_of(t: Trajectory, values: Any) -> Any:
 class Policy:
     """The same policy in NumPy, on the valid rows."""
 
-    def __init__(self, learner: TRPOLearner, spec: EnvSpec, t: Trajectory) -> None:
-        arrays = learner.policy_weights().arrays
+    def __init__(self, learner: Learner, spec: EnvSpec, t: Trajectory) -> None:
+        arrays = publish(learner).arrays
         self.spec = spec
         self.weights = parameters(arrays, "dense-0")
         self.log_std = arrays.get("log_std", np.zeros(0)).astype(np.float64)
@@ -151,7 +152,7 @@ def test_the_actors_step(spec: EnvSpec, every: int, tmp_path: Path) -> None:
     values = (features(spec, t) @ critic_of(learner))[..., 0]
     advantages = normalized(advantages_of(t, values))
     old = Policy(learner, spec, t)
-    metrics = learner.update([t], 0)
+    metrics = learner.update(fresh(t), 0)
     new = Policy(learner, spec, t)
 
     gradient = old.gradient(advantages, 0.05)
@@ -188,7 +189,7 @@ def test_the_trust_region_is_about_the_newest_policy(
     advantages = normalized(advantages_of(t, values))
     start = Policy(learner, spec, t)
     assert start.kl_from(behaviour) > 3 * MAX_KL
-    metrics = learner.update([t], 0)
+    metrics = learner.update(fresh(t), 0)
     end = Policy(learner, spec, t)
     assert metrics["policy_loss"] == pytest.approx(
         -start.gain(advantages, 0.0), abs=1e-5
@@ -214,7 +215,7 @@ def test_the_critics_step(spec: EnvSpec, tmp_path: Path) -> None:
     t = rollout(spec)
     before, x = critic_of(learner), features(spec, t)
     errors = advantages_of(t, (x @ before)[..., 0])
-    metrics = learner.update([t], 0)
+    metrics = learner.update(fresh(t), 0)
     assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
     gradient = -2 * coef * x[:-1][t.valid].T @ errors[:, None] / len(errors)
     norm = np.linalg.norm(gradient)
@@ -239,7 +240,7 @@ def test_every_valid_row_is_in_one_minibatch_of_a_pass(
     t = rollout(spec)
     assert t.valid.sum() == 24
     values = (features(spec, t) @ critic_of(learner))[..., 0]
-    metrics = learner.update([t], 0)
+    metrics = learner.update(fresh(t), 0)
     assert metrics["updates"] == 1 + 12
     errors = advantages_of(t, values)
     assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
@@ -256,9 +257,9 @@ def test_a_zero_gradient_is_skipped(tmp_path: Path) -> None:
     arrays = learner.state.arrays()
     learner.load({k: 0 * v for k, v in arrays.items() if k.startswith("critic/dense")})
     t = rollout(spec)
-    before = learner.policy_weights().arrays
-    metrics = learner.update([t._replace(rewards=np.ones_like(t.rewards))], 0)
-    assert same(before, learner.policy_weights().arrays)
+    before = publish(learner).arrays
+    metrics = learner.update(fresh(t._replace(rewards=np.ones_like(t.rewards))), 0)
+    assert same(before, publish(learner).arrays)
     assert metrics["step_fraction"] == metrics["kl"] == 0
     assert np.abs(critic_of(learner)).max() > 0
 
@@ -272,16 +273,16 @@ def test_a_step_that_is_not_accepted_is_taken_back(tmp_path: Path) -> None:
     advantages = np.zeros_like(t.rewards)
     advantages[t.valid] = normalized(advantages_of(t, values))
     lucky = t._replace(log_probs=t.log_probs - (advantages > 0).astype(np.float32))
-    before = learner.policy_weights().arrays
-    metrics = learner.update([lucky], 0)
+    before = publish(learner).arrays
+    metrics = learner.update(fresh(lucky), 0)
     assert metrics["policy_loss"] < 0
     assert metrics["step_fraction"] == metrics["kl"] == 0
-    assert same(before, learner.policy_weights().arrays)
+    assert same(before, publish(learner).arrays)
     # With more tries a shorter one is.
     patient = make(tmp_path, spec, max_kl=1e4, actor_iterations=40)
-    metrics = patient.update([lucky], 0)
+    metrics = patient.update(fresh(lucky), 0)
     assert 0 < metrics["step_fraction"] < 1
-    assert not same(before, patient.policy_weights().arrays)
+    assert not same(before, publish(patient).arrays)
 
 
 @EVERY
@@ -289,13 +290,13 @@ def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> Non
     """Its counters choose the minibatches."""
     settings = {"lr": 0.01, "mini_batches": 3, "critic_iterations": 2}
     learner, other, late = (make(tmp_path, spec, **settings) for _ in range(3))
-    learner.update([rollout(spec, 1)], 0)
+    learner.update(fresh(rollout(spec, 1)), 0)
     kept = learner.state.arrays()
     for each in (other, late):
         each.state.restore(kept)
     late.state.counts["phases"] += 1
     for each in (learner, other, late):
-        each.update([rollout(spec, 2)], 0)
+        each.update(fresh(rollout(spec, 2)), 0)
     ends, others = learner.state.arrays(), other.state.arrays()
     assert ends.keys() == others.keys()
     assert same(ends, others) and not same(ends, kept)

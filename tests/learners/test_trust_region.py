@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.learners import distributions, trust_region
+from xagents_ray.learners.math import distributions, trust_region
 
 RNG = np.random.default_rng(0)
 N, D, UNITS, A = 6, 3, 4, 2
@@ -67,7 +67,9 @@ def categorical() -> tuple[Policy, Callable[[], tf.Tensor], Any]:
     fisher = np.einsum("na,nap,naq->pq", p, scores, scores) / N
     return (
         policy,
-        lambda: tf.reduce_mean(distributions.categorical_kl(old, policy())),
+        lambda: tf.reduce_mean(
+            distributions.Categorical(old).kl(distributions.Categorical(policy()))
+        ),
         fisher,
     )
 
@@ -82,7 +84,9 @@ def gaussian() -> tuple[Policy, Callable[[], tf.Tensor], Any]:
     return (
         policy,
         lambda: tf.reduce_mean(
-            distributions.gaussian_kl(old, old_log_std, policy(), policy.log_std)
+            distributions.Gaussian(old, old_log_std).kl(
+                distributions.Gaussian(policy(), policy.log_std)
+            )
         ),
         fisher,
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_support import fresh, make_learner, publish
 from linear import ENVS, LENGTH, linear_layout, rollout
 
 from xagents_ray.algorithms.table import ALGORITHMS, find
@@ -34,7 +35,7 @@ class Setup:
             self.layouts.append(linear_layout(folder / str(i), spec, *units))
 
     def learner(self) -> Any:
-        return resolve(self.row.learner)(self.config, self.spec, *self.layouts, 0)
+        return make_learner(self.row.name, self.config, self.spec, *self.layouts)
 
     def act(self, weights: Weights, seed: int = 1) -> Trajectory:
         """Return a rollout with ends of both kinds, as an env actor writes it."""
@@ -88,10 +89,10 @@ def test_versions_of_the_same_weights_need_no_correction(
         shape = spec.observation_shape
         seen = Moments(100, np.full(shape, 0.5), np.full(shape, 4.0))
         learner.normalizer.take({"observation": seen})
-        t = setup.act(learner.policy_weights())
+        t = setup.act(publish(learner))
         for _ in range(lag):
-            learner.policy_weights()
-        ends.append((learner.update([t], 0), learner.policy_weights().arrays))
+            publish(learner)
+        ends.append((learner.update(fresh(t), 0), publish(learner).arrays))
     for one, other in zip(*ends, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-5)
 
@@ -104,16 +105,16 @@ def test_newer_statistics_are_a_part_of_the_newest_policy(
     setup = Setup(agent, spec, tmp_path, normalize_observations=True)
     learner = setup.learner()
     plain = Setup(agent, spec, tmp_path).learner()
-    t = setup.act(learner.policy_weights())
-    plain.policy_weights()
+    t = setup.act(publish(learner))
+    publish(plain)
     mean, variance = np.arange(4) / 2, np.array([4.0, 0.3, 1.0, 2.0])
     learner.normalizer.take({"observation": Moments(1e9, mean, variance)})
     seen = (t.observations - mean) / np.sqrt(variance + EPSILON)
     rounds = {learner: t, plain: t._replace(observations=seen.astype(np.float32))}
     ends = []
     for each, own in rounds.items():
-        each.policy_weights()
-        ends.append((each.update([own], 0), each.policy_weights().arrays))
+        publish(each)
+        ends.append((each.update(fresh(own), 0), publish(each).arrays))
     for got, expected in zip(*ends, strict=True):
         names = expected.keys()
         # Conjugate gradients make more of rounding.
@@ -159,14 +160,14 @@ def test_a_lagging_bandit_learns_the_better_arm(
         learner = setup.learner()
         arrays = learner.state.arrays()
         learner.load({k: 0 * x for k, x in arrays.items() if "policy/dense-" in k})
-        t = bandit(learner.policy_weights(), 0.8, spec)
+        t = bandit(publish(learner), 0.8, spec)
         if lags:
-            learner.policy_weights()
+            publish(learner)
         else:  # the newest policy's own probabilities, for the same actions
             half = np.full_like(t.probabilities, 0.5)
             t = t._replace(probabilities=half, log_probs=np.log(half[..., 0]))
-        learner.update([t], 0)
-        bias = learner.policy_weights().arrays["dense-0/bias"]
+        learner.update(fresh(t), 0)
+        bias = publish(learner).arrays["dense-0/bias"]
         preferences.append(bias[1] - bias[0])
     corrected, uncorrected = preferences
     assert corrected > 0.01 > -0.01 > uncorrected

@@ -16,7 +16,7 @@ register(
     Algorithm(
         name="a2c",
         config=A2CConfig,
-        learner="xagents_ray.learners.a2c:A2CLearner",
+        learner="xagents_ray.learners.a2c:A2C",
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,

@@ -120,7 +120,7 @@ register(
     Algorithm(
         name="acer",
         config=ACERConfig,
-        learner="xagents_ray.learners.acer:ACERLearner",
+        learner="xagents_ray.learners.acer:ACER",
         policy="xagents_ray.actors.policies.categorical:CategoricalPolicy",
         models=(
             Model(

@@ -19,7 +19,7 @@ register(
     Algorithm(
         name="ddpg",
         config=DDPGConfig,
-        learner="xagents_ray.learners.ddpg:DDPGLearner",
+        learner="xagents_ray.learners.ddpg:DDPG",
         policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
         models=(DETERMINISTIC_ACTOR, ACTION_CRITIC),
         on_policy=False,

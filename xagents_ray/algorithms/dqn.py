@@ -60,7 +60,7 @@ register(
     Algorithm(
         name="dqn",
         config=DQNConfig,
-        learner="xagents_ray.learners.dqn:DQNLearner",
+        learner="xagents_ray.learners.dqn:DQN",
         policy="xagents_ray.actors.policies.epsilon_greedy:EpsilonGreedyPolicy",
         models=(Model("q", "q-{kind}.cfg", ("actions",)),),
         on_policy=False,

@@ -49,7 +49,7 @@ register(
     Algorithm(
         name="ppo",
         config=PPOConfig,
-        learner="xagents_ray.learners.ppo:PPOLearner",
+        learner="xagents_ray.learners.ppo:PPO",
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,

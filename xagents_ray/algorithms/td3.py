@@ -37,7 +37,7 @@ register(
     Algorithm(
         name="td3",
         config=TD3Config,
-        learner="xagents_ray.learners.td3:TD3Learner",
+        learner="xagents_ray.learners.td3:TD3",
         policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
         models=(
             DETERMINISTIC_ACTOR,

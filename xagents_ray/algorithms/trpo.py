@@ -81,7 +81,7 @@ register(
     Algorithm(
         name="trpo",
         config=TRPOConfig,
-        learner="xagents_ray.learners.trpo:TRPOLearner",
+        learner="xagents_ray.learners.trpo:TRPO",
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(
             Model(

@@ -110,6 +110,10 @@ class Weights(NamedTuple):
     arrays: dict[str, FloatArray]
 
 
+VERSION = "count/version"
+"""Where a learner's state holds the version of its newest weights."""
+
+
 class Episode(NamedTuple):
     """An episode that ended in a rollout.
 

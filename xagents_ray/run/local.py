@@ -53,7 +53,7 @@ class LocalDriver:
         if kind is not None and config is not None:
             self._replay = replay_for(kind, run.spec, config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
-        self._weights = self._learner.policy_weights()
+        self._weights = self._learner.policy_weights(1)
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: Trajectory | None = None
@@ -83,10 +83,9 @@ class LocalDriver:
         """Run one learning phase and take its weights."""
         batch = self._batch(batches)
         began = time.perf_counter()
+        version = self._weights.version + 1
         metrics, self._weights = self._learning(
-            lambda: self._make.learn(
-                self._run, self._learner, batch, env_steps, statistics
-            )
+            lambda: self._learner.learn(batch, env_steps, statistics, version)
         )
         return [{**metrics, "seconds": time.perf_counter() - began}]
 
@@ -119,7 +118,7 @@ class LocalDriver:
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Continue from a checkpoint; return the unfinished episodes it dropped."""
         self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
-        self._weights = self._learner.policy_weights()
+        self._weights = self._learner.policy_weights(self._learner.version + 1)
         if self._replay is not None:
             self._replay.load(checkpoint.path)
         states = actor_states(checkpoint, [self._run.config.env.n_envs])

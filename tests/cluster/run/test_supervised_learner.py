@@ -50,23 +50,22 @@ class Service:
 
     def ping(self) -> None: ...
 
-    def weights(self) -> int:
-        self.version += 1
-        return self.version
+    def weights(self, version: int) -> int:
+        assert version > self.version
+        self.version = version
+        return version
 
     def update(
-        self, env_steps: int, statistics: Any, *batch: Any
+        self, version: int, env_steps: int, statistics: Any, *batch: Any
     ) -> tuple[dict[str, float], int]:
         self.learnt.append(batch)
-        return {"updates": len(batch), "seconds": 0.0}, self.weights()
+        return {"updates": len(batch), "seconds": 0.0}, self.weights(version)
 
     def state(self) -> dict[str, Any]:
         return {"learnt": np.array(len(self.learnt))}
 
-    def restore(self, arrays: dict[str, Any], above: int) -> tuple[int, int]:
+    def restore(self, arrays: dict[str, Any]) -> None:
         self.learnt = [None] * int(arrays["learnt"])
-        self.version = above
-        return self.weights(), self.version
 
     def scale_lr(self, factor: float) -> float:
         return factor

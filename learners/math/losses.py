@@ -106,7 +106,14 @@ def huber(errors: tf.Tensor) -> tf.Tensor:
 
 
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [] mean of float32 [N] where bool [N]; 0 of nothing."""
+    """Return the float32 [] mean of x where valid.
+
+    Args:
+        x: float32 [N]; or [], the same for all rows, which is its own mean.
+        valid: bool [N]; the mean of no rows is 0.
+    """
+    if x.shape.rank == 0:
+        return x
     held = tf.reduce_sum(tf.cast(valid, x.dtype))
     return tf.math.divide_no_nan(tf.reduce_sum(tf.where(valid, x, 0)), held)
 

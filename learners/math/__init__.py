@@ -1,0 +1,1 @@
+"""The maths of the algorithms: pure functions of tensors, and distributions."""

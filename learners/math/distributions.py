@@ -1,0 +1,145 @@
+"""Distributions of actions, from the outputs of a policy network."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from xagents_ray.core.spec import EnvSpec
+
+
+class Distribution(Protocol):
+    """What a policy draws actions from, one row for each observation."""
+
+    def __getitem__(self, rows: slice) -> "Distribution":
+        """Return the distributions of some rows."""
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
+        """Return float32 [N] log-probabilities, or log-densities, of actions."""
+
+    def entropy(self) -> tf.Tensor:
+        """Return entropies in nats, float32 [N], or [] where all rows have the same."""
+
+    def kl(self, other: Any) -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+
+    def sample(self, seed: tf.Tensor) -> tf.Tensor:
+        """Return random actions; the same for the same seed, int [2]."""
+
+    def mode(self) -> tf.Tensor:
+        """Return the most probable actions."""
+
+    def frozen(self) -> "Distribution":
+        """Return a copy that no later change of a variable reaches."""
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Discrete actions.
+
+    Attributes:
+        logits: float32 [N, n].
+    """
+
+    logits: tf.Tensor
+
+    def __getitem__(self, rows: slice) -> "Categorical":
+        """Return the distributions of some rows."""
+        return Categorical(self.logits[rows])
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
+        """Return float32 [N] log-probabilities of int32 [N] actions."""
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(actions, self.logits)
+
+    def entropy(self) -> tf.Tensor:
+        """Return float32 [N] entropies, in nats."""
+        log_probs = tf.nn.log_softmax(self.logits)
+        return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
+
+    def kl(self, other: "Categorical") -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats."""
+        log_probs = tf.nn.log_softmax(self.logits)
+        log_ratios = log_probs - tf.nn.log_softmax(other.logits)
+        return tf.reduce_sum(tf.exp(log_probs) * log_ratios, axis=-1)
+
+    def mode(self) -> tf.Tensor:
+        """Return int32 [N], the most probable actions."""
+        return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
+
+    def sample(self, seed: tf.Tensor) -> tf.Tensor:
+        """Return int32 [N] actions; the same for the same seed, int [2]."""
+        drawn = tf.random.stateless_categorical(self.logits, 1, seed, tf.int32)
+        return drawn[:, 0]
+
+    def frozen(self) -> "Categorical":
+        """Return a copy that no later change of a variable reaches."""
+        return self
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Continuous actions, independent in each dimension.
+
+    Attributes:
+        means: float32 [N, A].
+        log_std: float32 [A], a tensor or a variable.
+    """
+
+    means: tf.Tensor
+    log_std: Any
+
+    def __getitem__(self, rows: slice) -> "Gaussian":
+        """Return the distributions of some rows."""
+        return Gaussian(self.means[rows], self.log_std)
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
+        """Return float32 [N] log-densities of float32 [N, A] actions."""
+        scaled = (actions - self.means) * tf.exp(-self.log_std)
+        constant = self.log_std + 0.5 * math.log(2 * math.pi)
+        return -tf.reduce_sum(0.5 * tf.square(scaled) + constant, axis=-1)
+
+    def entropy(self) -> tf.Tensor:
+        """Return the float32 [] entropy, in nats, which is the same for all rows."""
+        return tf.reduce_sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e))
+
+    def kl(self, other: "Gaussian") -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats."""
+        narrower = 2 * (self.log_std - other.log_std)
+        moved = tf.square((self.means - other.means) * tf.exp(-other.log_std))
+        return 0.5 * tf.reduce_sum(tf.exp(narrower) - narrower - 1 + moved, axis=-1)
+
+    def mode(self) -> tf.Tensor:
+        """Return float32 [N, A], the means."""
+        return self.means
+
+    def sample(self, seed: tf.Tensor) -> tf.Tensor:
+        """Return float32 [N, A] actions; the same for the same seed, int [2]."""
+        shape, dtype = tf.shape(self.means), self.means.dtype
+        noise = tf.random.stateless_normal(shape, seed, dtype=dtype)
+        return self.means + tf.exp(self.log_std) * noise
+
+    def frozen(self) -> "Gaussian":
+        """Return a copy that no later change of a variable reaches."""
+        return Gaussian(tf.identity(self.means), tf.identity(self.log_std))
+
+
+class PolicyHead:
+    """What makes distributions of a policy network's outputs.
+
+    Attributes:
+        variables: learned beside the network's weights, by name: `log_std` [A] of
+            continuous actions.
+    """
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self.variables: dict[str, Any] = {}
+        if not spec.is_discrete:
+            zeros = tf.zeros(spec.action_units)
+            self.variables["log_std"] = tf.Variable(zeros, name="log_std")
+
+    def __call__(self, outputs: tf.Tensor) -> Distribution:
+        """Return the distributions of float32 [N, n] logits or [N, A] means."""
+        if "log_std" in self.variables:
+            return Gaussian(outputs, self.variables["log_std"])
+        return Categorical(outputs)

@@ -1,0 +1,42 @@
+"""What an algorithm is made from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import tensorflow as tf
+
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
+
+ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
+
+
+@dataclass(frozen=True)
+class LearnerSetup(Generic[ConfigT]):
+    """What an algorithm is made from.
+
+    Attributes:
+        config: its settings.
+        spec: of the environments.
+        layouts: of its networks, in the order of its row's models.
+        seed: of the run.
+        inputs: returns observations [..., *input_shape] as the networks' float32 input.
+        stopping: bool [] variable; a phase ends soon once it is set.
+    """
+
+    config: ConfigT
+    spec: EnvSpec
+    layouts: tuple[Layout, ...]
+    seed: int
+    inputs: Callable[[tf.Tensor], tf.Tensor]
+    stopping: tf.Variable
+
+
+def with_target(layout: Layout, seed: int, name: str) -> tuple[Any, Any]:
+    """Return a network and its target, another one of the same weights."""
+    model, target = (networks.build(layout, seed, x) for x in (name, f"{name}-target"))
+    target.set_weights(model.get_weights())
+    return model, target

@@ -1,0 +1,140 @@
+"""What crosses into the graph: tensors by name, each with its dtype and shape.
+
+A field's annotation gives its dtype, or what sets it (`observation`, `action`), and
+how many dimensions of unknown size come first: [T, B, …] of rollouts, [K, N, …] of K
+minibatches.
+"""
+
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.core.batch import Batch
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Replayed
+
+_T = TypeVar("_T", bound=tuple[Any, ...])
+
+
+class Phase(NamedTuple):
+    """Facts of one learning phase beside its data.
+
+    Attributes:
+        env_steps: of the whole run, after the batch was collected.
+        remaining: the part of --max-steps that was ahead when the batch's first step
+            was taken; 1 without --max-steps.
+        weights_version: of the newest published weights.
+    """
+
+    env_steps: Annotated[tf.Tensor, "int64", 0]
+    remaining: Annotated[tf.Tensor, "float32", 0]
+    weights_version: Annotated[tf.Tensor, "int64", 0]
+
+
+class Rollout(NamedTuple):
+    """One round of trajectories side by side; the fields are a Trajectory's.
+
+    Attributes:
+        values: of the network that acted, zeros where it has none.
+        weights_version: the oldest that acted.
+    """
+
+    observations: Annotated[tf.Tensor, "observation", 2]
+    starts: Annotated[tf.Tensor, "bool", 2]
+    actions: Annotated[tf.Tensor, "action", 2]
+    rewards: Annotated[tf.Tensor, "float32", 2]
+    terminated: Annotated[tf.Tensor, "bool", 2]
+    truncated: Annotated[tf.Tensor, "bool", 2]
+    valid: Annotated[tf.Tensor, "bool", 2]
+    behavior_log_probs: Annotated[tf.Tensor, "float32", 2]
+    values: Annotated[tf.Tensor, "float32", 2]
+    weights_version: Annotated[tf.Tensor, "int64", 0]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Rollout":
+        """Return the fresh round of a batch."""
+        t = batch.fresh
+        assert t is not None
+        length, width = t.rewards.shape
+        values = t.values
+        if values is None:
+            values = np.zeros((length + 1, width), np.float32)
+        version = np.int64(t.weights_version)
+        return cls(*t[:7], t.log_probs, values, version)
+
+
+class RolloutBatches(NamedTuple):
+    """K batches of trajectories; the fields are a Trajectory's."""
+
+    observations: Annotated[tf.Tensor, "observation", 3]
+    starts: Annotated[tf.Tensor, "bool", 3]
+    actions: Annotated[tf.Tensor, "action", 3]
+    rewards: Annotated[tf.Tensor, "float32", 3]
+    terminated: Annotated[tf.Tensor, "bool", 3]
+    truncated: Annotated[tf.Tensor, "bool", 3]
+    valid: Annotated[tf.Tensor, "bool", 3]
+    behavior_probs: Annotated[tf.Tensor, "probabilities", 3]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "RolloutBatches":
+        """Return the fresh round of a batch, and what was sampled behind it."""
+        t = batch.fresh
+        assert t is not None
+        fresh = [getattr(t, name)[None] for name in Replayed._fields]
+        if batch.sampled is None:
+            return cls(*fresh)
+        # As many trajectories as the round, which may lack those of a lost actor.
+        width, held = t.rewards.shape[1], batch.sampled.rewards.shape[2]
+        columns = np.arange(width) % held
+        return cls(
+            *(
+                np.concatenate([x, y if width == held else np.take(y, columns, axis=2)])
+                for x, y in zip(fresh, batch.sampled, strict=True)
+            )
+        )
+
+
+class TransitionBatches(NamedTuple):
+    """K minibatches of transitions; the fields are those of Transitions."""
+
+    observations: Annotated[tf.Tensor, "observation window", 2]
+    starts: Annotated[tf.Tensor, "start window", 2]
+    actions: Annotated[tf.Tensor, "action", 2]
+    rewards: Annotated[tf.Tensor, "float32", 2]
+    terminated: Annotated[tf.Tensor, "bool", 2]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "TransitionBatches":
+        """Return what was sampled."""
+        assert batch.sampled is not None
+        return cls(*batch.sampled)
+
+
+def signature(tensors: type[_T], spec: EnvSpec) -> _T:
+    """Return the dtypes and shapes of tensors, as their fields are annotated."""
+    observation = spec.observation_shape
+    action = ("int32", ()) if spec.is_discrete else ("float32", (spec.action_units,))
+    kinds: dict[str, tuple[str, tuple[int, ...]]] = {
+        "observation": (spec.observation_dtype, observation),
+        "observation window": (spec.observation_dtype, (spec.stack + 1, *observation)),
+        "start window": ("bool", (spec.stack + 1,)),
+        "action": action,
+        "probabilities": ("float32", (spec.n_actions,)),
+    }
+    specs = []
+    for hint in get_type_hints(tensors, include_extras=True).values():
+        kind, unknown = hint.__metadata__
+        dtype, shape = kinds.get(kind, (kind, ()))
+        specs.append(tf.TensorSpec([*[None] * unknown, *shape], dtype))
+    return tensors(*specs)
+
+
+def at(batches: _T, k: tf.Tensor) -> _T:
+    """Return batch k of K."""
+    return type(batches)(*(x[k] for x in batches))
+
+
+def flatten(x: tf.Tensor) -> tf.Tensor:
+    """Return [T, B, ...] as [T * B, ...]."""
+    return tf.reshape(x, [-1, *x.shape[2:]])

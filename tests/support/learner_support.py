@@ -1,0 +1,54 @@
+"""Learners of single algorithms, and what the drivers give them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.batch import Batch
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import (
+    Replayed,
+    Trajectory,
+    Transitions,
+    Weights,
+    merge,
+)
+from xagents_ray.learners.learner import Learner
+from xagents_ray.networks.layout import Layout
+
+
+def make_learner(
+    agent: str,
+    config: Any,
+    spec: EnvSpec,
+    *layouts: Layout,
+    seed: int = 0,
+    max_steps: int | None = None,
+) -> Learner:
+    """Return the learner of an algorithm; by default with its own networks."""
+    row = find(agent)
+    layouts = layouts or row.layouts(config, spec)
+    return Learner(row, config, spec, layouts, seed, max_steps)
+
+
+def publish(learner: Learner) -> Weights:
+    """Return the weights to act with, under the next version."""
+    return learner.policy_weights(learner.version + 1)
+
+
+def fresh(*trajectories: Trajectory, sampled: Replayed | None = None) -> Batch:
+    """Return the batch of a round."""
+    return Batch(merge(trajectories), sampled)
+
+
+def replayed(trajectories: Sequence[Trajectory]) -> Replayed:
+    """Return trajectories as batches that a replay gave."""
+    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
+    return Replayed._make(np.stack(part) for part in parts)
+
+
+def sampled(transitions: Transitions) -> Batch:
+    """Return the batch of what a replay drew."""
+    return Batch(sampled=transitions)
