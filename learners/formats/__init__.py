@@ -1,0 +1,54 @@
+"""Weights files as TensorFlow and Keras know them, from and to bytes."""
+
+from collections.abc import Mapping
+
+from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.learners.formats import keras_h5, tf_checkpoint
+from xagents_ray.networks.layout import Layout
+from xagents_ray.storage import weights
+from xagents_ray.storage.weights import WeightsFile
+
+_KINDS = {".tf": tf_checkpoint, ".weights.h5": keras_h5}
+
+
+def encode(arrays: Mapping[str, FloatArray], layout: Layout, path: str) -> WeightsFile:
+    """Return the weights file of a model, to be written at a path.
+
+    Args:
+        arrays: float32, the network's by name and any extras, like `log_std` [A].
+        layout: the network.
+        path: of the file; its ending says which kind.
+    Raises:
+        UserError: another ending.
+        OSError: no room for the temporary file.
+    """
+    kind = weights.kind(path)
+    if kind == ".npz":
+        return WeightsFile(path, weights.encode_npz(arrays))
+    own = layout.shapes
+    extras = {name: array for name, array in arrays.items() if name not in own}
+    return WeightsFile(path, _KINDS[kind].encode(arrays, extras, layout))
+
+
+def decode(
+    file: WeightsFile, layout: Layout, optional: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, FloatArray], list[str]]:
+    """Return a weights file's arrays for a network, and notes for the user.
+
+    Args:
+        file: ours, Keras' own `.weights.h5`, or a `.tf` checkpoint of xagents.
+        layout: the network.
+        optional: shapes of extras by name; see `weights.check`.
+    Returns:
+        float32 arrays by name, and one sentence for each missing extra.
+    Raises:
+        UserError: damaged, or not this network's.
+        OSError: no room for the temporary file.
+    """
+    kind = weights.kind(file.path)
+    if kind == ".npz":
+        arrays = weights.decode_npz(file)
+    else:
+        arrays = _KINDS[kind].decode(file, layout)
+    expected = layout.shapes
+    return weights.check(arrays, expected, optional, file.path, layout)

@@ -1,0 +1,135 @@
+"""Keras' own weights files, `.weights.h5`."""
+
+import functools
+import hashlib
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks.layout import Layout
+from xagents_ray.storage import weights
+from xagents_ray.storage.weights import WeightsFile
+
+_NAME = "model.weights.h5"
+_LAYERS = "layers/"
+_DIGEST = f"{EXTRAS}sha256"
+
+# HDF5 may crash or loop for ever on damaged bytes, so a process of its own reads
+# them. It takes only arrays that lie whole in the file, so their size is bounded.
+_READ_HDF5 = """
+import io, signal, sys
+sys.path[:] = sys.argv[1:]
+import h5py, numpy
+data, found = sys.stdin.buffer.read(), {}
+def visit(name, item):
+    if isinstance(item, h5py.Dataset):
+        offset = item.id.get_offset()
+        if offset is None or offset + item.nbytes > len(data):
+            raise ValueError(name)
+        found[name] = item[()]
+signal.setitimer(signal.ITIMER_PROF, 3)
+with h5py.File(io.BytesIO(data), "r") as file:
+    file.visititems(visit)
+out = io.BytesIO()
+numpy.savez(out, **found)
+sys.stdout.buffer.write(out.getvalue())
+"""
+
+
+def encode(
+    arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
+) -> dict[str, bytes]:
+    """Return Keras' own file; extras and a digest go to a group that Keras ignores.
+
+    Args:
+        arrays: of the network, by name; others are left out.
+        extras: to be saved beside them.
+        layout: the network.
+    """
+    model = model_of(layout)
+    for name, variable in networks.named_weights(model).items():
+        variable.assign(arrays[name])
+    size = sum(array.nbytes for array in arrays.values())
+    with temporary_folder(size) as folder:
+        path = folder / _NAME
+        _save(model, str(path))
+        with h5py.File(path, "a") as file:
+            for name, array in extras.items():
+                file[EXTRAS + name] = array
+            file[_DIGEST] = _digest(_datasets(file))
+        return {"": path.read_bytes()}
+
+
+def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+    """Return the arrays of layers and our extras; an optimizer's are left."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _READ_HDF5, *sys.path],
+        input=file.files[""],
+        capture_output=True,
+    )
+    if done.returncode != 0:
+        raise weights.damaged(file.path)
+    found = weights.decode_npz(WeightsFile(file.path, {"": done.stdout}))
+    digest = found.pop(_DIGEST, None)
+    if digest is not None and not np.array_equal(digest, _digest(found)):
+        raise weights.damaged(file.path)
+    names = _names(layout)
+    return {
+        names.get(where, where.removeprefix(EXTRAS)): array
+        for where, array in found.items()
+        if where.startswith((_LAYERS, EXTRAS))
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def _names(layout: Layout) -> dict[str, str]:
+    """Return the names of the network's arrays by where Keras saves them."""
+    model = model_of(layout)
+    variables = networks.named_weights(model)
+    for i, variable in enumerate(variables.values()):
+        variable.assign(np.full(variable.shape, i))
+    names = list(variables)
+    with temporary_folder(4 * model.count_params()) as folder:
+        path = str(folder / _NAME)
+        _save(model, path)
+        with h5py.File(path, "r") as file:
+            return {
+                where: names[int(array.flat[0])]
+                for where, array in _datasets(file).items()
+            }
+
+
+def _save(model: Any, path: str) -> None:
+    """Save as Keras does, but for a notice of its own about NumPy 2."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model.save_weights(path)
+
+
+def _datasets(file: Any) -> dict[str, Array]:
+    """Return the arrays of a sound HDF5 file by path."""
+    found: dict[str, Array] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    file.visititems(visit)
+    return found
+
+
+def _digest(datasets: Mapping[str, Array]) -> Array:
+    """Return the SHA-256 of arrays and their names, uint8 [32]."""
+    digest = hashlib.sha256()
+    for name, array in sorted(datasets.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
