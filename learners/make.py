@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Array
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.learner import Learner
-from xagents_ray.run.driver import Run
-from xagents_ray.storage.weights import WeightsFile
 
 
-def make_learner(run: Run) -> tuple[Learner, list[str]]:
+def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
     """Return the learner of a run with its first weights, and notes on these.
 
     Raises:
@@ -29,7 +29,7 @@ def make_learner(run: Run) -> tuple[Learner, list[str]]:
 
 
 def encode_models(
-    run: Run, arrays: Mapping[str, Array], paths: Sequence[str]
+    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
 ) -> list[WeightsFile]:
     """Return the models within a learner's state as weights files.
 

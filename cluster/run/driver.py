@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.actors.envs.definitions import export
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, LateError
 from xagents_ray.cluster.ray.failures import FailureLog
@@ -27,10 +28,10 @@ from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array
-from xagents_ray.run.driver import Collected, Run, Snapshot
+from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.run.resume import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
-from xagents_ray.storage.weights import WeightsFile
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
@@ -40,7 +41,7 @@ class RayDriver:
     """The parts of a run as Ray actors; the driver moves references only."""
 
     def __init__(
-        self, run: Run, ray: Any, signals: Signals, definitions: tuple[bytes, ...]
+        self, run: RunSpec, ray: Any, signals: Signals, definitions: tuple[bytes, ...]
     ) -> None:
         self._run, self._ray = run, ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
@@ -268,7 +269,7 @@ class RayDriver:
         return shards
 
 
-def start(run: Run, signals: Signals) -> RayDriver:
+def start(run: RunSpec, signals: Signals) -> RayDriver:
     """Start Ray, or join a cluster, and return the parts of a run."""
     definitions = export(str(run.config.env.env))
     signals.on_first = None  # heard by polling: Ray must not be interrupted

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from xagents_ray.actors.evaluator import Evaluator
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
 from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Diverged, UserError
-from xagents_ray.run.driver import Run
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""
@@ -44,7 +44,7 @@ class Evaluations:
         calls: Calls,
         log: FailureLog,
         make: Callable[[type, int], Any],
-        run: Run,
+        run: RunSpec,
     ) -> None:
         self._calls, self._log, self._make, self._run = calls, log, make, run
         self.actor: Any = None
@@ -135,7 +135,7 @@ class Evaluations:
         self.actor = None
 
 
-def _held_bytes(run: Run) -> int:
+def _held_bytes(run: RunSpec) -> int:
     """Return the size of one's weights, and of the state that may be the best."""
     policy, *others = (4 * layout.n_weights for layout in run.layouts)
     return policy + _STATE_COPIES * (policy + sum(others))

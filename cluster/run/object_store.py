@@ -2,9 +2,9 @@
 
 import math
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
 from xagents_ray.core.machine import cores
-from xagents_ray.run.driver import Run
 
 _STATE_COPIES = 4
 """A weight, its target network's, and Adam's two moments of it."""
@@ -15,19 +15,19 @@ _VERSIONS = 5
 """Of the weights there with no lag: acting, learned, published, two evaluations'."""
 
 
-def rollout_bytes(run: Run) -> int:
+def rollout_bytes(run: RunSpec) -> int:
     """Return the size of a round's trajectories."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
     return rows * _observation_bytes(run)
 
 
-def _observation_bytes(run: Run) -> int:
+def _observation_bytes(run: RunSpec) -> int:
     """Return the size of one environment's row."""
     item = 1 if run.spec.observation_dtype == "uint8" else 4
     return math.prod(run.spec.observation_shape) * item + 64
 
 
-def store_bytes(run: Run) -> int:
+def store_bytes(run: RunSpec) -> int:
     """Return the size of the data in flight, with room to spare."""
     spec, replay = run.spec, run.config.algorithm.replay
     observation = _observation_bytes(run)
@@ -42,7 +42,7 @@ def store_bytes(run: Run) -> int:
     return bytes_
 
 
-def _weights_bytes(run: Run) -> int:
+def _weights_bytes(run: RunSpec) -> int:
     """Return the size of weights and snapshots in the object store."""
     sizes = [4 * layout.n_weights for layout in run.layouts]
     placement, pipeline = run.config.placement, run.config.pipeline

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.run.placement import Placement
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
-from xagents_ray.run.driver import Run
 
 
 class Parts:
@@ -24,7 +24,11 @@ class Parts:
     """
 
     def __init__(
-        self, ray: Any, run: Run, placement: Placement, definitions: tuple[bytes, ...]
+        self,
+        ray: Any,
+        run: RunSpec,
+        placement: Placement,
+        definitions: tuple[bytes, ...],
     ) -> None:
         self._ray, self._run, self._placement = ray, run, placement
         self._definitions = definitions

@@ -4,9 +4,9 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.object_store import store_bytes
-from xagents_ray.run.driver import Run
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
     )
 
 
-def object_store(run: Run, cluster: ClusterFacts | None) -> tuple[int, int]:
+def object_store(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int, int]:
     """Return the bytes that a run needs in the object store, and those it gets.
 
     Args:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
@@ -17,9 +18,8 @@ from xagents_ray.core.trajectory import (
     Weights,
     part,
 )
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Fill, replay_for, shard_bounds
-from xagents_ray.run.driver import Run
-from xagents_ray.storage.weights import WeightsFile
 
 
 class ReplayService:
@@ -30,7 +30,7 @@ class ReplayService:
         shard: number of the shard, from 0.
     """
 
-    def __init__(self, run: Run, shard: int) -> None:
+    def __init__(self, run: RunSpec, shard: int) -> None:
         self._run, self._shard = run, shard
         self._is_idle = True
 
@@ -100,7 +100,7 @@ class ReplayService:
 class LearnerService:
     """The learner of a run; `stop` and `ping` are heard while `update` is at work."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSpec) -> None:
         self._run = run
 
     def start(self) -> tuple[int, list[str]]:

@@ -4,11 +4,11 @@ import importlib
 import os
 from collections.abc import Sequence
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.object_store import store_bytes
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.driver import Run
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
@@ -27,7 +27,7 @@ _ENVIRONMENT = {
 def run_trials(
     plan: Plan,
     study: Study,
-    runs: Sequence[Run],
+    runs: Sequence[RunSpec],
     display: SweepDisplay,
     signals: Signals,
 ) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.learners.formats import keras_h5, tf_checkpoint
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
-from xagents_ray.storage.weights import WeightsFile
 
 _KINDS = {".tf": tf_checkpoint, ".weights.h5": keras_h5}
 

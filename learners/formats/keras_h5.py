@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
-from xagents_ray.storage.weights import WeightsFile
 
 _NAME = "model.weights.h5"
 _LAYERS = "layers/"

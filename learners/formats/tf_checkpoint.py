@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.learners.formats.names import EXTRAS, keras_order, temporary_folder
 from xagents_ray.learners.formats.tf_index import checkpoint_keys
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
-from xagents_ray.storage.weights import WeightsFile
 
 _NAME = "weights.tf"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"

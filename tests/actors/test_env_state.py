@@ -17,10 +17,10 @@ from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.state import decode, encode, get_state
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
-from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
 
@@ -119,13 +119,13 @@ def kin() -> Any:
 
 
 @functools.cache
-def run_of(**values: Any) -> Run:
+def run_of(**values: Any) -> RunSpec:
     row = find("ppo")
     defaults = {"n_envs": N_ENVS, "max_steps": 10_000, "seed": SEED}
     return prepare(row, Config.of(row.config, {**defaults, **values}))
 
 
-def actor_of(run: Run, seed: int = SEED, first_env: int = 0) -> EnvActor:
+def actor_of(run: RunSpec, seed: int = SEED, first_env: int = 0) -> EnvActor:
     n_envs = run.config.env.n_envs
     return EnvActor(
         ActorSetup("ppo", run.config, run.layout, seed, first_env, n_envs, 1)
@@ -133,13 +133,13 @@ def actor_of(run: Run, seed: int = SEED, first_env: int = 0) -> EnvActor:
 
 
 @functools.cache
-def weights_of(run: Run) -> Weights:
+def weights_of(run: RunSpec) -> Weights:
     arrays = random_arrays(run.layout, 1)
     return Weights(1, {**arrays, "log_std": np.zeros(1, np.float32)})
 
 
 @functools.cache
-def balancing(run: Run) -> Weights:
+def balancing(run: RunSpec) -> Weights:
     """Weights that keep CartPole's pole up, by the sign of one linear feature."""
     arrays = {name: np.zeros_like(x) for name, x in weights_of(run).arrays.items()}
     arrays["dense-0/kernel"][:, 0] = [0.01, 0.03, 0.2, 0.2]
@@ -171,7 +171,7 @@ def through_json(state: Any) -> Any:
     return json.loads(json.dumps(state, allow_nan=False))
 
 
-def state_after(run: Run, rows: int) -> Any:
+def state_after(run: RunSpec, rows: int) -> Any:
     actor = actor_of(run)
     actor.rollout(weights_of(run), rows, 0)
     state = through_json(actor.state())
@@ -196,7 +196,7 @@ EXACT: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-def assert_resumes(run: Run, weights: Weights, cuts: list[int]) -> None:
+def assert_resumes(run: RunSpec, weights: Weights, cuts: list[int]) -> None:
     """Resume at the first cuts, and at those right after an end or a reset."""
     unbroken, states, ended = actor_of(run), [], []
     parts = []

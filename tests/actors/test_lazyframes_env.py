@@ -11,12 +11,12 @@ from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.trajectory import Trajectory, Weights, stack_frames
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay.transitions import TransitionReplay
-from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
 
@@ -25,7 +25,7 @@ N_ENVS, STACK, SEED = 3, 4, 11
 LENGTHS = (16, 1, 40, *(2, 3, 5, 1, 7) * 10)
 
 
-def atari_run(game: str, **settings: Any) -> Run:
+def atari_run(game: str, **settings: Any) -> RunSpec:
     row = find("ppo")
     values = {
         "env": game,
@@ -38,14 +38,14 @@ def atari_run(game: str, **settings: Any) -> Run:
     return prepare(row, Config.of(row.config, values))
 
 
-def actor_of(run: Run, first_env: int = 0, n_envs: int = N_ENVS) -> EnvActor:
+def actor_of(run: RunSpec, first_env: int = 0, n_envs: int = N_ENVS) -> EnvActor:
     setup = ActorSetup(
         run.algorithm.name, run.config, run.layout, run.seed, first_env, n_envs, 2
     )
     return EnvActor(setup)
 
 
-def weights_of(run: Run, version: int) -> Weights:
+def weights_of(run: RunSpec, version: int) -> Weights:
     """Random weights with a lively policy head."""
     return Weights(version, _arrays(run.layout, version % 3))
 
@@ -119,7 +119,7 @@ GAMES = [("BreakoutNoFrameskip-v4", None, False), ("PongNoFrameskip-v4", 250, Tr
 
 
 @pytest.fixture(scope="module", params=GAMES, ids=[row[0] for row in GAMES])
-def rolled(request: Any) -> Iterator[tuple[Run, list[Any], list[Reference]]]:
+def rolled(request: Any) -> Iterator[tuple[RunSpec, list[Any], list[Reference]]]:
     """Several rollouts of one actor, and the emulator on the same actions."""
     game, limit, max_frame = request.param
     with pytest.MonkeyPatch.context() as patch:

@@ -16,15 +16,12 @@ import tensorflow as tf
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.learners import formats
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout, read_layout
-from xagents_ray.storage.weights import (
-    WeightsFile,
-    read_file,
-    write_file,
-)
+from xagents_ray.storage.weights import read_file, write_file
 
 XAGENTS = Path(__file__).parent.parent / "data" / "xagents-1.0.1"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -8,10 +8,10 @@ import pytest
 from learner_support import publish
 from test_learners import Case, assert_equal, batch, cases, deterministic
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics, moments_of
 from xagents_ray.learners import make
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 
 MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0
@@ -25,12 +25,12 @@ STATISTICS = {
 VECTORS = list({p.values[0].row.name: p for p in cases(["vector"])}.values())
 
 
-def run_of(case: Case, **settings: Any) -> Run:
+def run_of(case: Case, **settings: Any) -> RunSpec:
     """Return a run of a case with a --max-steps of 100."""
     config = Config.of(case.row.config, {"env": "E", "max_steps": 100})
     config = replace(config, algorithm=case.config(**settings))
     layouts = case.row.layouts(config.algorithm, case.spec)
-    return Run(case.row, config, case.spec, layouts, 0)
+    return RunSpec(case.row, config, case.spec, layouts, 0)
 
 
 @pytest.mark.parametrize("case", VECTORS)

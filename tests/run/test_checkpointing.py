@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fake_driver import FakeDriver, report
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.run.checkpointing import Saver
-from xagents_ray.run.driver import Run
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
@@ -32,7 +32,7 @@ class Saved:
         settings = {**PPO, "checkpoints": ("best.npz",), **settings}
         self.config = Config.of(find("ppo").config, settings)
         self.driver, unused = FakeDriver(), Any
-        run = Run(find("ppo"), self.config, unused, unused, seed=1)  # type: ignore
+        run = RunSpec(find("ppo"), self.config, unused, unused, seed=1)  # type: ignore
         self.state = RunState(run)
         self.progress = self.state.progress
         self.progress.env_steps = start

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.run import recorder as module
-from xagents_ray.run.driver import Run
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.settings.config import Config
@@ -56,7 +56,7 @@ class Recorded:
         settings = {"env": "CartPole-v1", "max_steps": 1, **settings}
         config = Config.of(find("ppo").config, settings)
         unused: Any = None
-        run = Run(find("ppo"), config, unused, unused, seed=1)
+        run = RunSpec(find("ppo"), config, unused, unused, seed=1)
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.replay.base import Fill
-from xagents_ray.run.driver import Run
 from xagents_ray.run.update_schedule import UpdateSchedule
 from xagents_ray.settings.config import Config
 
@@ -22,7 +22,7 @@ SETTINGS = {
 def _schedule() -> UpdateSchedule:
     config = Config.of(find("dqn").config, SETTINGS)
     unused: Any = None
-    return UpdateSchedule(Run(find("dqn"), config, unused, unused, seed=1))
+    return UpdateSchedule(RunSpec(find("dqn"), config, unused, unused, seed=1))
 
 
 def test_nothing_is_learnt_before_the_replay_is_filled() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.storage.arrays import write_arrays
-from xagents_ray.storage.weights import WeightsFile
 
 Round = Sequence[float] | Callable[[], Sequence[float]]
 Metrics = dict[str, float]

@@ -5,11 +5,12 @@ from typing import Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.resolve import resolve
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run import resume
-from xagents_ray.run.driver import Driver, Run
+from xagents_ray.run.driver import Driver
 from xagents_ray.run.fit import fit
 from xagents_ray.run.result import Result
 from xagents_ray.settings.config import Config, train_options
@@ -55,7 +56,7 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
         return fit(algorithm, config, signals, start_driver, resumed, notes=hints)
 
 
-def start_driver(run: Run, signals: Signals) -> Driver:
+def start_driver(run: RunSpec, signals: Signals) -> Driver:
     """Start the parts of a run: in this process with --local, else as Ray actors."""
     local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
     driver: Driver = resolve(local if run.config.placement.local else ray)(run, signals)

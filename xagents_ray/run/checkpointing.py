@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.run.driver import Driver, Run, Snapshot
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -36,7 +37,7 @@ class Saver:
 
     def __init__(
         self,
-        run: Run,
+        run: RunSpec,
         driver: Driver,
         directory: RunDirectory,
         state: RunState,

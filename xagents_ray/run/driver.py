@@ -2,66 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.core.machine import cores
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import RolloutReport
-from xagents_ray.networks.layout import Layout
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Fill
-from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import Checkpoint
-from xagents_ray.storage.weights import WeightsFile
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run before it starts.
-
-    Attributes:
-        algorithm: its row of the table.
-        config: all settings.
-        spec: of the environments.
-        layouts: of the networks; the first one acts.
-        seed: given, or drawn.
-        weights: files that the models begin with; none for new ones.
-        threads: cores that one part of it may use; None for all of its machine.
-        notes: what the user should know, one sentence each.
-    """
-
-    algorithm: Algorithm
-    config: Config
-    spec: EnvSpec
-    layouts: tuple[Layout, ...]
-    seed: int
-    weights: tuple[WeightsFile, ...] = ()
-    threads: int | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def cores(self) -> int:
-        """Cores that a part of it may use on this machine, where it is asked."""
-        return min(cores(), self.threads or cores())
-
-    @property
-    def layout(self) -> Layout:
-        """Of the network that acts."""
-        return self.layouts[0]
-
-    @property
-    def is_seeded(self) -> bool:
-        """Whether the user gave the seed, and so wants a reproducible run."""
-        return self.config.training.seed is not None
-
-    @property
-    def evaluation_seed(self) -> int:
-        """Of the games of evaluations; they are not those of the training."""
-        return (self.seed + 2**20) % 2**30
 
 
 class Collected(NamedTuple):
@@ -196,5 +146,5 @@ class Driver(Protocol):
         """End every part."""
 
 
-StartDriver = Callable[[Run, Signals], Driver]
+StartDriver = Callable[[RunSpec, Signals], Driver]
 """Starts the parts of a run; raises Stopped when a signal ends that early."""

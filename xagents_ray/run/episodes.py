@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.machine import cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
@@ -79,7 +79,7 @@ def play(
     return Played(tuple(episodes), seed, signals.received)
 
 
-def film(run: Run, weights: Weights, folder: Path) -> None:
+def film(run: RunSpec, weights: Weights, folder: Path) -> None:
     """Play and film one episode of a run with weights of the network that acts."""
     config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
     parts = run.algorithm, run.config.env, run.config.algorithm, run.layout

@@ -5,10 +5,11 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Run, StartDriver
+from xagents_ray.run.driver import StartDriver
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.result import Result, stopped_by
@@ -51,7 +52,7 @@ def fit(
 
 
 def _train(
-    run: Run,
+    run: RunSpec,
     start: StartDriver,
     resumed: Resumed | None,
     display: Display,

@@ -13,15 +13,16 @@ from typing import TypeVar
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import RolloutReport, Trajectory
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Replay, replay_for
-from xagents_ray.run.driver import Collected, Run, Snapshot
+from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.run.resume import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
-from xagents_ray.storage.weights import WeightsFile
 
 _T = TypeVar("_T")
 
@@ -36,7 +37,7 @@ class LocalDriver:
     n_actors = 1
     supervision = None
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSpec) -> None:
         self._run, self._config = run, run.config.algorithm
         if run.config.placement.learner_gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -188,7 +189,7 @@ class LocalDriver:
         return self._thread.submit(work).result()
 
 
-def start(run: Run, signals: Signals) -> LocalDriver:
+def start(run: RunSpec, signals: Signals) -> LocalDriver:
     """Return the parts of a run in this process."""
     driver = LocalDriver(run)
 

@@ -5,9 +5,9 @@ import secrets
 from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.run.driver import Run
 from xagents_ray.run.resume import Resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import read_file
@@ -15,7 +15,7 @@ from xagents_ray.storage.weights import read_file
 
 def prepare(
     algorithm: Algorithm, config: Config, resumed: Resumed | None = None
-) -> Run:
+) -> RunSpec:
     """Return a run with notes on its environment; refuse what can't work."""
     environments = importlib.import_module("xagents_ray.actors.envs.make")
     run = build_run(algorithm, config, environments.check(config.env), resumed)
@@ -27,7 +27,7 @@ def build_run(
     config: Config,
     spec: EnvSpec,
     resumed: Resumed | None = None,
-) -> Run:
+) -> RunSpec:
     """Return a run with the network laid out for an environment.
 
     Raises:
@@ -45,4 +45,4 @@ def build_run(
         seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
     files = tuple(read_file(path) for path in config.run.weights or ())
-    return Run(algorithm, config, spec, layouts, seed, files)
+    return RunSpec(algorithm, config, spec, layouts, seed, files)

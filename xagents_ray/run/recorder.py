@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from xagents_ray.run.driver import Run
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.run.trackers import TensorBoard, Tracker, Wandb
 from xagents_ray.storage.history import History
@@ -54,7 +54,7 @@ class Recorder:
 
     def __init__(
         self,
-        run: Run,
+        run: RunSpec,
         directory: RunDirectory,
         histories: Sequence[History],
         best_effort: BestEffort,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from signal import Signals as Signal
 from typing import Any
 
-from xagents_ray.run.driver import Run
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.run.progress import Progress
 
 
@@ -60,7 +60,7 @@ class Result:
     def of(
         cls,
         reason: str,
-        run: Run,
+        run: RunSpec,
         progress: Progress,
         signal: int | None,
         directory: str = "",

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.core.words import counted
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver, Run
+from xagents_ray.run.driver import Collected, Driver
 from xagents_ray.run.episodes import film
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import BestEffort, Recorder
@@ -41,7 +42,7 @@ class Session:
 
     def __init__(
         self,
-        run: Run,
+        run: RunSpec,
         driver: Driver,
         state: RunState,
         directory: RunDirectory,

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from xagents_ray.run.driver import Run
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.run.plateau import Plateau
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.resume import Resumed
@@ -25,7 +25,7 @@ class RunState:
         schedule: of the updates.
     """
 
-    def __init__(self, run: Run, session: int = 0) -> None:
+    def __init__(self, run: RunSpec, session: int = 0) -> None:
         self._run, self.session = run, session
         rows = run.config.algorithm.batch_steps * run.config.env.n_envs
         window: deque[float] = deque(maxlen=run.config.training.reward_buffer_size)

@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Diverged
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver, Run
+from xagents_ray.run.driver import Collected, Driver
 from xagents_ray.run.profile import Profile
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import Recorder
@@ -31,7 +32,7 @@ class Telemetry:
 
     def __init__(
         self,
-        run: Run,
+        run: RunSpec,
         driver: Driver,
         progress: Progress,
         recorder: Recorder,

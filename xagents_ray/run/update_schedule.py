@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.replay.base import Fill
-from xagents_ray.run.driver import Run
 
 
 class UpdateSchedule:
@@ -13,7 +13,7 @@ class UpdateSchedule:
         steps: env steps that have made no batch due yet.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSpec) -> None:
         self._run = run
         self.steps = 0
         self._has_begun = False

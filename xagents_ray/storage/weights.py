@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage.arrays import read_arrays, write_arrays
@@ -31,18 +31,6 @@ _PARTS = {
 _REMEDY = "--model must be the .cfg file that these weights were trained with"
 # Weights hardly compress; a file that grows more isn't weights.
 _GROWTH = 16
-
-
-class WeightsFile(NamedTuple):
-    """A weights file's bytes, which another process may decode.
-
-    Attributes:
-        path: as the user named it, `best.tf`.
-        files: contents by what is appended to the path; `""` for a single file.
-    """
-
-    path: str
-    files: dict[str, bytes]
 
 
 def check_paths(algorithm: Algorithm, flag: str, paths: Sequence[str] | None) -> None:

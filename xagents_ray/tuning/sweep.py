@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, DisplayConfig, RunConfig
@@ -30,7 +30,7 @@ _NOTHING_TO_TUNE = (
     "Nothing varies and there is one trial, as with `train`: give a setting several "
     "values, as in --lr 1e-5 1e-2, and raise --n-trials."
 )
-RunTrials = Callable[[Plan, "Study", Sequence[Run], SweepDisplay, Signals], None]
+RunTrials = Callable[[Plan, "Study", Sequence[RunSpec], SweepDisplay, Signals], None]
 """Runs the trials of a sweep, each like one of the runs."""
 
 
@@ -130,9 +130,9 @@ def plan_of(
     return plan, DisplayConfig.of(kept)
 
 
-def _examples(plan: Plan) -> list[Run]:
+def _examples(plan: Plan) -> list[RunSpec]:
     """Return trials at the ends of what varies; UserError when none can work."""
-    runs: list[Run] = []
+    runs: list[RunSpec] = []
     errors: list[UserError] = []
     for settings in plan.examples():
         try:

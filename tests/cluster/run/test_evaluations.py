@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Takes, crash
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.ray.failures import FailureLog
@@ -14,19 +15,20 @@ from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
-from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
 
 @pytest.fixture
-def run() -> Run:
+def run() -> RunSpec:
     given = {"env": "CartPole-v1", "max_steps": 10, "eval_episodes": 2}
     config = Config.of(ALGORITHMS["ppo"].config, given)
     return build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
 
 
-def evaluations(ray: FakeRay, log: FailureLog, run: Run, *turns: Any) -> Evaluations:
+def evaluations(
+    ray: FakeRay, log: FailureLog, run: RunSpec, *turns: Any
+) -> Evaluations:
     """Return those of evaluators that take so long for one each, or fail."""
     rest = iter(turns)
 
@@ -43,7 +45,7 @@ def evaluations(ray: FakeRay, log: FailureLog, run: Run, *turns: Any) -> Evaluat
 
 
 def test_training_never_waits_for_an_evaluation(
-    ray: FakeRay, log: FailureLog, run: Run
+    ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, *[600.0] * 50)
     before = ray.now
@@ -56,7 +58,7 @@ def test_training_never_waits_for_an_evaluation(
 
 
 def test_weights_that_wait_fit_into_the_object_store(
-    ray: FakeRay, log: FailureLog, run: Run, monkeypatch: pytest.MonkeyPatch
+    ray: FakeRay, log: FailureLog, run: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (layout,) = run.layouts
     state = 5 * 4 * layout.n_weights
@@ -71,7 +73,9 @@ def test_weights_that_wait_fit_into_the_object_store(
     assert "--eval-every" in sentence
 
 
-def test_one_that_fails_costs_no_other(ray: FakeRay, log: FailureLog, run: Run) -> None:
+def test_one_that_fails_costs_no_other(
+    ray: FakeRay, log: FailureLog, run: RunSpec
+) -> None:
     beside = evaluations(ray, log, run, 1.0, crash(), NEVER, 1.0, 1.0)
     for step in range(5):
         beside.begin(step, "weights")
@@ -84,7 +88,7 @@ def test_one_that_fails_costs_no_other(ray: FakeRay, log: FailureLog, run: Run) 
 
 
 def test_a_slow_one_is_given_ten_times_the_longest(
-    ray: FakeRay, log: FailureLog, run: Run
+    ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, 1_000.0, 6_000.0, 1.0)
     for step in range(3):
@@ -93,7 +97,7 @@ def test_a_slow_one_is_given_ten_times_the_longest(
 
 
 def test_one_that_hangs_is_noticed_beside_training(
-    ray: FakeRay, log: FailureLog, run: Run
+    ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, NEVER, 1.0)
     for step in range(2):
@@ -107,7 +111,7 @@ def test_one_that_hangs_is_noticed_beside_training(
 
 
 def test_one_whose_process_dies_has_a_successor(
-    ray: FakeRay, log: FailureLog, run: Run
+    ray: FakeRay, log: FailureLog, run: RunSpec
 ) -> None:
     beside = evaluations(ray, log, run, 600.0, 1.0)
     beside.begin(0, "weights")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.run.object_store import store_bytes
 from xagents_ray.cluster.run.replay import PIECE_BYTES
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 
 _SPEC = EnvSpec((4,), "float32", 1, 2)
@@ -25,7 +25,7 @@ output=1
 _MEGABYTES = 25.0
 
 
-def _run(agent: str, large: bool = False, **settings: Any) -> Run:
+def _run(agent: str, large: bool = False, **settings: Any) -> RunSpec:
     row = find(agent)
     if large:
         heads = "[dense-3]\noutput=1\n" * (len(row.models[0].heads) - 1)
@@ -34,7 +34,7 @@ def _run(agent: str, large: bool = False, **settings: Any) -> Run:
     given = {"env": "CartPole-v1", "n_envs": 4, "n_actors": 2, "max_steps": 1}
     config = Config.of(row.config, {**given, **settings})
     layouts = row.layouts(config.algorithm, _SPEC)
-    return Run(row, config, _SPEC, layouts, seed=1)
+    return RunSpec(row, config, _SPEC, layouts, seed=1)
 
 
 def _weighs(agent: str, **settings: Any) -> float:

@@ -8,6 +8,7 @@ import pytest
 from fake_ray import FakeActor, FakeRay, Ref, full
 from ray.exceptions import ObjectLostError
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.ray.failures import FailureLog
@@ -19,7 +20,6 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.replay.base import replay_file, replay_for
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
@@ -32,11 +32,11 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
 
 
-def _run(buffer_max_size: int = 60) -> Run:
+def _run(buffer_max_size: int = 60) -> RunSpec:
     settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2}
     sizes = {"buffer_max_size": buffer_max_size, "rollout_length": 8}
     config = Config.of(find("dqn").config, {**settings, **sizes, "max_steps": 1})
-    return Run(find("dqn"), config, _SPEC, (), seed=5)
+    return RunSpec(find("dqn"), config, _SPEC, (), seed=5)
 
 
 class _Elsewhere(ReplayService):
@@ -59,7 +59,7 @@ class _Shards(Shards):
         made: their actors, the replaced ones too.
     """
 
-    def __init__(self, ray: FakeRay, run: Run, round_bytes: int = 0) -> None:
+    def __init__(self, ray: FakeRay, run: RunSpec, round_bytes: int = 0) -> None:
         self.ray, self.run, self.log = ray, run, FailureLog()
         self.made: list[FakeActor] = []
         calls = Calls(ray, Signals())
@@ -85,7 +85,7 @@ def _trajectory(number: int) -> Trajectory:
     return Trajectory(*numbers, None, None, 1, 0)
 
 
-def _filled(ray: FakeRay, run: Run | None = None, round_bytes: int = 0) -> _Shards:
+def _filled(ray: FakeRay, run: RunSpec | None = None, round_bytes: int = 0) -> _Shards:
     shards = _Shards(ray, run or _run(), round_bytes)
     for number in range(2):
         shards.insert([Ref(_trajectory(number))])

@@ -3,11 +3,11 @@
 import importlib
 from typing import TYPE_CHECKING
 
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.words import counted
-from xagents_ray.run.driver import Run
 
 if TYPE_CHECKING:
     from xagents_ray.cluster.run.preflight import ClusterFacts
@@ -53,7 +53,7 @@ def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
     return warning(row.name, row.found, remedy)
 
 
-def object_store(run: Run, cluster: "ClusterFacts | None") -> Row:
+def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
     """Compare the object store with the data in flight.
 
     Args:

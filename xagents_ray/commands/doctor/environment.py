@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.envs.make import notes
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import (
     Row,
     error,
@@ -19,7 +20,6 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.words import counted
-from xagents_ray.run.driver import Run
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
@@ -50,7 +50,7 @@ def making(config: Config, probe: TimedSubprocess) -> tuple[Row, EnvSpec | None]
 
 def fit(
     algorithm: Algorithm, config: Config, spec: EnvSpec
-) -> tuple[list[Row], Run | None]:
+) -> tuple[list[Row], RunSpec | None]:
     """Return whether the algorithm takes the spaces and has a network for them."""
     found = _described(spec)
     try:

@@ -11,12 +11,12 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs import definitions
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import cluster, environment, machine
 from xagents_ray.commands.doctor.row import Row, unchecked
 from xagents_ray.core.machine import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.run import resume
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
 
@@ -94,7 +94,9 @@ class _Examination:
     def _start(self, path: str, *arguments: Any) -> TimedSubprocess:
         return self._stack.enter_context(TimedSubprocess(path, *arguments))
 
-    def _environment(self, probe: TimedSubprocess) -> tuple[list[Row], Run | None, Any]:
+    def _environment(
+        self, probe: TimedSubprocess
+    ) -> tuple[list[Row], RunSpec | None, Any]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
         rest = ["spaces", "network", "worker", "step", "rewards", "acting"]
         made, spec = environment.making(self._config, probe)
@@ -131,7 +133,7 @@ class _Examination:
             return 1, cpus
         return placement.n_actors or min(n_envs, cpus), cpus
 
-    def _memory(self, run: Run | None, row_bytes: float | None) -> list[Row]:
+    def _memory(self, run: RunSpec | None, row_bytes: float | None) -> list[Row]:
         """Return what transitions, the replay buffer and the object store take."""
         placement = self._config.placement
         names = ["transition", "memory", "object store"][: 3 - placement.local]

@@ -14,11 +14,11 @@ import psutil
 
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, size, unchecked, warning
 from xagents_ray.core.machine import cores, free_memory
 from xagents_ray.core.resolve import resolve
 from xagents_ray.core.words import counted
-from xagents_ray.run.driver import Run
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
 
@@ -51,7 +51,7 @@ def processors(config: Config, load: float) -> Row:
     return Row("cores", found)
 
 
-def transition(run: Run, row_bytes: float | None) -> Row:
+def transition(run: RunSpec, row_bytes: float | None) -> Row:
     """Return what a transition takes, every frame once.
 
     Args:
@@ -71,7 +71,7 @@ def transition(run: Run, row_bytes: float | None) -> Row:
     return Row("transition", ", ".join(parts))
 
 
-def memory(run: Run, node_bytes: int | None) -> Row:
+def memory(run: RunSpec, node_bytes: int | None) -> Row:
     """Compare the replay buffer with the memory.
 
     Args:
@@ -111,7 +111,7 @@ def _fits(found: str, free: int, needed: float, remedy: str) -> Row:
     return Row("memory", found)
 
 
-def _held_bytes(run: Run, config: ReplayConfig) -> float:
+def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
     """Return what one more transition or trajectory adds to the replay buffer."""
     assert run.algorithm.replay is not None
     make, n_envs = resolve(run.algorithm.replay), run.config.env.n_envs
@@ -125,7 +125,7 @@ def _held_bytes(run: Run, config: ReplayConfig) -> float:
     return (nbytes(2 * few) - nbytes(few)) / few
 
 
-def disk(config: Config, run: Run | None) -> Row:
+def disk(config: Config, run: RunSpec | None) -> Row:
     """Compare the room for checkpoints with what they take."""
     path = Path(config.run.run_dir).absolute()
     place = next(p for p in (path, *path.parents) if p.exists())
