@@ -27,7 +27,7 @@ def update_actor(
     """
     variables = actor.trainable_variables
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-        # Not the critic's, whose own gradient nobody needs.
+        # Not the critic's: their gradient isn't needed.
         tape.watch([variable.value for variable in variables])
         loss = -tf.reduce_mean(action_values(critic, obs, actor(obs)))
     norm = descend(optimizer, tape, loss, variables, grad_norm)

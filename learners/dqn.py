@@ -68,9 +68,9 @@ class DQN:
         )
         next_inputs = inputs(next_obs)
         target_values = self._target(next_inputs)
-        choosing_values = self._q(next_inputs) if c.double else target_values
+        selection_values = self._q(next_inputs) if c.double else target_values
         targets = losses.q_targets(
-            batch.rewards, batch.terminated, target_values, choosing_values, c.gamma
+            batch.rewards, batch.terminated, target_values, selection_values, c.gamma
         )
         with tf.GradientTape() as tape:
             values = self._q(inputs(obs))

@@ -19,7 +19,7 @@ def rollout_inputs(
     """
     if not spec.is_image:
         return tf.reshape(observations, [-1, *spec.observation_shape])
-    # One more row, that nobody sees, for the stack at the last one.
+    # One more row, which no stack shows, for the stack at the last one.
     frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
     return stack_rollout(frames, begins, spec.stack)
 

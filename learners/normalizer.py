@@ -1,4 +1,4 @@
-"""Observations and rewards, normalised by running statistics inside the graph."""
+"""Observations and rewards, normalized by running statistics inside the graph."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 class Normalizer:
     """Running statistics of observations and of discounted returns.
 
-    `make.learn` decides which of them a learning phase sees. With a policy lag its
-    rollouts acted with older ones. Importance ratios account for that: statistics of
-    observations are a part of the policy. The values that PPO's rollouts bring are of
-    an older scale of rewards.
+    `Learner.learn` decides which of them a learning phase uses. With a policy lag, its
+    rollouts were collected with older ones. Importance ratios account for that:
+    statistics of observations are part of the policy. The values that PPO's rollouts
+    bring are on an older scale of rewards.
 
     Attributes:
         variables: float32 by name: `observation/mean`, `return/variance`, …; empty
-            when nothing is to be normalised.
+            when nothing is to be normalized.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec) -> None:
@@ -68,7 +68,7 @@ class Normalizer:
         return size is not None and float(size) > 0
 
     def take(self, statistics: Statistics) -> None:
-        """Count in what env actors have measured."""
+        """Merge the statistics that env actors measured."""
         for name, moments in statistics.items():
             parts = [self.variables[f"{name}/{part}"] for part in Moments._fields]
             before = Moments(*(x.numpy().astype(np.float64) for x in parts))
@@ -79,7 +79,7 @@ class Normalizer:
     def named(self, model: str) -> dict[str, tf.Variable]:
         """Return the variables as a learner's state names them.
 
-        Those of observations go with the weights of the model that acts.
+        Those of observations belong to the weights of the model that acts.
         """
         return {
             f"{model}/{name}" if name.startswith(OBSERVATION) else name: variable

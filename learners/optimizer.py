@@ -1,4 +1,4 @@
-"""The optimizer that a config asks for."""
+"""Optimizers, and one gradient step."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 def make_optimizer(
     config: AlgorithmConfig, variables: list[Any], lr: float | None = None
 ) -> Any:
-    """Return what the config asks for, built for these variables.
+    """Return the optimizer of a config, built for these variables.
 
     Args:
         config: its settings.
         variables: to change.
-        lr: another learning rate than the config's, for a critic.
+        lr: learning rate in place of the config's, for a critic.
     """
     lr = config.lr if lr is None else lr
     if config.optimizer == "rmsprop":
@@ -42,10 +42,10 @@ def descend(
 
     Args:
         optimizer: of `make_optimizer`.
-        tape: that watched the loss.
+        tape: that recorded the loss.
         loss: float32 [].
         variables: to change.
-        largest_norm: gradients of a larger global norm are scaled to it.
+        largest_norm: limit of the gradient's global norm, to which it is scaled.
     Returns:
         float32 [], the gradient's global norm before scaling.
     """

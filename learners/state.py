@@ -42,11 +42,11 @@ class LearnerState:
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]
 
     def arrays(self) -> dict[str, Array]:
-        """Return a copy of everything by name."""
+        """Return a copy of all variables and counters by name."""
         return {k: np.array(v.numpy()) for k, v in self.variables.items()}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Take everything from a copy.
+        """Restore everything from a copy.
 
         Raises:
             UserError: it is of another learner.
@@ -60,7 +60,7 @@ class LearnerState:
         self.assign({**dict.fromkeys(counters, np.array(0, np.int64)), **arrays})
 
     def assign(self, arrays: Mapping[str, Array]) -> None:
-        """Take some variables from arrays.
+        """Assign some variables from arrays.
 
         Raises:
             UserError: one has another name or shape than here.

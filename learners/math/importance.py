@@ -1,23 +1,25 @@
-"""Policy gains from another policy's actions, and the trust region of ACER.
+"""Policy objectives from another policy's actions, and ACER's trust region.
 
-The policy's outputs are probabilities here; `epsilon` keeps what divides by them, or
-takes their logarithm, finite.
+The policy's outputs are probabilities here; `epsilon` keeps divisions by them and
+their logarithms finite.
 """
 
 import tensorflow as tf
 
 
-def ratios(probabilities: tf.Tensor, acted: tf.Tensor, epsilon: float) -> tf.Tensor:
+def ratios(
+    probabilities: tf.Tensor, behavior_probs: tf.Tensor, epsilon: float
+) -> tf.Tensor:
     """Return the importance ratios of all actions; gradients are stopped.
 
     Args:
-        probabilities: float32 [N, n], of the policy that learns.
-        acted: float32 [N, n], of the policy that acted.
+        probabilities: float32 [N, n], of the learning policy.
+        behavior_probs: float32 [N, n], of the behavior policy.
         epsilon: added to the divisor.
     Returns:
         float32 [N, n].
     """
-    return tf.stop_gradient(probabilities) / (acted + epsilon)
+    return tf.stop_gradient(probabilities) / (behavior_probs + epsilon)
 
 
 def entropy(probabilities: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -35,20 +37,20 @@ def corrected_gain(
     largest: float,
     epsilon: float,
 ) -> tf.Tensor:
-    """Return what is to grow: its gradient is the corrected policy gradient.
+    """Return the objective whose gradient is the corrected policy gradient.
 
-    The taken action is weighed by its truncated ratio; what the truncation leaves out
-    is put back by an expectation over all actions, whose advantages the critic says.
+    The taken action is weighted by its truncated ratio; what truncation removes is
+    restored by an expectation over all actions, with the critic's advantages.
     Gradients pass through the logarithms of the probabilities only.
 
     Args:
-        probabilities: float32 [N, n], of the policy that learns.
-        ratios: float32 [N, n], to the policy that acted.
-        actions: int32 [N], taken.
-        targets: float32 [N], Retrace targets of these.
+        probabilities: float32 [N, n], of the learning policy.
+        ratios: float32 [N, n], to the behavior policy.
+        actions: int32 [N], that were taken.
+        targets: float32 [N], their Retrace targets.
         q_values: float32 [N, n], the critic's.
-        values: float32 [N], their means under the policy that learns.
-        largest: c, at which ratios are truncated.
+        values: float32 [N], their means under the learning policy.
+        largest: c, the limit of ratios.
         epsilon: added to divisors and within logarithms.
     Returns:
         float32 [N].
@@ -59,9 +61,9 @@ def corrected_gain(
         tf.gather(x, actions, axis=-1, batch_dims=1) for x in (log_probs, ratios)
     )
     gain = taken * tf.stop_gradient(tf.minimum(ratio, largest) * (targets - values))
-    left_out = tf.nn.relu(1.0 - largest / (ratios + epsilon)) * probabilities
+    removed = tf.nn.relu(1.0 - largest / (ratios + epsilon)) * probabilities
     advantages = q_values - values[:, None]
-    correction = log_probs * tf.stop_gradient(left_out * advantages)
+    correction = log_probs * tf.stop_gradient(removed * advantages)
     return gain + tf.reduce_sum(correction, axis=-1)
 
 
@@ -72,18 +74,18 @@ def project(
     delta: float,
     epsilon: float,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the gradient nearest to one that stays within the trust region.
+    """Return the closest gradient that stays within the trust region.
 
     It moves the divergence KL(average ‖ policy), to first order, by at most delta.
 
     Args:
         gradient: float32 [N, n], of a row's gain, by its probabilities.
-        probabilities: float32 [N, n], of the policy that learns.
+        probabilities: float32 [N, n], of the learning policy.
         average: float32 [N, n], of the average policy.
         delta: bound.
-        epsilon: added to the probabilities that are divided by.
+        epsilon: added to probabilities in divisors.
     Returns:
-        float32 [N, n], and bool [N], which rows the bound has changed.
+        float32 [N, n], and bool [N], the rows that the bound changes.
     Source: arXiv:1611.01224, eq. 12 and 13.
     """
     slope = -average / (probabilities + epsilon)

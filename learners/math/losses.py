@@ -20,8 +20,8 @@ def clipped_policy_loss(
     """Return PPO's policy loss.
 
     Args:
-        log_probs: float32 [N], of the actions under the policy being learnt.
-        old_log_probs: float32 [N], under the policy that acted.
+        log_probs: float32 [N], of the actions under the policy being learned.
+        old_log_probs: float32 [N], under the behavior policy.
         advantages: float32 [N].
         clip: largest change of the importance ratio that is rewarded.
     Returns:
@@ -39,7 +39,7 @@ def clipped_value_loss(
     """Return PPO's value loss, half the larger squared error.
 
     Args:
-        values: float32 [N], of the critic being learnt.
+        values: float32 [N], of the critic being learned.
         old_values: float32 [N], of the critic that acted.
         returns: float32 [N].
         clip: largest change of a value that is rewarded.
@@ -56,7 +56,7 @@ def q_targets(
     rewards: tf.Tensor,
     terminated: tf.Tensor,
     target_values: tf.Tensor,
-    choosing_values: tf.Tensor,
+    selection_values: tf.Tensor,
     gamma: float,
 ) -> tf.Tensor:
     """Return one-step targets of Q-learning.
@@ -65,14 +65,14 @@ def q_targets(
         rewards: float32 [N].
         terminated: bool [N].
         target_values: float32 [N, n], the target network's, of the next observation.
-        choosing_values: float32 [N, n], whose largest picks the next action: the
+        selection_values: float32 [N, n], the largest selects the next action: the
             target network's own, or with double Q-learning the online network's.
         gamma: discount factor.
     Returns:
         float32 [N].
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """
-    best = tf.argmax(choosing_values, axis=-1)
+    best = tf.argmax(selection_values, axis=-1)
     values = tf.gather(target_values, best, axis=-1, batch_dims=1)
     return one_step_targets(rewards, terminated, values, gamma)
 
@@ -80,11 +80,11 @@ def q_targets(
 def one_step_targets(
     rewards: tf.Tensor, terminated: tf.Tensor, next_values: tf.Tensor, gamma: float
 ) -> tf.Tensor:
-    """Return rewards with the discounted values of what came next.
+    """Return rewards plus the discounted values of the next observations.
 
     Args:
         rewards: float32 [N].
-        terminated: bool [N], nothing came next; a truncated step has a value.
+        terminated: bool [N], no value follows; after a truncated step one does.
         next_values: float32 [N], of the next observation.
         gamma: discount factor.
     Returns:
@@ -124,9 +124,9 @@ def policy_gradient_loss(
     """Return the loss whose gradient is minus the policy gradient.
 
     Args:
-        log_probs: float32 [N], of the actions under the policy being learnt.
+        log_probs: float32 [N], of the actions under the policy being learned.
         advantages: float32 [N]; no gradient passes through them.
-        valid: bool [N], which rows weigh something.
+        valid: bool [N], which rows count.
     Returns:
         float32 [].
     Source: arXiv:1602.01783, section 4.
@@ -137,11 +137,11 @@ def policy_gradient_loss(
 def surrogate_gain(
     log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor
 ) -> tf.Tensor:
-    """Return the mean advantage, weighed by importance ratios; it is to grow.
+    """Return the mean advantage, weighted by importance ratios, to be maximized.
 
     Args:
-        log_probs: float32 [N], of the actions under the policy being learnt.
-        old_log_probs: float32 [N], under the policy that acted.
+        log_probs: float32 [N], of the actions under the policy being learned.
+        old_log_probs: float32 [N], under the behavior policy.
         advantages: float32 [N].
     Returns:
         float32 [].

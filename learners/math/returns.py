@@ -47,7 +47,7 @@ def gae(
     gamma: float,
     lam: float,
 ) -> tf.Tensor:
-    """Return generalised advantage estimates.
+    """Return generalized advantage estimates.
 
     At a truncated step the value of the next row, the final observation, stands for
     the rest of the episode; at a terminated one there is no rest.
@@ -58,15 +58,15 @@ def gae(
         terminated: bool [T, B].
         truncated: bool [T, B].
         gamma: discount factor.
-        lam: trade of bias (0) against variance (1).
+        lam: bias at 0, variance at 1.
     Returns:
         float32 [T, B].
     Source: arXiv:1506.02438, eq. 16.
     """
     discounts = gamma * tf.cast(~terminated, tf.float32)
-    goes_on = tf.cast(~(terminated | truncated), tf.float32)
+    continues = tf.cast(~(terminated | truncated), tf.float32)
     errors = rewards + discounts * values[1:] - values[:-1]
-    return linear_recurrence(errors, gamma * lam * goes_on)
+    return linear_recurrence(errors, gamma * lam * continues)
 
 
 def n_step(
@@ -78,8 +78,8 @@ def n_step(
 ) -> tf.Tensor:
     """Return discounted rewards up to the rollout's end, then a value.
 
-    At a truncated step, as at the last row, the value of the next row stands for the
-    rest of the episode; at a terminated one there is no rest.
+    After a truncated step, as after the last row, the next row's value stands for the
+    rest of the episode; after a terminated one there is none.
 
     Args:
         rewards: float32 [T, B].
@@ -91,11 +91,13 @@ def n_step(
         float32 [T, B].
     Source: arXiv:1602.01783, algorithm S3.
     """
-    goes_on = ~(terminated | truncated)
-    last = tf.ones_like(goes_on[-1:])
-    ends = tf.concat([~goes_on[:-1], last], axis=0) & ~terminated
-    rests = gamma * tf.where(ends, values[1:], 0.0)
-    return linear_recurrence(rewards + rests, gamma * tf.cast(goes_on, tf.float32))
+    continues = ~(terminated | truncated)
+    last = tf.ones_like(continues[-1:])
+    ends = tf.concat([~continues[:-1], last], axis=0) & ~terminated
+    bootstraps = gamma * tf.where(ends, values[1:], 0.0)
+    return linear_recurrence(
+        rewards + bootstraps, gamma * tf.cast(continues, tf.float32)
+    )
 
 
 def vtrace(
@@ -110,32 +112,32 @@ def vtrace(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return V-trace targets and advantages; with ratios of 1, the n-step return's.
 
-    At a truncated step, as at the last row, the value of the next row stands for the
-    rest of the episode; at a terminated one there is no rest.
+    After a truncated step, as after the last row, the next row's value stands for the
+    rest of the episode; after a terminated one there is none.
 
     Args:
-        log_ratios: float32 [T, B], of the actions' probability under the policy that
-            learns to that under the one that acted.
+        log_ratios: float32 [T, B], of the actions' probabilities under the
+            learning policy to those under the behavior policy.
         rewards: float32 [T, B].
         values: float32 [T + 1, B], of each row's observation and the one after.
         terminated: bool [T, B].
         truncated: bool [T, B].
         gamma: discount factor.
-        largest_rho: clip of the ratios that weigh an error; the fixed point's bias.
-        largest_c: clip of those that pass later errors back; the variance.
+        largest_rho: limit of the ratios that weight an error; the fixed point's bias.
+        largest_c: limit of those that pass later errors back; the variance.
     Returns:
-        float32 [T, B], what the values are to be, and float32 [T, B], how much better
-        than its value an action was, weighed by its clipped ratio.
+        float32 [T, B] value targets, and float32 [T, B] advantages, weighted by their
+        actions' clipped ratios.
     Source: arXiv:1802.01561, eq. 1 and section 4.2.
     """
     ratios = tf.exp(log_ratios)
     rho, c = tf.minimum(ratios, largest_rho), tf.minimum(ratios, largest_c)
     discounts = gamma * tf.cast(~terminated, tf.float32)
-    goes_on = tf.cast(~(terminated | truncated), tf.float32)
+    continues = tf.cast(~(terminated | truncated), tf.float32)
     errors = rho * (rewards + discounts * values[1:] - values[:-1])
-    corrections = linear_recurrence(errors, gamma * c * goes_on)
-    rests = discounts * (values[1:] + goes_on * _next(corrections))
-    return values[:-1] + corrections, rho * (rewards + rests - values[:-1])
+    corrections = linear_recurrence(errors, gamma * c * continues)
+    bootstraps = discounts * (values[1:] + continues * _next(corrections))
+    return values[:-1] + corrections, rho * (rewards + bootstraps - values[:-1])
 
 
 def retrace(
@@ -149,8 +151,8 @@ def retrace(
 ) -> tf.Tensor:
     """Return Retrace targets of the taken actions' values, with lambda 1.
 
-    At a truncated step, as at the last row, the value of the next row stands for the
-    rest of the episode; at a terminated one there is no rest.
+    After a truncated step, as after the last row, the next row's value stands for the
+    rest of the episode; after a terminated one there is none.
 
     Args:
         ratios: float32 [T, B], of the taken actions' probability under the policy that
@@ -168,13 +170,13 @@ def retrace(
     """
     discounts = gamma * tf.cast(~terminated, rewards.dtype)
     weights = tf.minimum(ratios, 1.0)
-    goes_on = tf.cast(~(terminated | truncated), rewards.dtype)
-    # The next row's weight, but none beyond an episode's or the rollout's end.
-    passed = goes_on * _next(weights)
-    rests = discounts * (values[1:] - passed * _next(taken))
-    return linear_recurrence(rewards + rests, discounts * passed)
+    continues = tf.cast(~(terminated | truncated), rewards.dtype)
+    # The next row's weight; none across an episode's or the rollout's end.
+    passed = continues * _next(weights)
+    bootstraps = discounts * (values[1:] - passed * _next(taken))
+    return linear_recurrence(rewards + bootstraps, discounts * passed)
 
 
 def _next(x: tf.Tensor) -> tf.Tensor:
-    """Return each row's next one, zeros for the last one's."""
+    """Return each row's next row; zeros for the last."""
     return tf.concat([x[1:], tf.zeros_like(x[-1:])], axis=0)

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 
 def flatten(tensors: Sequence[Any]) -> tf.Tensor:
-    """Return tensors or variables one after the other, [P]."""
+    """Return tensors or variables concatenated, [P]."""
     return tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
 
 
 def assign(variables: Sequence[Any], flat: tf.Tensor) -> None:
-    """Give variables the values that `flatten` put side by side, [P]."""
+    """Assign the values that `flatten` concatenated, [P]."""
     parts = tf.split(flat, [math.prod(tuple(x.shape)) for x in variables])
     for variable, part in zip(variables, parts, strict=True):
         variable.assign(tf.reshape(part, variable.shape))
@@ -30,11 +30,11 @@ def fisher_vector_product(
     Where the divergence is 0, this is the Fisher matrix times the vector.
 
     Args:
-        divergence: float [], of the distributions that the variables make from those
-            that they made; the latter must not depend on the variables.
-        variables: P numbers together.
+        divergence: float [], from fixed distributions to those that the variables
+            give.
+        variables: of P numbers in total.
         vector: float [P].
-        damping: this much of the vector is added.
+        damping: multiple of the vector that is added.
     Returns:
         float [P].
     Source: arXiv:1502.05477, appendix C.1.
@@ -55,13 +55,13 @@ def conjugate_gradient(
     iterations: int,
     tolerance: float,
 ) -> tf.Tensor:
-    """Return x with H x = target, nearly.
+    """Return x with H x = target, approximately.
 
     Args:
         product: H times a vector [P]; H is symmetric and has no negative curvature.
         target: float [P].
-        iterations: at most; P are exact but for rounding.
-        tolerance: it ends when the squared norm of target - H x is not larger.
+        iterations: at most; P give the exact solution but for rounding.
+        tolerance: squared norm of target - H x at which it stops.
     Returns:
         float [P].
     Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
@@ -73,7 +73,7 @@ def conjugate_gradient(
             break
         image = product(direction)
         curvature = _dot(direction, image)
-        if curvature <= 0:  # by rounding only: nothing is left to be gained
+        if curvature <= 0:  # by rounding only: it has converged
             break
         length = size / curvature
         x += length * direction
@@ -94,7 +94,7 @@ def natural_step(
 
     Args:
         product: H times a vector [P].
-        gradient: float [P], of what is to grow.
+        gradient: float [P], of the objective to maximize.
         max_kl: size of the trust region.
         iterations: of conjugate gradients.
         tolerance: of conjugate gradients.
@@ -115,18 +115,18 @@ def line_search(
     max_kl: float,
     tries: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first point along a step that is better and not too far.
+    """Return the first point along a step that improves the gain within the region.
 
     Args:
         evaluate: gain and divergence, float [] each, of parameters [P].
         start: float [P].
-        step: float [P], tried whole, then half of it, a quarter, ….
+        step: float [P]; the whole is tried first, then a half, a quarter, ….
         gain: float [], at the start; an accepted point's is larger.
         max_kl: an accepted point's divergence is at most 1.5 times this.
-        tries: at most.
+        tries: limit of the points that are tried.
     Returns:
-        float [P] parameters, and float [] the part of the step that was taken: the
-        start and 0 when no point was accepted.
+        float [P] parameters, and float [] the fraction of the step that was taken; the
+        start and 0 if no point was accepted.
     Source: arXiv:1502.05477, appendix C; 1.5 from openai/baselines, trpo_mpi.
     """
     taken = tf.zeros([], start.dtype)
@@ -139,7 +139,7 @@ def line_search(
             taken = part
             break
         part *= 0.5
-    # Nothing of a step that isn't finite, not even 0 times it.
+    # Don't multiply by 0: a step that isn't finite would leave NaN.
     return tf.where(taken > 0, start + taken * step, start), taken
 
 
