@@ -1,4 +1,4 @@
-"""The evaluator: whole episodes with given weights, for their returns alone."""
+"""The evaluator: plays whole episodes with given weights for their returns."""
 
 import sys
 from collections.abc import Iterator

@@ -91,7 +91,7 @@ class TrajectoryWriter:
     def trajectory(
         self, last_values: FloatArray | None, version: int, first_env: int
     ) -> Trajectory:
-        """Return it whole."""
+        """Return the trajectory."""
         stored, _, log_probs, values, probabilities = zip(*self._chosen, strict=True)
         return Trajectory(
             self.observations,

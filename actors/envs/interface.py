@@ -151,7 +151,7 @@ def naming_their_line(env_id: str) -> Iterator[None]:
         place = _place_that_raised(error)
         if not place:
             raise
-        remedy = "fix it there, --traceback shows how it came to that"
+        remedy = "fix it there; --traceback shows the traceback"
         raise fault(env_id, one_line(error), place, remedy, _trace(error)) from error
 
 
@@ -224,7 +224,7 @@ def _place_that_raised(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    """Return the traceback from the first of the user's frames on."""
+    """Return the traceback, starting at the user's first frame."""
     link: TracebackType | None = error.__traceback__
     while link and _is_library(link.tb_frame.f_globals.get("__name__", "")):
         link = link.tb_next

@@ -15,8 +15,8 @@ from xagents_ray.actors.envs import atari
 from xagents_ray.actors.envs.interface import InterfaceCheck
 from xagents_ray.core.trajectory import Array
 
-# By exact type, since a subclass may hold more. Left out is what only rendering
-# and checks read, and what a reset sets once and for all.
+# By exact type, since a subclass may hold more; without what only rendering and
+# checks read, and what a reset sets for good.
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     SyncVectorEnv: ("_autoreset_envs",),
     CartPoleVectorEnv: ("state", "steps", "prev_done"),
@@ -36,16 +36,16 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 
 
 def get_state(envs: Any) -> list[dict[str, Any]] | None:
-    """Return what JSON can hold of a vector environment that was reset.
+    """Return the state of a vector environment that was reset, as JSON.
 
-    Known are Gymnasium's classic control, and environments and wrappers with
+    Supported are Gymnasium's classic control, and environments and wrappers with
     `get_state()`, whose result JSON must be able to hold, and `set_state(state)`;
     one by one in a SyncVectorEnv or as a vector environment. Generators that
     Gymnasium seeds need not be part of `get_state()`.
 
     Returns:
         One entry per layer: the vector environment, then each environment from its
-        outermost wrapper inwards; None where a layer's state can't be had.
+        outermost wrapper inwards; None if a layer's state is not available.
     """
     layers = _layers(envs)
     if not all(type(layer) in _ATTRIBUTES or _is_own(layer) for layer in layers):
@@ -103,7 +103,7 @@ def decode(value: dict[str, Any], like: Array) -> Array:
 
 
 class _UnusableError(Exception):
-    """An own environment's state can't be kept."""
+    """The state of a user's environment can't be kept."""
 
 
 def _layers(envs: Any) -> list[Any]:
@@ -129,12 +129,12 @@ def _state_of(layer: Any) -> dict[str, Any]:
     if attributes is not None:
         values = {name: _encode(getattr(layer, name)) for name in attributes}
         return {**state, "values": values, "random": _random(layer)}
-    try:  # through JSON at once: what the environment changes later is not kept
+    try:  # through JSON at once: a copy that the environment can't change
         own = {"values": layer.get_state(), "random": _random(layer)}
         return {**state, **json.loads(json.dumps(own))}
     except Exception as error:
         raise _UnusableError(
-            f"{state['type']}.get_state() gives nothing that JSON can hold ({error}): "
+            f"{state['type']}.get_state() returns what JSON can't hold ({error}): "
             "a resumed run drops its unfinished episodes."
         ) from error
 

@@ -143,7 +143,7 @@ def line_of(what: Any, text: str = "") -> int:
 # What is made: words of the sentence, and the line that it names.
 FAULTS: dict[str, tuple[str, int | None]] = {
     "MultiDiscrete": (r"MultiDiscrete\(\[2 3\]\)", line_of(MultiDiscrete.__init__)),
-    "Spaceless": ("its observation_space is no space", line_of(Spaceless.__init__)),
+    "Spaceless": ("its observation_space is not a space", line_of(Spaceless.__init__)),
     "OldStep": (r"step\(\) returned 4 values", line_of(OldStep.step)),
     "OldStepInWrappers": ("expected 5, got 4", line_of(OldStep.step)),
     "OldReset": (r"reset\(\) returned one ndarray", line_of(OldReset.reset)),

@@ -472,7 +472,7 @@ def test_no_parquet(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "h.parquet"
     path.write_bytes(data)
     with pytest.raises(
-        UserError, match=r"h\.parquet cannot .* no parquet file, or dam"
+        UserError, match=r"h\.parquet cannot .* not a parquet file, or a dam"
     ):
         History(path)
     assert path.read_bytes() == data
@@ -495,7 +495,7 @@ def test_other_things_in_a_directory(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"h cannot .* with notes\.txt in it"):
         History(path)
     (path / "notes.txt").rename(path / "bad.parquet")
-    with pytest.raises(UserError, match=r"bad\.parquet cannot .* no parquet file"):
+    with pytest.raises(UserError, match=r"bad\.parquet cannot .* not a parquet file"):
         read_history(path)
 
 

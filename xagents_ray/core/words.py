@@ -1,4 +1,4 @@
-"""Words with their numbers, as messages have them."""
+"""Counts in messages, with the singular or the plural of a word."""
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:

@@ -49,7 +49,7 @@ class CheckpointWriter:
         self._directory = directory
         self._keep = keep
         self._own: set[Path] = set()
-        with suppress(OSError):  # `write` will tell
+        with suppress(OSError):  # `write` will raise it
             self._tidy()
 
     def write(
@@ -186,7 +186,7 @@ def _replaced(path: Path) -> Path:
 
 
 def _discard(path: Path) -> None:
-    """Delete a file, link or tree; what can't be deleted waits for the next time."""
+    """Delete a file, link or tree; what can't be deleted stays for the next time."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -21,7 +21,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory survive a power cut."""
+    """Sync the entries of a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -30,7 +30,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that must not exist, not even as a link, and sync it."""
+    """Write and sync a file that must not exist, not even as a link."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -41,8 +41,8 @@ def write_new(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces the one at `path` once the block has ended.
 
-    A process killed at any moment leaves the old file or the new one; what it wrote
-    beside them, the next one removes.
+    A process killed at any moment leaves the old file or the new one; the next call
+    removes what it wrote beside them.
 
     Raises:
         OSError: it can't be written; the old file is untouched.
@@ -68,7 +68,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left of files that `replacing` was to replace.
+    """Remove what killed processes left beside files that `replacing` replaces.
 
     Args:
         folder: of the files.
@@ -166,7 +166,7 @@ def verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
 
 
 def _open_regular(path: Path) -> BinaryIO:
-    """Open a file to read; never a link, and never a pipe, which would wait."""
+    """Open a regular file to read: no link, and no pipe, which would block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     file = open(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -22,8 +22,8 @@ from xagents_ray.storage.history_parts import (
 )
 
 FLUSH_SECONDS = 20.0
-# A flush writes the whole file: a long history is written more rarely, so that
-# it costs at most 1 % of the run.
+# A flush writes the whole file: a long history is written less often, so that it
+# costs at most 1 % of the run.
 _REST = 100
 # pandas opens a file twice, for its metadata and for its rows. What was flushed
 # before keeps its place in the new file as a row group of its own, so that whoever
@@ -45,7 +45,7 @@ class History:
     """
 
     def __init__(self, path: str | Path) -> None:
-        # Whoever changes the working directory or keeps a link keeps the file.
+        # It stays the same file if the working directory or a link changes.
         self.path = Path(os.path.realpath(path))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
