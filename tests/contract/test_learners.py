@@ -250,9 +250,26 @@ SIZES = ((1, 8), (2, 32), (5, 12))
 
 
 LIVES = [
-    *cases(["vector", "ram", "rgb"], actions=["discrete"]),
+    *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
+    # Numbers of type uint8 go another way for each kind of replay.
+    *{
+        case.values[0].row.replay: case for case in cases(["ram"], actions=["discrete"])
+    }.values(),
 ]
+
+
+def seeded(case: Case) -> Any:
+    """Return the learner of a life."""
+    gently = case.row.name in FRESH and case.spec.is_image
+    return case.learner(seed=3, **({"lr": 1e-3} if gently else {}))
+
+
+def next_batch(case: Case, learner: Any, fixed: Any, step: int) -> Any:
+    """Return what a life's learner learns from at a step."""
+    if case.row.name in FRESH:
+        return batch(case, publish(learner), seed=step)
+    return fixed
 
 
 @pytest.fixture(scope="module", params=LIVES)
@@ -260,16 +277,12 @@ def life(request: Any) -> Life:
     """Tracing takes a second, so all that one learner can show is asked of one."""
     with deterministic():
         case: Case = request.param
-        fresh = case.row.name in FRESH
-        gently = fresh and case.spec.is_image
-        learner = case.learner(seed=3, **({"lr": 1e-3} if gently else {}))
+        learner = seeded(case)
         weights = [publish(learner)]
-        fixed = batch(case, weights[0])
-        metrics = []
+        fixed, metrics = batch(case, weights[0]), []
         updates = UPDATES if case.spec.is_image else FRESH.get(case.row.name, UPDATES)
         for step in range(updates):
-            if fresh:
-                fixed = batch(case, publish(learner), seed=step)
+            fixed = next_batch(case, learner, fixed, step)
             metrics.append(learner.update(fixed, step))
             if step < KEPT:
                 weights.append(publish(learner))
@@ -315,8 +328,6 @@ def test_every_update_changes_the_weights(life: Life) -> None:
         assert differ(one, other)
     for weights in life.weights:
         assert all(array.dtype == np.float32 for array in weights.arrays.values())
-    initial = publish(life.case.learner(seed=3))
-    assert_equal(initial, life.weights[0])
 
 
 def test_stop_ends_an_update(life: Life) -> None:
@@ -331,23 +342,19 @@ def test_weights_act(life: Life) -> None:
     assert rolled.actions.shape[:2] == (2, 3)
 
 
-@pytest.mark.parametrize(
-    "case", [*cases(["vector"]), *cases(["grey"], actions=["discrete"])]
-)
-def test_the_seed_decides_the_weights(case: Case) -> None:
+def test_the_seed_decides_the_weights(life: Life) -> None:
     """Batches as Ray's object store gives them: read-only."""
+    case, first = life.case, life.weights[0]
     with deterministic():
-        learner, same = case.learner(seed=3), case.learner(seed=3)
-        first = publish(learner)
-        assert_equal(first, publish(same))
         assert differ(first, publish(case.learner(seed=4)))
-        for each in (learner, same):
-            for step in range(KEPT):
-                fixed = batch(case, first, seed=step)
-                freeze(fixed)
-                each.update(fixed, step)
-        assert_equal(publish(learner), publish(same))
-        assert differ(first, publish(learner))
+        same = seeded(case)
+        assert_equal(first, publish(same))
+        fixed = batch(case, first)
+        for step in range(KEPT):
+            fixed = next_batch(case, same, fixed, step)
+            freeze(fixed)
+            same.update(fixed, step)
+        assert_equal(life.weights[KEPT], publish(same))
 
 
 def freeze(fixed: Batch) -> None:
