@@ -106,9 +106,7 @@ class RayDriver:
         data = PhaseData(
             self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
         )
-        self._learner.learn(
-            Phase(data.references, env_steps, statistics, data.end_late)
-        )
+        self._learner.learn(Phase(data, env_steps, statistics))
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)

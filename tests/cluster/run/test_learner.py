@@ -1,0 +1,472 @@
+"""A learner that dies, hangs or waits for data that is late, lost or too large."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_ray import FakeActor, FakeRay, Ref, Takes, full
+from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayTaskError
+
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.batches import PhaseData
+from xagents_ray.cluster.run.last_snapshot import LastSnapshot
+from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
+from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.core.errors import Broken
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import VERSION
+from xagents_ray.replay.base import Fill
+
+_LOST = ObjectLostError("1", None, "")
+
+
+class _Service:
+    """A learner that notes what it has learned.
+
+    Args:
+        seconds: of each phase.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.learned: list[Any] = []
+        self.versions: list[int] = []
+        self.seconds, self.is_stopped = seconds, False
+
+    def start(self) -> tuple[int, list[str]]:
+        return 1, []
+
+    def ping(self) -> None: ...
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def weights(self, version: int) -> int:
+        assert version > max(self.versions, default=0)
+        self.versions.append(version)
+        return version
+
+    def update(
+        self, version: int, env_steps: int, statistics: Any, *batch: Any
+    ) -> Takes:
+        self.learned.append(batch)
+        metrics = {"updates": len(batch), "seconds": self.seconds}
+        return Takes(self.seconds, (metrics, self.weights(version)))
+
+    def state(self) -> dict[str, Any]:
+        return {"learned": np.array(len(self.learned))}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        self.learned = [None] * int(arrays["learned"])
+
+    def scale_lr(self, factor: float) -> float:
+        return factor
+
+
+class _Data:
+    """The data of a phase: a batch, and the next one each time it is asked again."""
+
+    def __init__(
+        self, *batches: Sequence[Any], end_late: Callable[[Any], None] | None = None
+    ) -> None:
+        self._rest, self._end_late = list(batches), end_late
+        self.asked = 0
+
+    def references(self) -> Sequence[Any]:
+        self.asked += 1
+        return self._rest.pop(0) if len(self._rest) > 1 else self._rest[0]
+
+    def end_late(self, missing: Sequence[Any]) -> None:
+        if self._end_late is not None:
+            self._end_late(missing)
+
+
+class _Setup:
+    """A supervised learner, and the actors that were made for it.
+
+    Args:
+        ray: the fake.
+        seconds: of each phase.
+        hanging: methods of each learner that never end; of others, none.
+    """
+
+    def __init__(
+        self, ray: FakeRay, *hanging: Sequence[str], seconds: float = 0.0
+    ) -> None:
+        self.ray, self.log, self.signals = ray, FailureLog(), Signals()
+        self.signals.on_first = None
+        self.actors: list[FakeActor] = []
+        self._seconds, self._hanging = seconds, list(hanging)
+        self.calls = Calls(ray, self.signals)
+        self.learner = SupervisedLearner(self.calls, self.log, self._make, patience=1.0)
+        if "start" not in [method for each in hanging[:1] for method in each]:
+            self.learner.wait_until_ready()
+
+    def _make(self) -> FakeActor:
+        hanging = self._hanging.pop(0) if self._hanging else ()
+        service = _Service(self._seconds)
+        self.actors.append(FakeActor(self.ray, service, hanging=hanging))
+        return self.actors[-1]
+
+    @property
+    def services(self) -> list[_Service]:
+        return [actor.instance for actor in self.actors]
+
+    def learn(self, *batches: Sequence[Any], **settings: Any) -> None:
+        """Request a phase, of the first batch; of the next one when it is repeated."""
+        data: Any = _Data(*batches, **settings)
+        self.learner.learn(Phase(data, 0, {}))
+
+    def updates(self) -> list[float]:
+        return [metrics["updates"] for metrics in self.learner.finish()]
+
+
+def test_a_batch_that_does_not_come_is_drawn_again_and_learned_once(
+    ray: FakeRay,
+) -> None:
+    """The learner answers pings all the time."""
+    setup, hung, missing = _Setup(ray), Ref.pending(), []
+
+    def end_late(references: Sequence[Any]) -> None:
+        missing.extend(references)
+        for reference in references:
+            reference.put(error=ActorDiedError())
+
+    again = [Ref("fresh"), Ref("drawn")]
+    setup.learn([Ref("fresh"), hung], again, end_late=end_late)
+    assert setup.updates() == [2]
+    assert missing == [hung]
+    assert setup.services[0].learned == [("fresh", "drawn")]
+    assert setup.log.counts == {"batches with lost parts": 1}
+    assert setup.learner.version == setup.services[0].versions[-1]
+
+
+def test_a_batch_that_comes_late_is_learned_once(ray: FakeRay) -> None:
+    """Nothing of it is requested again."""
+    setup, slow = _Setup(ray), Ref.pending()
+    setup.learn([slow], end_late=lambda missing: slow.put("drawn"))
+    assert setup.updates() == [1]
+    assert setup.services[0].learned == [("drawn",)]
+    assert not setup.log.counts
+
+
+def test_a_lost_batch_is_drawn_again_without_a_new_learner(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    setup.learn([Ref(error=_LOST)], [Ref("drawn")])
+    setup.learn([Ref("next")])
+    assert setup.updates() == [1, 1]
+    assert sorted(setup.services[0].learned) == [("drawn",), ("next",)]
+    assert setup.log.counts == {"batches with lost parts": 1}
+    assert setup.learner.weights.value == setup.learner.version
+
+
+def test_nothing_is_learned_where_the_whole_round_is_lost(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    before = setup.learner.available_weights()
+    setup.learn([Ref(error=_LOST)], [])
+    assert setup.updates() == [0]
+    assert setup.learner.available_weights() is before is setup.learner.weights
+    assert setup.services[0].learned == []
+
+
+def test_losses_between_phases_that_are_learned_do_not_end_the_run(
+    ray: FakeRay,
+) -> None:
+    setup = _Setup(ray)
+    for number in range(10):
+        setup.learn([Ref(error=_LOST)], [Ref(number)])
+        assert setup.updates() == [1]
+    assert len(setup.actors) == 1
+
+
+def test_a_resumed_learner_publishes_above_its_earlier_versions(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    setup.learner.restore({"learned": np.array(7), VERSION: np.array(40)})
+    assert ray.get(setup.learner.available_weights()) == setup.learner.version == 41
+    assert setup.services[0].learned == [None] * 7
+
+
+def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
+    snapshot = LastSnapshot(Calls(None, Signals()))
+    snapshot.add(2, 10)
+    snapshot.keep({}, 3)
+    snapshot.add(3, 100)
+    snapshot.add(4, 1_000)
+    assert snapshot.newer_updates == 1_000
+    snapshot.restart()
+    assert snapshot.newer_updates == 0
+
+
+def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    setup.learn([Ref(error=_LOST)])
+    with pytest.raises(Broken, match="failed 4 times in a row"):
+        setup.updates()
+
+
+def test_a_phase_that_never_ends_ends_the_learner(ray: FakeRay) -> None:
+    setup, before = _Setup(ray, ["update"]), ray.now
+    setup.learn([Ref("drawn")])
+    assert setup.updates() == [1]
+    assert 3_600 < ray.now - before < 3_650
+    assert setup.actors[0].is_dead
+    assert setup.services[1].learned == [("drawn",)]
+    assert setup.log.counts == {"learners": 1}
+    assert "The learner was busy with one call" in setup.log.warnings[0]
+
+
+def test_a_slow_phase_may_take_ten_times_the_longest(ray: FakeRay) -> None:
+    setup = _Setup(ray, seconds=1_000.0)
+    setup.learn([Ref("one")])
+    assert setup.updates() == [1]
+    setup.services[0].seconds = 9_000.0
+    setup.learn([Ref("two")])
+    assert setup.updates() == [1]
+    assert not setup.log.counts
+
+
+def test_a_learner_that_is_silent_is_ended(ray: FakeRay) -> None:
+    setup, before = _Setup(ray), ray.now
+    setup.actors[0].is_suspended = True
+    setup.learn([Ref("drawn")])
+    assert setup.updates() == [1]
+    assert 90 < ray.now - before < 125
+    assert setup.log.counts == {"learners": 1}
+
+
+@pytest.mark.parametrize("method", ["scale_lr", "state"])
+def test_a_call_that_never_ends_ends_the_learner(ray: FakeRay, method: str) -> None:
+    setup = _Setup(ray)
+    setup.actors[0].hanging.add(method)
+    arguments = [0.5] if method == "scale_lr" else []
+    assert setup.learner.call(method, *arguments) is not None
+    assert setup.actors[0].is_dead
+
+
+def test_a_start_that_never_ends_is_refused(ray: FakeRay) -> None:
+    setup = _Setup(ray, ["start"])
+    with pytest.raises(Broken, match="Ray could not start the learner"):
+        setup.learner.wait_until_ready()
+
+
+def test_a_batch_without_room_is_requested_again_after_a_pause(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    setup.learn([full()], [full()], [Ref("drawn")])
+    assert setup.updates() == [1]
+    assert setup.services[0].learned == [("drawn",)]
+    assert setup.log.counts == {"calls without room in the object store": 2}
+    (warning,) = setup.log.warnings
+    assert "object store" in warning
+
+
+def test_a_store_that_stays_full_ends_the_run_with_a_sentence(ray: FakeRay) -> None:
+    setup, data = _Setup(ray), _Data([full()])
+    setup.learner.learn(Phase(data, 0, {}))  # type: ignore[arg-type]
+    with pytest.raises(Broken, match="object store and the disk"):
+        setup.learner.finish()
+    assert data.asked < 20
+    assert not setup.services[0].learned
+
+
+def test_a_failure_of_the_replay_is_not_a_lost_batch(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    bug = RayTaskError("sample", "ValueError: The replay is empty", ValueError())
+    setup.learn([Ref(error=bug)])
+    with pytest.raises(Broken, match="The learner failed"):
+        setup.updates()
+
+
+def test_a_snapshot_between_phases_leads_to_none_of_them_again(ray: FakeRay) -> None:
+    """One is in progress when the learning rate is changed; then the learner dies."""
+    setup = _Setup(ray)
+    setup.learn([Ref("first")])
+    setup.learner.call("scale_lr", 0.5)
+    setup.learner.state()
+    setup.actors[0].die()
+    setup.learner.call("scale_lr", 2.0)
+    setup.learn([Ref("second")])
+    assert setup.updates() == [1, 1]
+    assert setup.services[1].learned == [None, ("second",)]
+
+
+def test_phases_in_progress_are_repeated_above_all_versions(ray: FakeRay) -> None:
+    setup = _Setup(ray, seconds=10.0)
+    setup.learn([Ref("first")])
+    setup.learn([Ref("second")])
+    newest = setup.learner.version
+    ray.sleep(15)
+    setup.actors[0].die()
+    assert setup.updates() == [1, 1]
+    assert setup.services[1].learned == [("second",)]
+    assert min(setup.services[1].versions) > newest
+    assert setup.learner.version == setup.services[1].versions[-1]
+    assert setup.log.counts["learners"] == 1
+    assert setup.log.counts["updates"] == 1
+
+
+def test_few_updates_are_lost_while_snapshots_are_taken(ray: FakeRay) -> None:
+    setup = _Setup(ray, seconds=1.0)
+    for number in range(50):
+        setup.learn([Ref(number)])
+        assert setup.updates() == [1]
+    setup.actors[0].die()
+    setup.learn([Ref("last")])
+    assert setup.updates() == [1]
+    lost = setup.log.counts["updates"]
+    assert 0 < lost <= 8
+    assert setup.services[1].learned == [None] * (50 - lost) + [("last",)]
+    assert f"{lost} updates are lost" in setup.log.warnings[0]
+
+
+def test_an_answer_that_arrives_before_the_learner_is_ended_is_taken_once(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray takes its time to end the process."""
+    setup = _Setup(ray, seconds=3_650.0)
+    monkeypatch.setattr(ray, "kill", lambda actor: None)
+    setup.learn([Ref("first")])
+    assert setup.updates() == [1]
+    setup.actors[0].die()
+    setup.learn([Ref("second")])
+    assert setup.updates() == [1]
+    assert setup.services[0].learned == [("first",)]
+    assert setup.services[1].learned == [("second",)]
+    assert setup.log.counts == {"learners": 1, "updates": 1}
+
+
+def test_a_learner_that_dies_again_and_again_ends_the_run(ray: FakeRay) -> None:
+    setup = _Setup(ray)
+    make = setup._make
+
+    def dying() -> FakeActor:
+        actor = make()
+        actor.die()
+        return actor
+
+    setup.learner._make = dying
+    setup.actors[0].die()
+    setup.learn([Ref("drawn")])
+    with pytest.raises(Broken, match="failed 4 times in a row"):
+        setup.updates()
+    assert len(setup.actors) == 4
+
+
+def test_a_store_without_room_for_the_snapshot_is_tried_again(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup, failures = _Setup(ray), [OutOfDiskError("")]
+    restore = _Service.restore
+
+    def restoring(self: _Service, arrays: dict[str, Any]) -> None:
+        if failures:
+            raise RayTaskError("restore", "", failures.pop())
+        restore(self, arrays)
+
+    monkeypatch.setattr(_Service, "restore", restoring)
+    setup.learn([Ref("lost")])
+    assert setup.updates() == [1]
+    setup.actors[0].die()
+    setup.learn([Ref("drawn")])
+    assert setup.updates() == [1]
+    assert len(setup.actors) == 3
+    assert setup.log.counts["calls without room in the object store"] == 1
+    assert setup.log.counts["updates"] == 1
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_weights_that_are_lost_are_published_again(ray: FakeRay, is_dead: bool) -> None:
+    setup = _Setup(ray)
+    lost = setup.learner.available_weights()
+    ray.get(lost)
+    lost.error = _LOST
+    if is_dead:
+        setup.actors[0].die()
+    before = setup.learner.version
+    assert ray.get(setup.learner.available_weights()) == setup.learner.version > before
+    assert setup.log.counts["learners"] == is_dead
+
+
+def test_a_wait_within_a_wait_recovers_the_learner_once(ray: FakeRay) -> None:
+    """Free env actors ask for weights while a phase is waited for."""
+    setup = _Setup(ray, seconds=10.0)
+    killed: list[float] = []
+
+    def meanwhile() -> None:
+        if not killed and ray.now > 1_005:
+            killed.append(ray.now)
+            setup.actors[0].die()
+            setup.learner.available_weights().error = _LOST
+        setup.learner.available_weights()
+
+    setup.calls.meanwhile = meanwhile
+    setup.learn([Ref("drawn")])
+    assert setup.updates() == [1]
+    assert killed
+    assert len(setup.actors) == 2
+    assert setup.services[1].learned == [("drawn",)]
+    assert setup.log.counts["learners"] == 1
+
+
+def test_a_signal_ends_a_phase_after_its_pass(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    setup = _Setup(ray, seconds=0.5)
+    setup.learn([Ref("drawn")])
+    setup.signals.press(15)
+    assert setup.updates() == [1]
+    assert setup.services[0].is_stopped
+
+
+class _Shard:
+    """A shard that is never empty."""
+
+    def start(self) -> int:
+        return 100
+
+    def insert(self, *trajectories: Any) -> tuple[Fill, float]:
+        return Fill(50, False), 0.0
+
+    def is_idle(self) -> bool:
+        return True
+
+    def sample(self, batches: int, count: int) -> str:
+        return "drawn"
+
+
+@pytest.mark.parametrize("fresh", [[], ["fresh"]], ids=["off-policy", "with a round"])
+@pytest.mark.parametrize("phases", [1, 2])
+def test_a_shard_that_hangs_while_it_draws_is_replaced(
+    ray: FakeRay, fresh: list[str], phases: int
+) -> None:
+    """It answers pings, and so does the learner; no phase is learned twice."""
+    setup, before = _Setup(ray), ray.now
+    made: list[FakeActor] = []
+
+    def make(number: int) -> FakeActor:
+        made.append(FakeActor(ray, _Shard()))
+        return made[-1]
+
+    shards = Shards(setup.calls, setup.log, 2, make, True)
+    shards.wait_until_ready()
+    shards.insert([])
+    made[1].hanging.add("sample")
+    generator = np.random.default_rng(1)
+    for _ in range(phases):
+        rollouts = [Ref(each) for each in fresh]
+        data = PhaseData(
+            setup.calls, shards, rollouts, lambda: shards.sample(1, 4, generator)
+        )
+        setup.learner.learn(Phase(data, 0, {}))
+    whole = (*fresh, "drawn", "drawn")
+    assert setup.updates() == [len(whole)] * phases
+    assert setup.services[0].learned == [whole] * phases
+    assert len(setup.actors) == 1
+    assert len(made) == 3
+    assert made[1].is_dead
+    assert 120 < ray.now - before < 145
+    assert setup.log.counts["replay shards"] == 1
+    assert setup.log.counts["batches with lost parts"] == phases
+    assert "learners" not in setup.log.counts
+    assert "Replay shard 1 hangs with 50 trajectories held" in setup.log.warnings[0]
