@@ -16,6 +16,7 @@ from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import TrajectoryWriter, first_window
 from xagents_ray.actors.rollout_moments import RolloutMoments
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.resolve import resolve
@@ -55,6 +56,28 @@ class ActorSetup:
     n_envs: int
     env_threads: int
     definitions: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        run: RunSpec,
+        n_envs: int,
+        first_env: int = 0,
+        env_threads: int | None = None,
+        definitions: tuple[bytes, ...] = (),
+    ) -> "ActorSetup":
+        """Return the setup of one env actor of a run; see the class.
+
+        Args:
+            run: whose policy acts.
+            n_envs: of the actor.
+            first_env: index of the first one.
+            env_threads: cores; None for all that the run may use on this machine.
+            definitions: of environments.
+        """
+        name, threads = run.algorithm.name, env_threads or run.cores
+        parts = name, run.config, run.layout, run.seed
+        return cls(*parts, first_env, n_envs, threads, definitions)
 
     def make_envs(self) -> Envs:
         """Make the environments; UserError when they can't be made."""

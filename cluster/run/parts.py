@@ -52,25 +52,15 @@ class Parts:
         is_first = number not in self._placed
         self._placed.add(number)
         options = self._placement.env_actor(number, is_first)
-        setup = self._setup(
-            self._bounds[number], self.shares[number], self._placement.threads
-        )
+        share, first = self.shares[number], self._bounds[number]
+        threads = self._placement.threads
+        setup = ActorSetup.of(self._run, share, first, threads, self._definitions)
         return self._ray.remote(EnvActor).options(**options).remote(setup)
 
     def evaluator(self, evaluator: type, n_envs: int) -> Any:
         """Make an actor of a class that evaluates in so many environments."""
         remote = self._ray.remote(evaluator).options(**self._placement.service())
-        return remote.remote(self._setup(0, n_envs, 1))
-
-    def _setup(self, first_env: int, n_envs: int, threads: int) -> ActorSetup:
-        run = self._run
-        return ActorSetup(
-            run.algorithm.name,
-            run.config,
-            run.layout,
-            run.seed,
-            first_env,
-            n_envs,
-            threads,
-            self._definitions,
+        definitions = self._definitions
+        return remote.remote(
+            ActorSetup.of(self._run, n_envs, env_threads=1, definitions=definitions)
         )

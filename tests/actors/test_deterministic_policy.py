@@ -1,5 +1,6 @@
 """How deterministic policies act: noise, bounds, random steps at the beginning."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_an_actor_steps_within_uneven_bounds(name: str, n_envs: int) -> None:
         "buffer_initial_size": 1,
     }
     run = prepare(row, Config.of(row.config, values))
-    actor = EnvActor(ActorSetup(name, run.config, run.layout, 5, 0, n_envs, 1))
+    actor = EnvActor(ActorSetup.of(replace(run, seed=5), n_envs, env_threads=1))
     weights = Weights(1, random_arrays(run.layout, 1))
     for env_steps in (0, TRAINED):
         trajectory, _ = actor.rollout(weights, 25, env_steps)
@@ -272,7 +273,7 @@ def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
     given = {"env": "test_deterministic_policy:Uneven", "n_envs": n_envs}
     given |= {"max_steps": 1, "noise": "ou", "step_noise_coef": sigma}
     run = prepare(row, Config.of(row.config, given))
-    actor = EnvActor(ActorSetup(name, run.config, run.layout, seed, 0, n_envs, 1))
+    actor = EnvActor(ActorSetup.of(replace(run, seed=seed), n_envs, env_threads=1))
     arrays = random_arrays(run.layout, 1)
     rollouts = [actor.rollout(Weights(1, arrays), 7, TRAINED)[0] for _ in range(5)]
     actor.close()
@@ -301,7 +302,7 @@ def test_ou_noise_is_resumed_exactly() -> None:
     weights = Weights(1, random_arrays(run.layout, 0))
 
     def actor() -> EnvActor:
-        return EnvActor(ActorSetup("ddpg", run.config, run.layout, 1, 0, 2, 1))
+        return EnvActor(ActorSetup.of(replace(run, seed=1), 2, env_threads=1))
 
     first, second = actor(), actor()
     first.rollout(weights, 5, 10**6)

@@ -4,6 +4,7 @@ import copy
 import functools
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -127,9 +128,7 @@ def run_of(**values: Any) -> RunSpec:
 
 def actor_of(run: RunSpec, seed: int = SEED, first_env: int = 0) -> EnvActor:
     n_envs = run.config.env.n_envs
-    return EnvActor(
-        ActorSetup("ppo", run.config, run.layout, seed, first_env, n_envs, 1)
-    )
+    return EnvActor(ActorSetup.of(replace(run, seed=seed), n_envs, first_env, 1))
 
 
 @functools.cache

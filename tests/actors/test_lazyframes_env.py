@@ -39,10 +39,7 @@ def atari_run(game: str, **settings: Any) -> RunSpec:
 
 
 def actor_of(run: RunSpec, first_env: int = 0, n_envs: int = N_ENVS) -> EnvActor:
-    setup = ActorSetup(
-        run.algorithm.name, run.config, run.layout, run.seed, first_env, n_envs, 2
-    )
-    return EnvActor(setup)
+    return EnvActor(ActorSetup.of(run, n_envs, first_env, 2))
 
 
 def weights_of(run: RunSpec, version: int) -> Weights:

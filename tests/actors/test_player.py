@@ -17,10 +17,17 @@ import cv2
 import gymnasium as gym
 import numpy as np
 import pytest
-from acting import FIXED, SHORT_ATARI, actors_games, setup_of, weights_of
+from acting import (
+    FIXED,
+    SHORT_ATARI,
+    actors_games,
+    run_of,
+    setup_of,
+    weights_of,
+)
 
+from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.player import Player
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.run.episodes import (
@@ -394,10 +401,9 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
 
 
 def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Played:
-    setup = setup_of("ppo", settings.pop("n_envs", 1), **settings)
-    c = setup.config
-    parts = (c.env, c.algorithm, setup.layout, weights_of(setup), config, *more)
-    result: Played = function(find("ppo"), *parts)
+    run = run_of("ppo", settings.pop("n_envs", 1), **settings)
+    weights = weights_of(ActorSetup.of(run, 1))
+    result: Played = function(run, weights, config, *more)
     return result
 
 

@@ -1,5 +1,6 @@
 """Acting: what is drawn, with which probabilities, and from whose noise."""
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -307,7 +308,7 @@ def bounded_actor(envs: range) -> EnvActor:
     row = find("ppo")
     values = {"env": "test_policies:Bounded", "n_envs": 3, "max_steps": 1}
     run = prepare(row, Config.of(row.config, values))
-    setup = ActorSetup(row.name, run.config, run.layout, 5, envs.start, len(envs), 1)
+    setup = ActorSetup.of(replace(run, seed=5), len(envs), envs.start, 1)
     return EnvActor(setup)
 
 

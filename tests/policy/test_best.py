@@ -59,9 +59,9 @@ def test_which_checkpoint_is_taken(
 ) -> None:
     run, paths = run_of(*marks)
     given = {"run": run} | ({"which": which} if which else {})
-    assert load_trained(find("ppo"), given).notes == [
-        f"Weights of {paths[step]}: {reason}"
-    ]
+    assert load_trained(find("ppo"), given).run.notes == (
+        f"Weights of {paths[step]}: {reason}",
+    )
 
 
 def test_a_run_of_an_earlier_version_is_taken() -> None:
@@ -74,7 +74,7 @@ def test_a_run_of_an_earlier_version_is_taken() -> None:
         file.write_text(json.dumps(manifest))
     for which, step in ((None, 300), ("best", 200), ("100", 100)):
         given = {"run": run} | ({"which": which} if which else {})
-        (note,) = load_trained(find("ppo"), given).notes
+        (note,) = load_trained(find("ppo"), given).run.notes
         assert paths[step] in note
 
 
@@ -98,6 +98,6 @@ def test_which_that_is_wrong() -> None:
     ):
         with pytest.raises(UserError, match=words):
             load_trained(find("ppo"), {"run": run, **given})
-    assert load_trained(find("ppo"), {"run": paths[100]}).notes == [
-        f"Weights of {paths[100]}: named by --run"
-    ]
+    assert load_trained(find("ppo"), {"run": paths[100]}).run.notes == (
+        f"Weights of {paths[100]}: named by --run",
+    )

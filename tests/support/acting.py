@@ -1,11 +1,13 @@
 """Acting in tests: set-ups, weights, and the episodes that training plays."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.run.prepare import prepare
@@ -17,11 +19,14 @@ SHORT_ATARI = {"env": "ShortInvaders-v0", "preprocess": True}
 FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
 
 
-def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
+def run_of(agent: str, n_envs: int, **settings: Any) -> RunSpec:
     row = find(agent)
     values = {"n_envs": n_envs, "max_steps": 1, **settings}
-    run = prepare(row, Config.of(row.config, values))
-    return ActorSetup(agent, run.config, run.layout, SEED, 0, n_envs, 2)
+    return replace(prepare(row, Config.of(row.config, values)), seed=SEED)
+
+
+def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:
+    return ActorSetup.of(run_of(agent, n_envs, **settings), n_envs, env_threads=2)
 
 
 def weights_of(setup: ActorSetup) -> Weights:

@@ -17,12 +17,11 @@ def evaluate_with(
     config = EvaluateConfig.of(given)
     check_sampling(algorithm, config, given)
     agent = load(algorithm, given)
-    parts = algorithm, agent.env, agent.algorithm, agent.layout, agent.weights
-    games = evaluate(*parts, config)
+    games = evaluate(agent.run, agent.weights, config)
     if not config.json:
-        for note in agent.notes:
+        for note in agent.run.notes:
             say(note)
     if games.episodes:
         found = summary(games.episodes, games.seed)
-        say(summary_line({**found, "notes": agent.notes}, config.json))
+        say(summary_line({**found, "notes": [*agent.run.notes]}, config.json))
     return games.signal

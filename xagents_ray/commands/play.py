@@ -18,10 +18,9 @@ def play_with(
     config = PlayConfig.of(given)
     check_sampling(algorithm, config, given)
     agent = load(algorithm, given)
-    for note in agent.notes:
+    for note in agent.run.notes:
         say(note)
-    parts = algorithm, agent.env, agent.algorithm, agent.layout, agent.weights
-    return play(*parts, config, say).signal
+    return play(agent.run, agent.weights, config, say).signal
 
 
 def check_sampling(

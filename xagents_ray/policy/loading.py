@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.settings.training import EnvConfig
+from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate
 from xagents_ray.storage.weights import (
@@ -70,18 +71,13 @@ class Trained:
     """A trained agent.
 
     Attributes:
-        env: the environments that it knows.
-        algorithm: settings of its policy.
-        layout: of its network.
+        run: its environment, network and settings, with notes for the user; its seed
+            is unused.
         weights: to act with.
-        notes: what the user should know, one sentence each.
     """
 
-    env: EnvConfig
-    algorithm: AlgorithmConfig
-    layout: Layout
+    run: RunSpec
     weights: Weights
-    notes: list[str]
 
 
 def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
@@ -123,8 +119,11 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         check_paths(algorithm, "--weights", source.weights)
         assert source.weights is not None
         arrays, notes = _read(source.weights[0], layout, extras)
+    unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
+    whole = Config(algorithm=config, env=env, training=unused)
     notes = [*environments.notes(env), *notes]
-    return Trained(env, config, layout, Weights(1, arrays), notes)
+    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=tuple(notes))
+    return Trained(run, Weights(1, arrays))
 
 
 def _stored(

@@ -12,18 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.core.machine import cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.config import Config
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
-from xagents_ray.settings.training import EnvConfig, TrainingConfig
+from xagents_ray.settings.training import EnvConfig
 
 
 @dataclass(frozen=True)
@@ -43,21 +39,12 @@ class Played:
 
 
 def play(
-    algorithm: Algorithm,
-    env_config: EnvConfig,
-    algorithm_config: AlgorithmConfig,
-    layout: Layout,
-    weights: Weights,
-    config: PlayConfig,
-    say: Callable[[str], object],
+    run: RunSpec, weights: Weights, config: PlayConfig, say: Callable[[str], object]
 ) -> Played:
     """Play episodes in one environment; show them, write videos or pictures.
 
     Args:
-        algorithm: whose policy acts.
-        env_config: the environment; it is always stepped alone.
-        algorithm_config: settings of its policy.
-        layout: of the network.
+        run: whose policy acts in its environment, always stepped alone.
         weights: of the network.
         config: how many episodes, and where their pictures go.
         say: gets a line for each episode.
@@ -65,57 +52,45 @@ def play(
         UserError: there is no display, no picture, no place for a file, or no such
             output of the network.
     """
-    layout = _action_first(layout, config.action_idx)
-    seed = secrets.randbits(31) if config.seed is None else config.seed
+    layout = _action_first(run.layout, config.action_idx)
+    run = _seeded(dataclasses.replace(run, layouts=(layout,)), config.seed)
     player = importlib.import_module("xagents_ray.actors.player").Player
-    setup = _setup(algorithm, env_config, algorithm_config, layout, seed, 1)
     episodes: list[Episode] = []
-    with Signals() as signals, closing(player(setup, config)) as made:
+    with Signals() as signals, closing(player(_setup(run, 1), config)) as made:
         signals.on_first = made.stop
-        with suppress(Stopped), _naming_their_line(env_config):
-            for episode in made.play(weights, seed):
+        with suppress(Stopped), _naming_their_line(run.config.env):
+            for episode in made.play(weights, run.seed):
                 episodes.append(episode)
                 say(episode_line(len(episodes), episode))
-    return Played(tuple(episodes), seed, signals.received)
+    return Played(tuple(episodes), run.seed, signals.received)
 
 
 def film(run: RunSpec, weights: Weights, folder: Path) -> None:
     """Play and film one episode of a run with weights of the network that acts."""
     config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
-    parts = run.algorithm, run.config.env, run.config.algorithm, run.layout
-    play(*parts, weights, config, lambda _: None)
+    play(run, weights, config, lambda _: None)
 
 
-def evaluate(
-    algorithm: Algorithm,
-    env_config: EnvConfig,
-    algorithm_config: AlgorithmConfig,
-    layout: Layout,
-    weights: Weights,
-    config: EvaluateConfig,
-) -> Played:
+def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Played:
     """Play episodes in `--n-envs` environments for their returns.
 
     Args:
-        algorithm: whose policy acts.
-        env_config: the environments.
-        algorithm_config: settings of its policy.
-        layout: of the network.
+        run: whose policy acts in its environments.
         weights: of the network.
         config: how many episodes.
     Returns:
         All episodes; none when a signal came.
     """
-    seed = secrets.randbits(31) if config.seed is None else config.seed
+    run = _seeded(run, config.seed)
     evaluator = importlib.import_module("xagents_ray.actors.evaluator").Evaluator
-    n_envs = min(env_config.n_envs, config.episodes)
-    setup = _setup(algorithm, env_config, algorithm_config, layout, seed, n_envs)
+    n_envs = min(run.config.env.n_envs, config.episodes)
     episodes: list[Episode] = []
-    with Signals() as signals, closing(evaluator(setup)) as made:
+    with Signals() as signals, closing(evaluator(_setup(run, n_envs))) as made:
         signals.on_first = made.stop
-        with suppress(Stopped), _naming_their_line(env_config):
-            episodes = made.evaluate(weights, config.episodes, seed, not config.sample)
-    return Played(tuple(episodes), seed, signals.received)
+        with suppress(Stopped), _naming_their_line(run.config.env):
+            count, greedy = config.episodes, not config.sample
+            episodes = made.evaluate(weights, count, run.seed, greedy)
+    return Played(tuple(episodes), run.seed, signals.received)
 
 
 def summary(episodes: Sequence[Episode], seed: int) -> dict[str, Any]:
@@ -157,21 +132,16 @@ def _naming_their_line(config: EnvConfig) -> AbstractContextManager[None]:
     return naming
 
 
-def _setup(
-    algorithm: Algorithm,
-    env_config: EnvConfig,
-    algorithm_config: AlgorithmConfig,
-    layout: Layout,
-    seed: int,
-    n_envs: int,
-) -> Any:
-    """Return the ActorSetup of episodes without training."""
-    unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
-    config = Config(algorithm=algorithm_config, env=env_config, training=unused)
-    env_actor = importlib.import_module("xagents_ray.actors.env_actor")
-    return env_actor.ActorSetup(
-        algorithm.name, config, layout, seed, 0, n_envs, cores()
-    )
+def _seeded(run: RunSpec, seed: int | None) -> RunSpec:
+    """Return the run with a given seed, or else with a drawn one."""
+    drawn = secrets.randbits(31) if seed is None else seed
+    return dataclasses.replace(run, seed=drawn)
+
+
+def _setup(run: RunSpec, n_envs: int) -> Any:
+    """Return the setup of who acts in that many environments."""
+    setup = importlib.import_module("xagents_ray.actors.env_actor").ActorSetup
+    return setup.of(run, n_envs)
 
 
 def _action_first(layout: Layout, index: int) -> Layout:

@@ -14,10 +14,15 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Batch
+from xagents_ray.core.batch import Batch, assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
-from xagents_ray.core.trajectory import RolloutReport, Trajectory
+from xagents_ray.core.trajectory import (
+    Replayed,
+    RolloutReport,
+    Trajectory,
+    Transitions,
+)
 from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Snapshot
@@ -46,7 +51,7 @@ class LocalDriver:
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         n_envs = run.config.env.n_envs
-        self._actor = EnvActor(self._setup(n_envs))
+        self._actor = EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
         self.replay_nbytes = 0
         kind = run.algorithm.replay
@@ -57,7 +62,7 @@ class LocalDriver:
         self._weights = self._learner.policy_weights(1)
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
-        self._round: Trajectory | None = None
+        self._round: list[Trajectory | Replayed | Transitions] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[tuple[int, float]] = []
 
@@ -69,7 +74,7 @@ class LocalDriver:
                 rollout = self._actor.rollout(self._weights, length, env_steps)
             self._rounds.append(rollout)
         trajectory, report = self._rounds.popleft()
-        self._round = trajectory
+        self._round = [trajectory] if self._run.algorithm.on_policy else []
         lags = [self._weights.version - report.weights_version]
         if self._replay is None:
             return Collected([report], None, lags)
@@ -82,7 +87,7 @@ class LocalDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Run one learning phase and take its weights."""
-        batch = self._batch(batches)
+        batch = self._batch(batches, env_steps)
         began = time.perf_counter()
         version = self._weights.version + 1
         metrics, self._weights = self._learning(
@@ -139,7 +144,7 @@ class LocalDriver:
         config = self._run.config.run
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
-            self._evaluator = Evaluator(self._setup(n_envs))
+            self._evaluator = Evaluator(ActorSetup.of(self._run, n_envs))
         with naming_their_line(str(self._run.config.env.env)):
             episodes = self._evaluator.evaluate(
                 self._weights, config.eval_episodes, self._run.evaluation_seed
@@ -167,22 +172,15 @@ class LocalDriver:
         if self._evaluator is not None:
             self._evaluator.close()
 
-    def _batch(self, batches: int) -> Batch:
+    def _batch(self, batches: int, env_steps: int) -> Batch:
         """Return the round, or samples, or both."""
-        on_policy = self._run.algorithm.on_policy
-        fresh = self._round if on_policy else None
-        sampled = batches - int(on_policy)
-        if not sampled:
-            return Batch(fresh)
-        config = self._config.replay
-        assert self._replay is not None and config is not None
-        return Batch(fresh, self._replay.sample(sampled, config.buffer_batch_size))
-
-    def _setup(self, n_envs: int) -> ActorSetup:
-        run = self._run
-        return ActorSetup(
-            run.algorithm.name, run.config, run.layout, run.seed, 0, n_envs, run.cores
-        )
+        config, parts = self._config.replay, list(self._round)
+        sampled, size = batches - len(parts), 0
+        if sampled:
+            assert self._replay is not None and config is not None
+            size = config.buffer_batch_size
+            parts.append(self._replay.sample(sampled, size))
+        return assemble(parts, size, [self._run.seed, env_steps])
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Run something in the learner's thread."""

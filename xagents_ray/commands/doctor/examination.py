@@ -107,16 +107,7 @@ class _Examination:
             return [made, *fits, *unchecked(*rest[2:])], None, None
         count, cpus = self._actors()
         share, threads = run.config.env.n_envs // count, max(1, cpus // count)
-        setup = ActorSetup(
-            run.algorithm.name,
-            run.config,
-            run.layout,
-            run.seed,
-            0,
-            share,
-            threads,
-            self._definitions,
-        )
+        setup = ActorSetup.of(run, share, 0, threads, self._definitions)
         path, pickled = "xagents_ray.actors.diagnosis:diagnose", pickle.dumps(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         env = f"--env {self._config.env.env}"
