@@ -21,7 +21,7 @@ from xagents_ray.tuning.study import Study
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
-"""What the study keeps of a trial besides its rewards; see `trainee.News`."""
+"""What the study keeps of a trial besides its rewards; see `trainee.TrialReport`."""
 
 
 class SweepController:
@@ -124,31 +124,31 @@ class SweepController:
         check(self._ray, parts)
         return [{}, *parts]
 
-    def report(self, trial_id: str, news: dict[str, Any]) -> bool:
+    def take(self, trial_id: str, report: dict[str, Any]) -> bool:
         """Keep what a trial reports; return whether the trial must end."""
         trial = self._running.get(trial_id)
         if trial is None or self.is_over:
             return True
-        number, point = trial.number, news.get("point")
-        self._display.news(number, news["env_steps"], news["mean_reward"])
-        is_last = "value" in news
+        number, point = trial.number, report.get("point")
+        self._display.progress(number, report["env_steps"], report["mean_reward"])
+        is_last = "value" in report
         is_worse = point is not None and self._study.report(
-            trial, point, news["mean_reward"], news["is_full"]
+            trial, point, report["mean_reward"], report["is_full"]
         )
         if not (is_last or is_worse):
             return False
         del self._running[trial_id]
-        self._study.note(trial, **{name: news[name] for name in _MEASURED})
-        reason = news.get("failure", "")
+        self._study.note(trial, **{name: report[name] for name in _MEASURED})
+        reason = report.get("failure", "")
         if is_worse:
             state = self._study.prune(trial)
-        elif news["value"] is not None:
-            state = self._study.complete(trial, news["value"])
+        elif report["value"] is not None:
+            state = self._study.complete(trial, report["value"])
         else:
             steps = self._plan.config.trial_steps
             reason = reason or f"no episode ended: raise --trial-steps {steps}"
-            state = self._study.fail(trial, reason, news.get("traceback", ""))
-        seconds = news["ended"] - news["began"] if news["began"] else None
+            state = self._study.fail(trial, reason, report.get("traceback", ""))
+        seconds = report["ended"] - report["began"] if report["began"] else None
         self._display.ended(number, state, seconds, reason)
         return True
 
@@ -195,10 +195,12 @@ class _Scheduler(FIFOScheduler):
         super().__init__()
         self._sweep = sweep
 
-    def on_trial_result(self, controller: Any, trial: Any, news: dict[str, Any]) -> str:
+    def on_trial_result(
+        self, controller: Any, trial: Any, report: dict[str, Any]
+    ) -> str:
         """Return whether a trial continues after its report."""
-        report = self._sweep.report
-        ends = self._sweep.guarded(lambda: report(trial.trial_id, news), True)
+        take = self._sweep.take
+        ends = self._sweep.guarded(lambda: take(trial.trial_id, report), True)
         return str(self.STOP if ends else self.CONTINUE)
 
     def on_trial_error(self, controller: Any, trial: Any) -> None:

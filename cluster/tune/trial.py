@@ -18,7 +18,7 @@ from ray import tune
 from xagents_ray.cluster.run import driver
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason, without_main
-from xagents_ray.tuning.trainee import News, Training, train_alone
+from xagents_ray.tuning.trainee import Training, TrialReport, train_alone
 
 _ENDING_SECONDS = 10.0
 _PRELOADED = (
@@ -33,7 +33,7 @@ _PRELOADED = (
 class Trainee(Protocol):
     """A training, wherever it runs."""
 
-    def news(self) -> News:
+    def report(self) -> TrialReport:
         """Wait for the next report; let a training that waits for it continue."""
 
     def end(self) -> None:
@@ -51,10 +51,10 @@ class Forked:
         with without_main():  # it is Ray's worker
             self._process.start()
         theirs.close()
-        self._last: News = {"env_steps": 0, "mean_reward": None}
+        self._last: TrialReport = {"env_steps": 0, "mean_reward": None}
         self._last |= {"began": None, "ended": None, "memory": 0}
 
-    def news(self) -> News:
+    def report(self) -> TrialReport:
         """Wait for the next report."""
         try:
             if "point" in self._last:
@@ -80,23 +80,23 @@ class Threaded:
     """A training in a thread of this process."""
 
     def __init__(self, points: list[int], *job: Any) -> None:
-        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[TrialReport] = queue.SimpleQueue()
         self._signals = Signals()
         self._signals.on_first = None
-        self._training = Training(self._news.put, points)
+        self._training = Training(self._reports.put, points)
         self._thread = threading.Thread(
             target=self._training.run,
             args=(*job, driver.start, self._signals),
             daemon=True,
         )
         self._thread.start()
-        self._last: News = {}
+        self._last: TrialReport = {}
 
-    def news(self) -> News:
+    def report(self) -> TrialReport:
         """Wait for the next report."""
         if "point" in self._last:
             self._training.permits.release()
-        self._last = self._news.get()
+        self._last = self._reports.get()
         return self._last
 
     def end(self) -> None:
@@ -120,12 +120,12 @@ class Trial(tune.Trainable):
         self.setup(new_config)
         return True
 
-    def step(self) -> News:
+    def step(self) -> TrialReport:
         """Wait for the next report."""
         # Not in `setup`: during that call, Tune would take another process.
         if self._training is None:
             self._training = _begin(**self._config)
-        return self._training.news()
+        return self._training.report()
 
     def cleanup(self) -> None:
         """End the training."""

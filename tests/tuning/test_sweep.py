@@ -224,7 +224,7 @@ def test_the_live_table() -> None:
     display, text = shown(100, True)
     with display:
         display.began(1, {"lr": 0.000123456})
-        display.news(1, 512, 20.5)
+        display.progress(1, 512, 20.5)
         display.began(2, {"lr": 0.5})
         display.ended(2, "failed", reason="the learning rate was too high")
     out = text.getvalue()
@@ -238,7 +238,7 @@ def test_plain_lines_where_nobody_sees_a_table() -> None:
     display, text = shown(100, False)
     with display:
         display.began(1, {"lr": 0.25, "n_envs": 8})
-        display.news(1, 512, None)
+        display.progress(1, 512, None)
         display.ended(1, "pruned", 10.0)
         display.show()
     assert text.getvalue() == (

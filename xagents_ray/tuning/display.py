@@ -86,7 +86,7 @@ class SweepDisplay:
         """Show a new trial."""
         self._rows[number] = Row(number, params)
 
-    def news(self, number: int, env_steps: int, reward: float | None) -> None:
+    def progress(self, number: int, env_steps: int, reward: float | None) -> None:
         """Show how far a trial is."""
         row = self._rows[number]
         row.env_steps, row.reward = env_steps, reward

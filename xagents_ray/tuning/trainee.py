@@ -29,31 +29,31 @@ from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.tuning.plan import command
 
-News = dict[str, Any]
-"""How far a trial is: `env_steps`, `mean_reward`, when the first and the last env step
-were made (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
-`point` where the mean reward is one to be compared, and whether the window that it is
-the mean of `is_full`; in the end `value`, or `failure` and `traceback`."""
-_NEWS_SECONDS = 1.0
+TrialReport = dict[str, Any]
+"""The progress of a trial: `env_steps`, `mean_reward`, the times of its first and last
+env step (`began`, `ended`, seconds since 1970) and its process' `memory` in bytes;
+`point` where its mean reward is compared with other trials', and whether the window of
+that mean `is_full`; at the end `value`, or `failure` and `traceback`."""
+_REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 
 
 class Training:
-    """The training of a trial, which tells how far it is.
+    """The training of a trial, which reports its progress.
 
     Args:
-        tell: is given the news.
-        points: env steps at which the mean reward is to be compared, in order.
+        tell: receives the reports.
+        points: env steps at which the mean reward is compared, in order.
     Attributes:
-        permits: one for each point that has been compared, and one more: a trial that
-            is to end is not trained on while nobody says so.
+        permits: one for each point that has been compared, and one more: at a point,
+            the training waits until the one before was compared.
     """
 
-    def __init__(self, tell: Callable[[News], None], points: list[int]) -> None:
+    def __init__(self, tell: Callable[[TrialReport], None], points: list[int]) -> None:
         self._tell, self._points = tell, list(points)
         self._told = 0.0
         self.permits = threading.Semaphore(1)
-        self._facts: News = {"env_steps": 0, "mean_reward": None}
+        self._facts: TrialReport = {"env_steps": 0, "mean_reward": None}
         self._facts |= {"began": None, "ended": None}
 
     def run(
@@ -75,7 +75,7 @@ class Training:
             start: starts the driver.
             signals: end it early.
         """
-        last: News = {"value": None}
+        last: TrialReport = {"value": None}
         self._signals = signals
         try:
             register(definitions)
@@ -95,7 +95,7 @@ class Training:
         self._tell({**self._facts, "memory": _memory(), **last})
 
     def _watch(self, progress: Progress) -> None:
-        """Tell how far it is, when it is time to."""
+        """Report the progress when it is due."""
         now, facts = time.time(), self._facts
         facts["began"], facts["ended"] = facts["began"] or now, now
         facts["env_steps"] = progress.env_steps
@@ -106,7 +106,7 @@ class Training:
         is_point = point is not None and progress.mean_reward is not None
         if is_point:
             self._wait()
-        if is_point or now - self._told > _NEWS_SECONDS:
+        if is_point or now - self._told > _REPORT_SECONDS:
             self._told = now
             told = {"point": point, "is_full": progress.is_full} if is_point else {}
             self._tell({**facts, "memory": _memory(), **told})

@@ -1,43 +1,18 @@
-"""What a run does when Ray itself is gone, with a Ray that never answers."""
+"""What a run does when Ray itself is gone, with a fake Ray that never answers."""
 
 import signal
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from fake_ray import FakeActor, FakeRay, Ref
 
-from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Snapshot
-
-
-class _RayError(Exception):
-    pass
-
-
-class _Ray:
-    """A Ray of which nothing ever comes; it notes what is killed."""
-
-    exceptions = SimpleNamespace(
-        RayError=_RayError, RayTaskError=_RayError, GetTimeoutError=_RayError
-    )
-
-    def __init__(self) -> None:
-        self.killed: list[Any] = []
-
-    def wait(
-        self, references: list[Any], num_returns: int, timeout: float, **_: Any
-    ) -> tuple[list[Any], list[Any]]:
-        time.sleep(timeout)
-        return [], references
-
-    def kill(self, actor: Any) -> None:
-        self.killed.append(actor)
 
 
 @pytest.fixture
@@ -47,54 +22,50 @@ def signals() -> Signals:
     return made
 
 
-def test_every_wait_ends_with_a_sentence(signals: Signals) -> None:
-    lost = False
-    calls = Calls(_Ray(), signals, lambda: lost)
-    assert calls.ready(["one"], 0) == []
+def test_every_wait_ends_with_a_sentence(ray: FakeRay, signals: Signals) -> None:
+    lost, pending = False, Ref.pending()
+    calls = Calls(ray, signals, lambda: lost)
+    assert calls.ready([pending], 0) == []
     lost = True
     for _ in range(2):
         with pytest.raises(Broken, match=r"control process .* --resume last"):
-            calls.ready(["one"], 0)
+            calls.ready([pending], 0)
 
 
-def test_what_is_still_there_has_some_seconds(
-    signals: Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
-    calls = Calls(_Ray(), signals, lambda: True)
+def test_what_is_still_there_has_some_seconds(ray: FakeRay, signals: Signals) -> None:
+    calls, pending, before = Calls(ray, signals, lambda: True), Ref.pending(), ray.now
     calls.begin_saving()
-    assert calls.ready(["one"], 0) == []
+    assert calls.ready([pending], 0) == []
     with pytest.raises(Broken):
-        calls.get("one", 60)
+        calls.get(pending, 60)
+    assert 10 <= ray.now - before < 11
 
 
-def test_nothing_is_replaced_without_ray(signals: Signals) -> None:
-    ray, lost = _Ray(), False
+def test_nothing_is_replaced_without_ray(ray: FakeRay, signals: Signals) -> None:
+    lost, actors = False, [FakeActor(ray, None) for _ in range(2)]
     calls = Calls(ray, signals, lambda: lost)
-    calls.kill("actor 1")
+    calls.kill(actors[0])
     lost = True
     with pytest.raises(Broken):
-        calls.kill("actor 2")
+        calls.kill(actors[1])
     signals.press(signal.SIGTERM)
-    for wait in (lambda: calls.kill("actor 2"), lambda: calls.ready(["one"], 0)):
+    for wait in (
+        lambda: calls.kill(actors[1]),
+        lambda: calls.ready([Ref.pending()], 0),
+    ):
         with pytest.raises(Stopped):
             wait()
-    assert ray.killed == ["actor 1"]
+    assert [actor.is_dead for actor in actors] == [True, False]
 
 
-def test_the_driver_saves_what_it_holds_itself(
-    signals: Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls_module, "_SAVING_SECONDS", 0.5)
+def test_the_driver_saves_what_it_holds_itself(ray: FakeRay, signals: Signals) -> None:
     held = {"policy/kernel": np.ones(3)}
     driver: Any = object.__new__(RayDriver)
-    driver._ray, driver._run = (
-        _Ray(),
-        SimpleNamespace(spec=SimpleNamespace(is_image=False)),
-    )
+    driver._ray = ray
+    driver._run = SimpleNamespace(spec=SimpleNamespace(is_image=False))
     driver._calls = Calls(driver._ray, signals, lambda: True)
     driver._learner = SimpleNamespace(held=held)
-    snapshot = Snapshot("learner", ["actor 1", "actor 2"])
+    snapshot = Snapshot(Ref.pending(), [Ref.pending(), Ref.pending()])
     assert driver.fetch(snapshot) is None
     driver.snapshot = lambda: snapshot
     assert driver.state() == Snapshot(held, [])

@@ -287,9 +287,9 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
     points: list[int] = []
     spent = []
     while len(points) < 2:
-        news = trial.news()
-        if "point" in news:
-            points.append(news["point"])
+        report = trial.report()
+        if "point" in report:
+            points.append(report["point"])
             time.sleep(2)
             child = psutil.Process(trial._process.pid)
             before = child.cpu_times().user
