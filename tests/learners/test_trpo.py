@@ -294,7 +294,7 @@ def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> Non
     kept = learner.state.arrays()
     for each in (other, late):
         each.state.restore(kept)
-    late.state.counts["phases"] += 1
+    late.state.variables["count/phases"].assign_add(1)
     for each in (learner, other, late):
         each.update(fresh(rollout(spec, 2)), 0)
     ends, others = learner.state.arrays(), other.state.arrays()
