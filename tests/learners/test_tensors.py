@@ -1,0 +1,52 @@
+"""Signatures that named tensors give of themselves."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from learner_support import fresh, replayed
+from linear import SPECS, rollout
+
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.learners.tensors import (
+    Phase,
+    Rollout,
+    RolloutBatches,
+    TransitionBatches,
+    signature,
+)
+
+
+def test_a_signature_is_what_the_fields_say() -> None:
+    frames = EnvSpec((36, 40, 3), "uint8", 2, 4)
+    got = signature(TransitionBatches, frames)
+    assert got.observations == tf.TensorSpec([None, None, 3, 36, 40, 3], tf.uint8)
+    assert got.starts == tf.TensorSpec([None, None, 3], tf.bool)
+    assert got.actions == tf.TensorSpec([None, None], tf.int32)
+    assert got.rewards == tf.TensorSpec([None, None], tf.float32)
+    assert signature(Phase, frames).env_steps == tf.TensorSpec([], tf.int64)
+    probabilities = signature(RolloutBatches, frames).behavior_probs
+    assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
+def test_a_round_fits_its_signature(spec: EnvSpec) -> None:
+    """A network without values gives zeros."""
+    made = Rollout.of(fresh(rollout(spec, 1), rollout(spec, 2)))
+    for array, expected in zip(made, signature(Rollout, spec), strict=True):
+        assert expected.is_compatible_with(tf.constant(array))
+    assert not made.values.any()
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_replayed_rounds_become_as_wide_as_the_fresh_one(width: int) -> None:
+    """Whether they hold fewer trajectories or more."""
+    t = rollout(SPECS["discrete"])._replace(
+        probabilities=np.zeros((9, 3, 3), np.float32)
+    )
+    old = replayed([t])
+    columns = np.arange(width) % 3
+    old = old._make(np.take(x, columns, axis=2) for x in old)
+    made = RolloutBatches.of(fresh(t, sampled=old))
+    assert {x.shape[:3] for x in made[2:]} == {(2, 9, 3)}
+    for i, column in enumerate(columns[:3]):
+        np.testing.assert_array_equal(made.rewards[1, :, i], t.rewards[:, column])
