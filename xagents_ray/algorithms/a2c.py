@@ -20,8 +20,5 @@ register(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
-        replay=None,
-        discrete=True,
-        continuous=True,
     )
 )

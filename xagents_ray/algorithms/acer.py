@@ -132,7 +132,6 @@ register(
         ),
         on_policy=True,
         replay="xagents_ray.replay.trajectories:TrajectoryReplay",
-        discrete=True,
         continuous=False,
     )
 )

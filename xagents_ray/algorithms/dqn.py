@@ -65,7 +65,6 @@ register(
         models=(Model("q", "q-{kind}.cfg", ("actions",)),),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
-        discrete=True,
         continuous=False,
     )
 )

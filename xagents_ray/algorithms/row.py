@@ -75,9 +75,9 @@ class Algorithm:
     policy: str
     models: tuple[Model, ...]
     on_policy: bool
-    replay: str | None
-    discrete: bool
-    continuous: bool
+    replay: str | None = None
+    discrete: bool = True
+    continuous: bool = True
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return the network that acts, from the user's file or our own."""

@@ -47,6 +47,5 @@ register(
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         discrete=False,
-        continuous=True,
     )
 )

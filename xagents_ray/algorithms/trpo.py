@@ -94,8 +94,5 @@ register(
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
         ),
         on_policy=True,
-        replay=None,
-        discrete=True,
-        continuous=True,
     )
 )

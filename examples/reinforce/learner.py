@@ -1,0 +1,60 @@
+"""REINFORCE: loss and step. Copy it to learners/reinforce.py."""
+
+import tensorflow as tf
+
+from xagents_ray.algorithms.reinforce import ReinforceConfig
+from xagents_ray.learners import frames
+from xagents_ray.learners.math import losses, returns
+from xagents_ray.learners.math.distributions import PolicyHead
+from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import Phase, Rollout, flatten
+from xagents_ray.networks import keras as networks
+
+
+class Reinforce:
+    """One gradient step on each round of trajectories, without a critic.
+
+    What an episode earns after the end of the rollout counts as 0.
+
+    Source: doi:10.1007/BF00992696.
+    """
+
+    data = Rollout
+    targets = ()
+
+    def __init__(self, setup: LearnerSetup[ReinforceConfig]) -> None:
+        self._config, self._setup = setup.config, setup
+        self._model = networks.build(setup.layouts[0], setup.seed, "policy")
+        self._head = PolicyHead(setup.spec)
+        log_std = self._head.variables
+        self._variables = [*self._model.trainable_variables, *log_std.values()]
+        self._optimizer = make_optimizer(setup.config, self._variables)
+        self.models = {"policy": self._model}
+        self.optimizers = {"optimizer": self._optimizer}
+        self.variables = {f"policy/{name}": v for name, v in log_std.items()}
+
+    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Take one step on [T, B] rows, none if none is valid."""
+        metrics = no_means("policy_loss", "entropy", "grad_norm")
+        if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
+            metrics = add(metrics, self._update(rollout))
+        return metrics, metrics["policy_loss"].count
+
+    def _update(self, r: Rollout) -> dict[str, tf.Tensor]:
+        c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
+        no_values = tf.zeros_like(r.values)
+        rows = r.rewards, no_values, r.terminated, r.truncated, c.gamma
+        advantages = flatten(returns.n_step(*rows))
+        if c.baseline:
+            advantages -= losses.masked_mean(advantages, valid)
+        inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
+        with tf.GradientTape() as tape:
+            policy = self._head(self._model(self._setup.inputs(inputs))[:count])
+            log_probs = policy.log_prob(flatten(r.actions))
+            policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
+            entropy = losses.masked_mean(policy.entropy(), valid)
+            loss = policy_loss - c.entropy_coef * entropy
+        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        return {"policy_loss": policy_loss, "entropy": entropy, "grad_norm": norm}
