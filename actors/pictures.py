@@ -18,7 +18,7 @@ from xagents_ray.core.trajectory import Array
 
 
 class Video:
-    """An mp4 file, written beside its path and renamed when it is complete.
+    """An mp4 file, written next to its path and renamed when it is complete.
 
     H.264 in yuv420p, which every browser plays.
     """

@@ -1,1 +1,1 @@
-"""How fast it trains, beside another library and alone, and what an actor weighs."""
+"""How fast it trains, compared with another library, and an actor's memory."""

@@ -47,7 +47,7 @@ class Result:
 
     Attributes:
         work: its name.
-        env_steps: learnt from in each run.
+        env_steps: learned from in each run.
         speeds: of every run, by library; ours is the first.
     """
 
@@ -83,7 +83,7 @@ class Bench:
     load: float = field(default_factory=lambda: round(os.getloadavg()[0], 2))
 
     def check(self) -> None:
-        """Raise UserError when the other library is not there; warn of neighbours."""
+        """Raise UserError when the other library is not there; warn of other load."""
         wanted = ("stable_baselines3", "torch") if self.vs == "sb3" else ()
         if not all(map(importlib.util.find_spec, wanted)):
             raise UserError(
@@ -119,7 +119,7 @@ def _run(request: Request) -> float:
     asked = json.dumps(dataclasses.asdict(request))
     command = [sys.executable, "-m", "benchmarks.one_run", asked]
     pipe = subprocess.PIPE
-    # Left by Ctrl-C, this lets the run, which hears it too, end Ray in order.
+    # Left by Ctrl-C, this lets the run, which receives it too, end Ray in order.
     with subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, cwd=_ROOT
     ) as process:

@@ -17,7 +17,7 @@ class Work:
     Attributes:
         settings: of `xagents_ray.train("ppo", ...)`; Stable-Baselines3 takes its
             hyperparameters from them too.
-        rollouts: of a run, unless the user wants another number.
+        rollouts: of a run, unless the user asks for another number.
     """
 
     settings: Mapping[str, Any]

@@ -20,7 +20,7 @@ from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
 class TD3:
-    """DDPG with the smaller of two critics, smoothed targets and a delayed actor.
+    """DDPG with the smaller of two critics, smooth targets and a delayed actor.
 
     Source: arXiv:1802.09477.
     """

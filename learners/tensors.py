@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound=tuple[Any, ...])
 
 
 class Phase(NamedTuple):
-    """Facts of one learning phase beside its data.
+    """Facts of one learning phase besides its data.
 
     Attributes:
         env_steps: of the whole run, after the batch was collected.

@@ -6,7 +6,7 @@ imports neither TensorFlow nor Ray.
 
 from pathlib import Path
 
-# In a checkout the rooms `actors/`, `learners/` and `cluster/` stand beside this
+# In a checkout the rooms `actors/`, `learners/` and `cluster/` lie next to this
 # folder; an installed copy has them inside it. This finds them in both, which a
 # bare checkout and Ray's `working_dir` need.
 _ROOT = Path(__file__).resolve().parent.parent

@@ -32,7 +32,7 @@ class Calls:
     Args:
         ray: the module.
         signals: end waits.
-        is_lost: returns whether Ray is gone for good.
+        is_lost: returns whether Ray is lost for good.
     Attributes:
         ray: the module.
         others: returns further references that wake a wait.
@@ -90,7 +90,7 @@ class Calls:
             seconds: to wait.
             also: further references that end the wait.
         Raises:
-            Broken: Ray is gone for good.
+            Broken: Ray is lost for good.
             Stopped: likewise, after a signal.
         """
         self._check_ray()
@@ -111,7 +111,7 @@ class Calls:
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray is gone for good: no actor can be started any more."""
+        """Whether Ray is lost for good: no actor can be started any more."""
         return self._is_lost()
 
     @property
@@ -130,7 +130,7 @@ class Calls:
             self._saving_until = time.monotonic() + _SAVING_SECONDS
 
     def _check_ray(self) -> None:
-        """Raise Broken, or Stopped after a signal, when Ray is gone for good."""
+        """Raise Broken, or Stopped after a signal, when Ray is lost for good."""
         until = self._saving_until
         if not self.is_lost or (until is not None and time.monotonic() < until):
             return
@@ -177,7 +177,7 @@ class Calls:
         )
 
     def is_death(self, error: BaseException) -> bool:
-        """Return whether an error says that an actor or its result is gone."""
+        """Return whether an error says that an actor or its result is lost."""
         errors = self.ray.exceptions
         is_raised = isinstance(error, errors.RayTaskError) or self.is_full(error)
         return isinstance(error, errors.RayError) and not is_raised
@@ -186,7 +186,7 @@ class Calls:
         """End the process of an actor that is about to be replaced, if there is one.
 
         Raises:
-            Broken, Stopped: Ray is gone for good, and nothing can be replaced.
+            Broken, Stopped: Ray is lost for good, and nothing can be replaced.
         """
         self._check_ray()
         if actor is not None:

@@ -108,7 +108,7 @@ def notes() -> list[str]:
 
 
 def is_lost() -> bool:
-    """Return whether the Ray that was started or joined here is gone for good."""
+    """Return whether the Ray that was started or joined here is lost for good."""
     return any(session.is_lost for session in _open)
 
 

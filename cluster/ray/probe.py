@@ -41,7 +41,7 @@ class Head:
     Args:
         host: of the head.
         port: of its control service (GCS).
-        seconds: of silence after which it is gone for good.
+        seconds: of silence after which it is lost for good.
     """
 
     def __init__(self, host: str, port: int, seconds: float) -> None:

@@ -57,7 +57,7 @@ class RaySession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray is gone for good."""
+        """Whether Ray is lost for good."""
         if self.head is not None and self.head.is_gone:
             return True
         return self.processes.is_broken
@@ -67,7 +67,7 @@ class RaySession:
 
         Args:
             ray: the module.
-            farewell: makes the last calls to Ray; skipped when Ray is gone.
+            farewell: makes the last calls to Ray; skipped when Ray is lost.
         """
         received = None if self.signals is None else self.signals.received
         code, limit, is_lost = 1, _WITHOUT_RAY_SECONDS, self.is_lost
@@ -100,7 +100,7 @@ class RaySession:
 
 
 def end_now(code: int) -> None:
-    """End this process without Ray's client, which waits for what is gone."""
+    """End this process without Ray's client, which waits for what is lost."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -205,7 +205,7 @@ class RayDriver:
         return files
 
     def evaluate(self, env_steps: int) -> bool:
-        """Begin an evaluation in an env actor of its own, beside training."""
+        """Begin an evaluation in an env actor of its own, alongside training."""
         return self._evaluations.begin(env_steps, self._learner.weights)
 
     def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
@@ -226,7 +226,7 @@ class RayDriver:
 
     @property
     def _patience(self) -> float:
-        """Seconds that a pass may go on after a signal; frames take longer."""
+        """Seconds that a pass may continue after a signal; frames take longer."""
         return _ENDING_SECONDS * (3 if self._run.spec.is_image else 1)
 
     def _take(self, env_steps: int) -> list[Rollout]:
@@ -238,7 +238,7 @@ class RayDriver:
         return self._fleet.round()
 
     def _is_stale(self, rollout: Rollout) -> bool:
-        """Return whether a rollout is too old to be learnt from directly."""
+        """Return whether a rollout is too old to be learned from directly."""
         lag = self._learner.version - rollout.report.weights_version
         return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
 

@@ -51,7 +51,7 @@ def encode(
 
     Args:
         arrays: of the network, by name; others are left out.
-        extras: to be saved beside them.
+        extras: to be saved with them.
         layout: the network.
     """
     model = model_of(layout)

@@ -14,7 +14,7 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 
 EXTRAS = "extras/"
-"""Starts the names of arrays that are saved beside a network's."""
+"""Starts the names of arrays that are saved with a network's."""
 
 
 @contextmanager

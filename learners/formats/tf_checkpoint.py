@@ -23,7 +23,7 @@ def encode(
 
     Args:
         arrays: of the network, by name; others are left out.
-        extras: to be saved beside them.
+        extras: to be saved with them.
         layout: the network.
     """
     size = sum(array.nbytes for array in arrays.values())

@@ -128,7 +128,7 @@ class PolicyHead:
     """What makes distributions of a policy network's outputs.
 
     Attributes:
-        variables: learned beside the network's weights, by name: `log_std` [A] of
+        variables: learned besides the network's weights, by name: `log_std` [A] of
             continuous actions.
     """
 

@@ -82,8 +82,8 @@ def test_what_may_fail_warns_once_of_each_kind() -> None:
     for what in ("A file", "A file", "A video"):
         assert not best_effort(what, fail)
     assert warnings == [
-        "A file can't be written and training goes on: no space",
-        "A video can't be written and training goes on: no space",
+        "A file can't be written; training continues: no space",
+        "A video can't be written; training continues: no space",
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_tracker_that_fails_is_left_out(trackers: list[FakeTracker]) -> None:
     assert failing.is_closed and len(failing.logged) == 1
     assert [step for step, _ in other.logged] == [1, 2, 3]
     assert recorded.warnings == [
-        "FakeTracker can't be written and training goes on: no network for log"
+        "FakeTracker can't be written; training continues: no network for log"
     ]
 
 

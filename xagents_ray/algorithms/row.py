@@ -92,7 +92,7 @@ class Algorithm:
     def extras(
         self, model: Model, config: AlgorithmConfig, spec: EnvSpec
     ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what a model's weights file holds beside the network."""
+        """Return the shapes of a weights file's arrays besides the network's."""
         extras: dict[str, tuple[int, ...]] = {}
         if model.has_log_std and not spec.is_discrete:
             extras["log_std"] = (spec.action_units,)

@@ -46,10 +46,10 @@ class RunSpec:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether the user gave the seed, and so wants a reproducible run."""
+        """Whether the user gave the seed, and so expects a reproducible run."""
         return self.config.training.seed is not None
 
     @property
     def evaluation_seed(self) -> int:
-        """Of the games of evaluations; they are not those of the training."""
+        """Of the episodes of evaluations, which differ from those of training."""
         return (self.seed + 2**20) % 2**30

@@ -17,11 +17,11 @@ def evaluate_with(
     config = EvaluateConfig.of(given)
     check_sampling(algorithm, config, given)
     agent = load(algorithm, given)
-    games = evaluate(agent.run, agent.weights, config)
+    played = evaluate(agent.run, agent.weights, config)
     if not config.json:
         for note in agent.run.notes:
             say(note)
-    if games.episodes:
-        found = summary(games.episodes, games.seed)
+    if played.episodes:
+        found = summary(played.episodes, played.seed)
         say(summary_line({**found, "notes": [*agent.run.notes]}, config.json))
-    return games.signal
+    return played.signal

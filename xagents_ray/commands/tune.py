@@ -23,8 +23,8 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     Raises:
         UserError: a setting is wrong; the message says what to do.
         Broken: no trial completed, or the study's database failed.
-        KeyboardInterrupt: Ctrl-C ended the sweep, which can go on.
-        SystemExit: SIGTERM ended the sweep, which can go on.
+        KeyboardInterrupt: Ctrl-C ended the sweep, which can be resumed.
+        SystemExit: SIGTERM ended the sweep, which can be resumed.
     """
     with interrupting():
         result = tune_with(find(agent), settings)

@@ -127,7 +127,7 @@ def layout_for(
         default: name of the default file, `{kind}` becomes `vector` or `image`.
         spec: the environment.
         outputs: units of each output.
-        action_units: of an action that is read beside an observation vector.
+        action_units: of an action that is read together with an observation vector.
     """
     kind = "image" if spec.is_image else "vector"
     path = Path(model) if model else Path(__file__).with_name(default.format(kind=kind))

@@ -129,7 +129,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
 def _stored(
     directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a run's settings, with what may be given beside them."""
+    """Return a run's settings, with what may be given in addition."""
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")

@@ -22,7 +22,7 @@ _IDLE = 0.5
 class Profile:
     """Seconds by part, since the run began.
 
-    Stepping and acting are means of the env actors. Learning runs beside them with
+    Stepping and acting are means of the env actors. Learning overlaps with them with
     --policy-lag 1 or more, so that the shares of all parts may be more than 1.
 
     Args:

@@ -34,7 +34,7 @@ class BestEffort:
             if what not in self._warned:
                 self._warned.add(what)
                 reason = " ".join(str(error).split()) or type(error).__name__
-                self.warn(f"{what} can't be written and training goes on: {reason}")
+                self.warn(f"{what} can't be written; training continues: {reason}")
             return False
         return True
 

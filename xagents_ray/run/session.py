@@ -34,7 +34,7 @@ class Session:
         driver: of its parts, which have their states already.
         state: counters of the run, likewise.
         directory: of the run.
-        histories: files that get every episode, beside the run's own.
+        histories: files that get every episode, besides the run's own.
         display: shows the run.
         signals: end it early.
         watch: called before the first rollout and after each learning phase.
@@ -73,7 +73,7 @@ class Session:
 
         Raises:
             Diverged: a loss, gradient or reward is not finite.
-            Broken: a part that training needs is gone for good.
+            Broken: a part that training needs is lost for good.
         """
         self._introduce()
         self._progress.started_at = time.perf_counter()
@@ -199,10 +199,10 @@ class Session:
             self._saver.write_newest(with_replay)
 
     def _save_after(self, error: Diverged | Broken) -> None:
-        """Write what an error leaves worth keeping, and the summary."""
+        """Write what an error leaves intact, and the summary."""
         self._telemetry.report_failures()
         with suppress(Broken, Stopped):
-            if isinstance(error, Diverged):  # the newest state is worth nothing
+            if isinstance(error, Diverged):  # the newest state is useless
                 self._saver.write_best()
             else:
                 self._save_newest(with_replay=False)
@@ -235,7 +235,7 @@ class Session:
         film(self._run, Weights(1, arrays), folder)
 
     def _summarize(self, reason: str) -> Result:
-        """Return how the session ended; write that beside its checkpoints."""
+        """Return how the session ended; write that next to its checkpoints."""
         result = Result.of(
             reason,
             self._run,

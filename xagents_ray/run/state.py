@@ -1,4 +1,4 @@
-"""The counters of a run, which its checkpoints hold beside its parts' states."""
+"""The counters of a run, which its checkpoints hold besides its parts' states."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class RunState:
             progress.rewards.extend(history.newest_rewards(size))
 
     def facts(self) -> dict[str, Any]:
-        """Return what a checkpoint holds beside the parts' states, as JSON."""
+        """Return what a checkpoint holds in addition to the parts' states, as JSON."""
         return {
             "seed": self._run.seed,
             "session": self.session,

@@ -25,7 +25,7 @@ def flag(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What there is to know of an option beside its name, type and default.
+    """What there is to know of an option besides its name, type and default.
 
     Attributes:
         help: one sentence.

@@ -56,7 +56,7 @@ class RunConfig(Checked):
         known_as=("checkpoint_freq", "save_freq", "save_every"),
     )
     keep_checkpoints: int = option(
-        3, low=1, help="Newest checkpoints that are kept, beside the best"
+        3, low=1, help="Newest checkpoints that are kept, in addition to the best"
     )
     checkpoint_replay: bool = option(
         False, help="If specified, the newest checkpoint holds the replay buffer too"

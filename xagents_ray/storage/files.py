@@ -42,7 +42,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces the one at `path` once the block has ended.
 
     A process killed at any moment leaves the old file or the new one; the next call
-    removes what it wrote beside them.
+    removes what it wrote next to them.
 
     Raises:
         OSError: it can't be written; the old file is untouched.
@@ -68,7 +68,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left beside files that `replacing` replaces.
+    """Remove what killed processes left next to files that `replacing` replaces.
 
     Args:
         folder: of the files.

@@ -121,9 +121,9 @@ def _missing(path: str, file: str) -> str:
 def write_file(file: WeightsFile) -> None:
     """Write a weights file whole, or leave the old one as it was.
 
-    Each part is written beside its place, synced and renamed. A `.tf` file has two
+    Each part is written next to its place, synced and renamed. A `.tf` file has two
     parts: a process killed between the two renames leaves the new data in place and
-    the new index beside it, which `read_file` takes, so that our readers find the
+    the new index next to it, which `read_file` takes, so that our readers find the
     old file or the new one at every moment; TensorFlow's own readers refuse the
     mixed pair by its checksums until the next `write_file`.
 

@@ -16,7 +16,7 @@ from xagents_ray.tuning.space import Space
 
 _POINTS = 20
 _KEPT_CHECKPOINTS = 1
-"""Of each trial, beside the best one: there are many trials."""
+"""Of each trial, besides the best one: there are many trials."""
 
 
 @dataclass(frozen=True)

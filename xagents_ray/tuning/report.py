@@ -34,8 +34,8 @@ def write(plan: Plan, study: Study, note: Callable[[str], None]) -> None:
         note: prints a line.
     """
     counts = study.counts()
-    said = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
-    note(f"Study {plan.study} in {study.shown}: {said or 'no trials'}")
+    states = ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))
+    note(f"Study {plan.study} in {study.shown}: {states or 'no trials'}")
     best = study.best()
     if best is None:
         return

@@ -88,16 +88,16 @@ def _check(option: Option, space: Space) -> None:
         raise UserError(f"{flag} does not vary: give it one value.")
     for value in values:
         option.check(value)
-    said = " ".join(map(str, values))
+    given = " ".join(map(str, values))
     if space.kind == "categorical":
         if len(values) < 2:
             raise UserError(f"{flag} needs two values or more to vary over.")
         if len({repr(value) for value in values}) < len(values):
-            raise UserError(f"{flag} {said} names a value twice: leave one out.")
+            raise UserError(f"{flag} {given} names a value twice: leave one out.")
         return
     if len(values) != 2:
         raise UserError(
-            f"{flag} takes a minimum and a maximum, or one value, got {said}."
+            f"{flag} takes a minimum and a maximum, or one value, got {given}."
         )
     low, high = values
     whole = option.type is int
@@ -105,8 +105,8 @@ def _check(option: Option, space: Space) -> None:
         helper = "integer" if whole else "log_uniform"
         raise UserError(f"{flag} varies with {helper} or categorical: use one of them.")
     if low >= high:
-        raise UserError(f"{flag} {said}: the minimum must be below the maximum.")
+        raise UserError(f"{flag} {given}: the minimum must be below the maximum.")
     if space.kind == "log_uniform" and low <= 0:
         raise UserError(
-            f"{flag} {said}: it varies by its logarithm, so give a minimum above 0."
+            f"{flag} {given}: it varies by its logarithm, so give a minimum above 0."
         )

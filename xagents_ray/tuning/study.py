@@ -122,16 +122,16 @@ class Study:
 
     def complete(self, trial: Trial, value: float) -> str:
         """End a trial that has made all its steps; return its state."""
-        return self._tell(trial.number, TrialState.COMPLETE, value)
+        return self._finish(trial.number, TrialState.COMPLETE, value)
 
     def prune(self, trial: Trial) -> str:
         """End a trial that others are ahead of; return its state."""
-        return self._tell(trial.number, TrialState.PRUNED)
+        return self._finish(trial.number, TrialState.PRUNED)
 
     def fail(self, trial: Trial, reason: str, traceback: str = "") -> str:
         """End a trial that broke by itself; return its state."""
         self.note(trial, reason=reason, traceback=traceback[-_LONGEST:])
-        return self._tell(trial.number, TrialState.FAIL)
+        return self._finish(trial.number, TrialState.FAIL)
 
     def interrupt(self) -> list[int]:
         """Queue running trials again with their parameters; return their numbers.
@@ -151,7 +151,7 @@ class Study:
                     )
             why = "the sweep was ended; queued again with the same parameters"
             self.note(Trial(self._study, trial._trial_id), **{_INTERRUPTED: why})
-            self._tell(trial.number, TrialState.FAIL)
+            self._finish(trial.number, TrialState.FAIL)
         return [trial.number for trial in running]
 
     def rows(self) -> list[Row]:
@@ -183,7 +183,9 @@ class Study:
         with self._storage():
             self._owner.release()
 
-    def _tell(self, number: int, state: TrialState, value: float | None = None) -> str:
+    def _finish(
+        self, number: int, state: TrialState, value: float | None = None
+    ) -> str:
         with self._storage():
             return state_of(self._study.tell(number, value, state))
 

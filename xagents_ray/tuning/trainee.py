@@ -50,7 +50,7 @@ class Training:
     """
 
     def __init__(self, tell: Callable[[TrialReport], None], points: list[int]) -> None:
-        self._tell, self._points = tell, list(points)
+        self._report, self._points = tell, list(points)
         self._told = 0.0
         self.permits = threading.Semaphore(1)
         self._facts: TrialReport = {"env_steps": 0, "mean_reward": None}
@@ -92,7 +92,7 @@ class Training:
                 last["traceback"] = error.trace
         except Exception as error:
             last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
-        self._tell({**self._facts, "memory": _memory(), **last})
+        self._report({**self._facts, "memory": _memory(), **last})
 
     def _watch(self, progress: Progress) -> None:
         """Report the progress when it is due."""
@@ -109,7 +109,7 @@ class Training:
         if is_point or now - self._told > _REPORT_SECONDS:
             self._told = now
             told = {"point": point, "is_full": progress.is_full} if is_point else {}
-            self._tell({**facts, "memory": _memory(), **told})
+            self._report({**facts, "memory": _memory(), **told})
 
     def _wait(self) -> None:
         while not self.permits.acquire(timeout=_POLL_SECONDS):

@@ -1,4 +1,4 @@
-"""Tuned settings by agent and environment, from data files beside this one.
+"""Tuned settings by agent and environment, from data files in this folder.
 
 Each AGENT.yaml is a list of presets. A user's own file holds one:
 
