@@ -273,7 +273,7 @@ class SupervisedLearner:
         lost = self._snapshot.newer_updates
         self._log.count("learners")
         self._log.count("updates", lost)
-        died = "The learner died; it comes back from its last snapshot"
+        died = "The learner died; it is restored from its last snapshot"
         self._log.warn(f"{died}, {lost} updates are lost")
         self._calls.kill(failed)
         self._snapshot.restart()
