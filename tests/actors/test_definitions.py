@@ -71,9 +71,8 @@ from xagents_ray.actors.envs.definitions import export
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
-child = TimedSubprocess(path, config, export("own/Vector-v0"))
-print(child.one(time.monotonic() + 60).observation_shape)
-child.end()
+with TimedSubprocess(path, config, export("own/Vector-v0")) as child:
+    print(child.result(time.monotonic() + 60).observation_shape)
 """
     )
     assert (looked.stdout, looked.stderr) == ("once\n(4,)\n", "")

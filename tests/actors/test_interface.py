@@ -12,11 +12,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from acting import setup_of, weights_of
+from acting import run_of, setup_of, weights_of
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check, make_envs
-from xagents_ray.algorithms.table import find
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.run.episodes import evaluate
@@ -303,11 +302,11 @@ def test_a_module_that_can_not_be_imported(
 
 
 def test_a_crash_while_it_is_evaluated() -> None:
-    setup = setup_of("ppo", 1, env=f"{__name__}:RaisingLater")
-    parts = setup.config.env, setup.config.algorithm, setup.layout, weights_of(setup)
+    env = f"{__name__}:RaisingLater"
+    run, weights = run_of("ppo", 1, env=env), weights_of(setup_of("ppo", 1, env=env))
     line = line_of(RaisingLater.step, "raise")
     with pytest.raises(EnvironmentFault, match=rf"simulator crashed \(.*line {line}\)"):
-        evaluate(find("ppo"), *parts, EvaluateConfig(episodes=1))
+        evaluate(run, weights, EvaluateConfig(episodes=1))
 
 
 def test_a_fault_comes_whole_from_another_process() -> None:

@@ -72,9 +72,9 @@ def test_the_last_speed_is_that_of_the_run(
     """Not that of its last second, nor with the start of TensorFlow."""
     text = io.StringIO()
     config = Config.of(PPO.config, {"env": "CartPole-v1", "max_steps": 5000})
-    progress = Progress(deque(maxlen=100), before=40.0, env_steps=5000)
+    progress = Progress(deque(maxlen=100), earlier_seconds=40.0, env_steps=5000)
     if learnt:
-        progress.steady, progress.learnt_until = learnt
+        progress.steady, progress.learned_until = learnt
     with Display(config, Console(file=text, width=200)) as display:
         display.end(progress, "Over")
     assert f"speed: {speed} steps/s" in text.getvalue()

@@ -191,7 +191,7 @@ def test_a_killed_sweep_goes_on(cluster: str) -> None:
     """Finished trials are not repeated; the broken ones are, with their parameters."""
     words = f"{_PPO} {_RANGE} --n-trials 3 --trial-steps 8000 --address {cluster}"
     sweep = started(words)
-    wait_for(lambda: _has_ended(1))
+    wait_for(lambda: _has_ended(1) and _count("RUNNING"))
     sweep.kill()
     sweep.communicate()
     before = study().trials
@@ -219,15 +219,19 @@ def _has_ended(count: int) -> bool:
 
 
 def _ended() -> int:
-    """Count trials that ended; it only reads, for the sweep is at work."""
+    return _count("COMPLETE", "PRUNED", "FAIL")
+
+
+def _count(*names: str) -> int:
+    """Count trials in these states; it only reads, for the sweep is at work."""
     path = Path("runs/tune/s/study.db")
     if not path.is_file():
         return 0
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         with suppress(sqlite3.OperationalError):  # it is only being made
-            ends = "('COMPLETE', 'PRUNED', 'FAIL')"
-            query = f"SELECT count(*) FROM trials WHERE state IN {ends}"
-            return int(database.execute(query).fetchone()[0])
+            places = ", ".join("?" * len(names))
+            query = f"SELECT count(*) FROM trials WHERE state IN ({places})"
+            return int(database.execute(query, names).fetchone()[0])
     return 0
 
 
