@@ -38,7 +38,7 @@ def test_a_run_survives_the_loss_of_a_node() -> None:
     with nodes:
         address = nodes.stdout.readline().strip()
         words = "train ppo --env CartPole-v1 --preset --seed 1 --n-actors 4".split()
-        words += ["--target-reward", "200", "--max-steps", "300000"]
+        words += ["--target-reward", "450", "--max-steps", "300000"]
         with Path("output").open("w") as output:
             run = subprocess.Popen(
                 [sys.executable, "-m", "xagents_ray", *words, "--address", address],
