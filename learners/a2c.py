@@ -6,7 +6,7 @@ from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
@@ -44,7 +44,7 @@ class A2C:
         if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
             is_old = rollout.weights_version < phase.weights_version
             metrics = add(metrics, self._update(rollout, is_old))
-        return metrics, metrics["policy_loss"].count
+        return metrics, added(metrics)
 
     def _update(self, r: Rollout, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
         """Take one gradient step; the rollout `is_old` if older weights acted."""

@@ -8,7 +8,7 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
 from xagents_ray.learners.math.targets import update_targets
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, with_target
 from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
@@ -66,7 +66,7 @@ class ACER:
             # Even without a gradient, Adam's momentum would change the weights.
             if tf.reduce_any(batches.valid[k]):
                 metrics = add(metrics, self._update(at(batches, k)))
-        return metrics, metrics["policy_loss"].count
+        return metrics, added(metrics)
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
         """Take one gradient step on [T, B] rows."""

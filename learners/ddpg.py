@@ -6,7 +6,7 @@ from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.learners.deterministic import action_values, update_actor
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.targets import update_targets
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, with_target
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
@@ -73,7 +73,7 @@ class DDPG:
                 ),
             )
             update_targets(self.targets, self._config.tau)
-        updates = critic_metrics["value_loss"].count
+        updates = added(critic_metrics)
         return {**critic_metrics, **actor_metrics}, updates
 
     def _update_critic(

@@ -6,7 +6,7 @@ from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.targets import update_targets
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, with_target
 from xagents_ray.learners.state import counter
@@ -45,7 +45,7 @@ class DQN:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
             metrics = add(metrics, self._update(at(batches, k)))
-        return metrics, metrics["loss"].count
+        return metrics, added(metrics)
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
         """Return how many syncs of the whole run come before an update.

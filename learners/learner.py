@@ -137,9 +137,10 @@ class Learner:
         means, updates = self._phase(self.algorithm.data.of(batch), phase)
         self._env_steps.assign(env_steps)
         metrics = {
-            name: float(mean.total.numpy() / np.float32(mean.count))
-            for name, mean in means.items()
+            name: float(total / np.float32(mean.count))
+            for names, mean in means.items()
             if mean.count > 0
+            for name, total in zip(names, mean.totals.numpy(), strict=True)
         }
         return {**metrics, "updates": int(updates)}
 

@@ -7,24 +7,30 @@ import tensorflow as tf
 
 
 class Mean(NamedTuple):
-    """A mean in the making: float32 [] total of int32 [] values."""
+    """Means in the making: float32 [M] totals of int32 [] values each."""
 
-    total: tf.Tensor
+    totals: tf.Tensor
     count: tf.Tensor
 
 
-Means = dict[str, Mean]
-"""By name; one of no values is left out of a phase's metrics."""
+Means = dict[tuple[str, ...], Mean]
+"""By the names of metrics that come together; those of no values are left out."""
 
 
 def no_means(*names: str) -> Means:
     """Return means of nothing yet."""
-    return {name: Mean(tf.constant(0.0), tf.constant(0)) for name in names}
+    return {names: Mean(tf.zeros(len(names)), tf.constant(0))}
 
 
 def add(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
     """Return the means with one update's float32 [] metrics."""
     return {
-        name: Mean(mean.total + metrics[name], mean.count + 1)
-        for name, mean in means.items()
+        # One addition for all: a loop pays for each operation in each of its passes.
+        names: Mean(mean.totals + tf.stack([metrics[n] for n in names]), mean.count + 1)
+        for names, mean in means.items()
     }
+
+
+def added(means: Means) -> tf.Tensor:
+    """Return the int32 [] number of updates that were added."""
+    return sum(mean.count for mean in means.values())

@@ -8,7 +8,7 @@ from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.minibatches import filled, shuffled
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -78,7 +78,7 @@ class PPO:
                     update = self._update(tf.gather(inputs, picked), batch, clip)
                     metrics = add(metrics, update)
         self._phases.assign_add(1)
-        return metrics, metrics["kl"].count
+        return metrics, added(metrics)
 
     def _samples(self, r: Rollout) -> tuple[Samples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""

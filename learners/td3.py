@@ -12,7 +12,7 @@ from xagents_ray.learners.math.targets import (
     smooth_target_actions,
     update_targets,
 )
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, with_target
 from xagents_ray.learners.state import counter
@@ -82,7 +82,7 @@ class TD3:
                 )
                 actor_metrics = add(actor_metrics, update)
                 update_targets(self.targets, c.tau)
-        updates = critic_metrics["value_loss"].count
+        updates = added(critic_metrics)
         return {**critic_metrics, **actor_metrics}, updates
 
     def _value_targets(

@@ -8,7 +8,7 @@ from xagents_ray.algorithms.trpo import TRPOConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.minibatches import filled, shuffled
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -79,7 +79,7 @@ class TRPO:
             )
             critic_metrics = self._update_critic(inputs, targets, rows, critic_metrics)
         self._phases.assign_add(1)
-        updates = actor_metrics["kl"].count + critic_metrics["value_loss"].count
+        updates = added(actor_metrics) + added(critic_metrics)
         return {**actor_metrics, **critic_metrics}, updates
 
     def _policy(self, inputs: tf.Tensor, count: tf.Tensor) -> Distribution:

@@ -6,7 +6,7 @@ from xagents_ray.algorithms.reinforce import ReinforceConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, no_means
+from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
@@ -40,7 +40,7 @@ class Reinforce:
         metrics = no_means("policy_loss", "entropy", "grad_norm")
         if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
             metrics = add(metrics, self._update(rollout))
-        return metrics, metrics["policy_loss"].count
+        return metrics, added(metrics)
 
     def _update(self, r: Rollout) -> dict[str, tf.Tensor]:
         c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
