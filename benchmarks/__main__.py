@@ -130,17 +130,36 @@ def soak(minutes: float, file: TextIO | None) -> None:
 @cli.command()
 @click.argument("before", type=click.Path(exists=True, dir_okay=False))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False))
-@click.option("--agent", "agents", multiple=True, help="Default: all.")
-@click.option("--mode", "modes", multiple=True, help="Default: local and Ray.")
+@click.option(
+    "--agent",
+    "agents",
+    type=click.Choice(commits.AGENTS),
+    multiple=True,
+    help="Default: all.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(list(commits.MODES)),
+    multiple=True,
+    help="Default: both.",
+)
 def same_numbers(
     before: str, after: str, agents: tuple[str, ...], modes: tuple[str, ...]
 ) -> None:
-    """Whether two installations (their interpreters) train to the same numbers."""
+    """Whether two installations (their interpreters) train to the same numbers.
+
+    The exit code is 1 if any run differs.
+    """
+    differ = False
+    click.echo("| agent | environment | mode | episodes | after |\n" + 5 * "|---" + "|")
     for each in commits.same_numbers(before, after, agents, modes):
+        differ |= bool(each.differences)
         verdict = ", ".join(each.differences) or "the same"
         click.echo(
             f"| {each.agent} | {each.env} | {each.mode} | {each.episodes} | {verdict} |"
         )
+    sys.exit(int(differ))
 
 
 @cli.command()
@@ -149,6 +168,7 @@ def same_numbers(
 @click.option("--pairs", type=click.IntRange(min=1), default=9, show_default=True)
 def same_speed(before: str, after: str, pairs: int) -> None:
     """Speed and CPU time of the second installation divided by the first one's."""
+    click.echo("| work | pairs | env steps/s | CPU per env step |\n" + 4 * "|---" + "|")
     for each in commits.same_speed(before, after, pairs):
         click.echo(
             f"| {each.work} | {each.pairs} | {each.steps_per_second:.3f} | "

@@ -32,7 +32,8 @@ _RUNS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
     ("trpo", "CartPole-v1", {"n_steps": 128}),
     ("trpo", "Pendulum-v1", {"n_steps": 128}),
 )
-_MODES: Mapping[str, Mapping[str, Any]] = {
+AGENTS = tuple(dict.fromkeys(agent for agent, *_ in _RUNS))
+MODES: Mapping[str, Mapping[str, Any]] = {
     "local": {"local": True},
     "Ray, one actor": {"n_actors": 1},
 }
@@ -86,7 +87,7 @@ def same_numbers(
 ) -> Iterator[Same]:
     """Train every agent with a seed; yield what differs of episodes and arrays."""
     for agent, env, own in _RUNS:
-        for mode, placement in _MODES.items():
+        for mode, placement in MODES.items():
             if (agents and agent not in agents) or (modes and mode not in modes):
                 continue
             settings = {**_SHARED, **own, **placement, "env": env}

@@ -3,12 +3,12 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.learners.deterministic import action_values, update_actor
+from xagents_ray.learners.deterministic import action_values, update_actor, with_targets
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.targets import update_targets
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
@@ -21,26 +21,16 @@ class DDPG:
     data = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[DDPGConfig]) -> None:
-        self._config, self._setup, seed = setup.config, setup, setup.seed
-        actor_layout, critic_layout = setup.layouts
-        self._actor, self._actor_target = with_target(actor_layout, seed, "actor")
-        self._critic, self._critic_target = with_target(critic_layout, seed, "critic")
+        self._config, self._setup = setup.config, setup
+        self.models, self.targets = with_targets(setup, "actor", "critic")
+        (self._actor_target, self._actor), critics = self.targets
+        self._critic_target, self._critic = critics
         self._actor_optimizer = make_optimizer(
             setup.config, self._actor.trainable_variables
         )
         self._critic_optimizer = make_optimizer(
             setup.config, self._critic.trainable_variables, setup.config.critic_lr
         )
-        self.models = {
-            "actor": self._actor,
-            "critic": self._critic,
-            "actor-target": self._actor_target,
-            "critic-target": self._critic_target,
-        }
-        self.targets = [
-            (self._actor_target, self._actor),
-            (self._critic_target, self._critic),
-        ]
         self.optimizers = {
             "actor-optimizer": self._actor_optimizer,
             "critic-optimizer": self._critic_optimizer,

@@ -5,6 +5,20 @@ from typing import Any
 import tensorflow as tf
 
 from xagents_ray.learners.optimizer import descend
+from xagents_ray.learners.setup import LearnerSetup, with_target
+
+
+def with_targets(
+    setup: LearnerSetup[Any], *names: str
+) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+    """Return all networks by name, and each target with the network it follows."""
+    models: dict[str, Any] = {}
+    targets = []
+    for name, layout in zip(names, setup.layouts, strict=True):
+        model, target = with_target(layout, setup.seed, name)
+        models |= {name: model, f"{name}-target": target}
+        targets.append((target, model))
+    return models, targets
 
 
 def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:

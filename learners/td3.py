@@ -1,11 +1,9 @@
 """Twin delayed deep deterministic policy gradient."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from xagents_ray.algorithms.td3 import TD3Config
-from xagents_ray.learners.deterministic import action_values, update_actor
+from xagents_ray.learners.deterministic import action_values, update_actor, with_targets
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.targets import (
     normal_noise,
@@ -14,7 +12,7 @@ from xagents_ray.learners.math.targets import (
 )
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.state import counter
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
@@ -29,14 +27,7 @@ class TD3:
 
     def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
         self._config, self._setup = setup.config, setup
-        self.models: dict[str, Any] = {}
-        self.targets: list[tuple[Any, Any]] = []
-        for name, layout in zip(
-            ("actor", "critic", "critic-2"), setup.layouts, strict=True
-        ):
-            model, target = with_target(layout, setup.seed, name)
-            self.models |= {name: model, f"{name}-target": target}
-            self.targets.append((target, model))
+        self.models, self.targets = with_targets(setup, "actor", "critic", "critic-2")
         (self._actor_target, self._actor), *critics = self.targets
         self._critic_targets, self._critics = zip(*critics, strict=True)
         self._actor_optimizer = make_optimizer(

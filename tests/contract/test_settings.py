@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from learner_cases import Case, assert_equal, batch, cases, deterministic
 from learner_support import publish
-from test_learners import Case, assert_equal, batch, cases, deterministic
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import Batch

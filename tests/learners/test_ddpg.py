@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_support import sampled
-from test_deterministic import (
+from actor_critic_by_hand import (
     GAMMA,
     RAM,
     SPEC,
@@ -21,6 +20,7 @@ from test_deterministic import (
     scatter,
     value,
 )
+from learner_support import sampled
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions

@@ -72,8 +72,9 @@ class Config:
         parts: dict[str, Any] = {name: g.of(values) for name, g in GROUPS.items()}
         own = algorithm.of(values)
         known = train_options(algorithm)
+        names = {each.name for each in known}
         for name in values:
-            if name not in {each.name for each in known}:
+            if name not in names:
                 hint = suggestion(name, known) or "."
                 raise UserError(f"There is no setting {name!r}{hint}")
         return cls(algorithm=own, **parts)

@@ -1,0 +1,137 @@
+"""Updates of DDPG and TD3 worked out slowly, in NumPy with finite differences."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from learner_support import make_learner
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Transitions
+
+SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
+RAM = EnvSpec((3,), "uint8", 1, 0, (-1.0, -1.0), (1.0, 1.0))
+AGENTS = ["ddpg", "td3"]
+TINY = "[dense-0]\nunits=4\nactivation=tanh\n[dense-1]\noutput=1\n"
+BETA2, EPSILON, LR, GAMMA, TAU = 0.999, 1.0, 10.0, 0.9, 0.1
+
+
+def make(name: str, spec: EnvSpec = SPEC, seed: int = 0, **settings: Any) -> Any:
+    """Return a learner of tiny networks whose Adam steps are nearly the gradient's."""
+    for model in ("actor", "critic"):
+        Path(f"{model}.cfg").write_text(TINY)
+    return make_learner(name, config_of(name, **settings), spec, seed=seed)
+
+
+def config_of(name: str, **settings: Any) -> Any:
+    values = {
+        "actor_model": "actor.cfg",
+        "critic_model": "critic.cfg",
+        "beta2": BETA2,
+        "opt_epsilon": EPSILON,
+        "lr": LR,
+        "gamma": GAMMA,
+        "tau": TAU,
+        **settings,
+    }
+    return find(name).config(**values)
+
+
+def batch(k: int, n: int = 8, spec: EnvSpec = SPEC, seed: int = 0) -> Transitions:
+    rng = np.random.default_rng(seed)
+    shape = (k, n, 2, 3)
+    observations = rng.normal(size=shape).astype(np.float32)
+    if spec.observation_dtype == "uint8":
+        observations = rng.integers(0, 256, shape, np.uint8)
+    return Transitions(
+        observations,
+        np.zeros((k, n, 2), bool),
+        rng.uniform(-1, 1, (k, n, 2)).astype(np.float32),
+        rng.normal(size=(k, n)).astype(np.float32),
+        np.arange(k * n).reshape(k, n) % 3 == 1,
+    )
+
+
+def scatter(learner: Any, seed: int = 7) -> dict[str, Any]:
+    """Give every network random weights, targets others; return all as float64."""
+    rng = np.random.default_rng(seed)
+    for name, variable in learner.state.variables.items():
+        if "/dense-" in name:
+            variable.assign(rng.normal(0, 0.7, variable.shape))
+    return networks_of(learner)
+
+
+def networks_of(learner: Any) -> dict[str, Any]:
+    arrays = learner.state.arrays()
+    return {k: np.float64(v) for k, v in arrays.items() if "/dense-" in k}
+
+
+def output(arrays: dict[str, Any], name: str, x: Any) -> Any:
+    """Return [units], a tiny network's output for one input."""
+    hidden = np.tanh(
+        x @ arrays[f"{name}/dense-0/kernel"] + arrays[f"{name}/dense-0/bias"]
+    )
+    return hidden @ arrays[f"{name}/dense-1/kernel"] + arrays[f"{name}/dense-1/bias"]
+
+
+def value(arrays: dict[str, Any], critic: str, observation: Any, action: Any) -> float:
+    return float(output(arrays, critic, np.concatenate([observation, action]))[0])
+
+
+def rows(case: Transitions, spec: EnvSpec) -> Iterator[tuple[Any, ...]]:
+    """Yield observation, next observation, action, reward, terminated of batch 0."""
+    scale = 255 if spec.observation_dtype == "uint8" else 1
+    for i in range(case.rewards.shape[1]):
+        now, after = np.float64(case.observations[0, i]) / scale
+        yield (
+            now,
+            after,
+            np.float64(case.actions[0, i]),
+            float(case.rewards[0, i]),
+            bool(case.terminated[0, i]),
+        )
+
+
+def descended(
+    arrays: dict[str, Any], names: list[str], loss: Callable[[dict[str, Any]], float]
+) -> tuple[dict[str, Any], float]:
+    """Take Adam's first step along finite differences; return the gradient's norm."""
+    stepped, total = dict(arrays), 0.0
+    for name in [k for k in arrays if k.partition("/")[0] in names]:
+        gradient = np.zeros_like(arrays[name])
+        for index in np.ndindex(gradient.shape):
+            moved = []
+            for step in (1e-6, -1e-6):
+                changed = arrays[name].copy()
+                changed[index] += step
+                moved.append(loss({**arrays, name: changed}))
+            gradient[index] = (moved[0] - moved[1]) / 2e-6
+        rest = EPSILON / (1 - BETA2) ** 0.5
+        stepped[name] = arrays[name] - LR * gradient / (np.abs(gradient) + rest)
+        total += (gradient**2).sum()
+    return stepped, total**0.5
+
+
+def followed(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays with each target moved by TAU."""
+    moved = dict(arrays)
+    for name in arrays:
+        model, _, rest = name.partition("/")
+        if model.endswith("-target"):
+            online = arrays[f"{model.removesuffix('-target')}/{rest}"]
+            moved[name] = (1 - TAU) * arrays[name] + TAU * online
+    return moved
+
+
+def assert_close(got: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert got.keys() == expected.keys()
+    for name, array in got.items():
+        np.testing.assert_allclose(
+            array, expected[name], rtol=1e-4, atol=1e-5, err_msg=name
+        )
+
+
+def cut(case: Transitions, start: int, stop: int) -> Transitions:
+    return Transitions._make(x[start:stop] for x in case)
