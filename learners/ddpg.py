@@ -48,7 +48,7 @@ class DDPG:
                 break
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
-            obs, next_obs = inputs[:, 0], inputs[:, 1]
+            obs, next_obs = inputs[:, 0], inputs[:, -1]
             critic_metrics = add(
                 critic_metrics, self._update_critic(batch, obs, next_obs)
             )
@@ -74,9 +74,7 @@ class DDPG:
         next_values = action_values(
             self._critic_target, next_obs, self._actor_target(next_obs)
         )
-        targets = losses.one_step_targets(
-            batch.rewards, batch.terminated, next_values, c.gamma
-        )
+        targets = batch.rewards + batch.discounts * next_values
         variables = self._critic.trainable_variables
         with tf.GradientTape() as tape:
             values = action_values(self._critic, obs, batch.actions)

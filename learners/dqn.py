@@ -70,7 +70,7 @@ class DQN:
         target_values = self._target(next_inputs)
         selection_values = self._q(next_inputs) if c.double else target_values
         targets = losses.q_targets(
-            batch.rewards, batch.terminated, target_values, selection_values, c.gamma
+            batch.rewards, batch.discounts, target_values, selection_values
         )
         with tf.GradientTape() as tape:
             values = self._q(inputs(obs))

@@ -30,15 +30,16 @@ def transition_inputs(
     """Return what the network reads before and after each transition.
 
     Args:
-        observations: [N, stack + 1, *observation_shape].
-        starts: bool [N, stack + 1], an episode's first observation.
+        observations: [N, F, *observation_shape]; the first `stack` frames are the
+            observation, the last `stack` the next one.
+        starts: bool [N, F], an episode's first observation.
         spec: of the environments.
     Returns:
         [N, *input_shape] of the same dtype, twice.
     """
     if not spec.is_image:
-        return observations[:, 0], observations[:, 1]
-    return stack_transitions(observations, starts)
+        return observations[:, 0], observations[:, -1]
+    return stack_transitions(observations, starts, spec.stack)
 
 
 def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.Tensor:
@@ -65,22 +66,27 @@ def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.
 
 
 def stack_transitions(
-    observations: tf.Tensor, starts: tf.Tensor
+    observations: tf.Tensor, starts: tf.Tensor, stack: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the stacks of frames before and after each transition.
 
     Args:
-        observations: uint8 [N, stack + 1, H, W] or [N, stack + 1, H, W, C].
-        starts: bool [N, stack + 1].
+        observations: uint8 [N, F, H, W] or [N, F, H, W, C].
+        starts: bool [N, F].
+        stack: frames per stack, the first and the last of F.
     Returns:
         uint8 [N, H, W, stack * C], twice.
     """
-    hidden = tf.unstack(_hidden(starts, axis=1), axis=1)
-    frames = [
-        _hide(frame, mask)
-        for frame, mask in zip(tf.unstack(observations, axis=1), hidden, strict=True)
-    ]
-    return _channels(frames[:-1]), _channels(frames[1:])
+
+    def stacked(first: int) -> tf.Tensor:
+        places = range(first, first + stack)
+        begins = tf.stack([starts[:, i] for i in places], axis=1)
+        hidden = tf.unstack(_hidden(begins, axis=1), axis=1)
+        return _channels(
+            [_hide(observations[:, i], h) for i, h in zip(places, hidden, strict=True)]
+        )
+
+    return stacked(0), stacked(-stack)
 
 
 def _hide(frames: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:

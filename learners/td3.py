@@ -60,7 +60,7 @@ class TD3:
                 break
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
-            obs, next_obs = inputs[:, 0], inputs[:, 1]
+            obs, next_obs = inputs[:, 0], inputs[:, -1]
             targets = self._value_targets(batch, next_obs)
             critic_metrics = add(
                 critic_metrics, self._update_critics(obs, batch.actions, targets)
@@ -88,10 +88,7 @@ class TD3:
         one, other = (
             action_values(critic, next_obs, actions) for critic in self._critic_targets
         )
-        next_values = tf.minimum(one, other)
-        return losses.one_step_targets(
-            batch.rewards, batch.terminated, next_values, c.gamma
-        )
+        return batch.rewards + batch.discounts * tf.minimum(one, other)
 
     def _update_critics(
         self, obs: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor

@@ -98,11 +98,11 @@ class RolloutBatches(NamedTuple):
 class TransitionBatches(NamedTuple):
     """K minibatches of transitions; the fields are those of Transitions."""
 
-    observations: Annotated[tf.Tensor, "observation window", 2]
-    starts: Annotated[tf.Tensor, "start window", 2]
+    observations: Annotated[tf.Tensor, "observation", 3]
+    starts: Annotated[tf.Tensor, "bool", 3]
     actions: Annotated[tf.Tensor, "action", 2]
     rewards: Annotated[tf.Tensor, "float32", 2]
-    terminated: Annotated[tf.Tensor, "bool", 2]
+    discounts: Annotated[tf.Tensor, "float32", 2]
 
     @classmethod
     def of(cls, batch: Batch) -> "TransitionBatches":
@@ -117,8 +117,6 @@ def signature(tensors: type[_T], spec: EnvSpec) -> _T:
     action = ("int32", ()) if spec.is_discrete else ("float32", (spec.action_units,))
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
         "observation": (spec.observation_dtype, observation),
-        "observation window": (spec.observation_dtype, (spec.stack + 1, *observation)),
-        "start window": ("bool", (spec.stack + 1,)),
         "action": action,
         "probabilities": ("float32", (spec.n_actions,)),
     }

@@ -54,43 +54,25 @@ def clipped_value_loss(
 
 def q_targets(
     rewards: tf.Tensor,
-    terminated: tf.Tensor,
+    discounts: tf.Tensor,
     target_values: tf.Tensor,
     selection_values: tf.Tensor,
-    gamma: float,
 ) -> tf.Tensor:
-    """Return one-step targets of Q-learning.
+    """Return the targets of Q-learning.
 
     Args:
         rewards: float32 [N].
-        terminated: bool [N].
+        discounts: float32 [N], of the next observation's value; 0 where none follows.
         target_values: float32 [N, n], the target network's, of the next observation.
         selection_values: float32 [N, n], the largest selects the next action: the
             target network's own, or with double Q-learning the online network's.
-        gamma: discount factor.
     Returns:
         float32 [N].
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """
     best = tf.argmax(selection_values, axis=-1)
     values = tf.gather(target_values, best, axis=-1, batch_dims=1)
-    return one_step_targets(rewards, terminated, values, gamma)
-
-
-def one_step_targets(
-    rewards: tf.Tensor, terminated: tf.Tensor, next_values: tf.Tensor, gamma: float
-) -> tf.Tensor:
-    """Return rewards plus the discounted values of the next observations.
-
-    Args:
-        rewards: float32 [N].
-        terminated: bool [N], no value follows; after a truncated step one does.
-        next_values: float32 [N], of the next observation.
-        gamma: discount factor.
-    Returns:
-        float32 [N].
-    """
-    return rewards + gamma * tf.cast(~terminated, tf.float32) * next_values
+    return rewards + discounts * values
 
 
 def squared(errors: tf.Tensor) -> tf.Tensor:

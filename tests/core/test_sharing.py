@@ -75,7 +75,7 @@ def _transitions(numbers: list[int]) -> Transitions:
     each = np.array([numbers])
     frames = each[..., None, None].astype(np.float32)
     return Transitions(
-        frames, frames[..., 0] > 0, each, each.astype(np.float32), each > 3
+        frames, frames[..., 0] > 0, each, each.astype(np.float32), each / 4
     )
 
 
@@ -87,7 +87,7 @@ def test_mix_keeps_every_transition_whole() -> None:
     assert mixed.rewards.ravel().tolist() != list(range(9))
     assert np.array_equal(mixed.rewards, mixed.actions)
     assert np.array_equal(mixed.rewards, mixed.observations[..., 0, 0])
-    assert np.array_equal(mixed.terminated, mixed.actions > 3)
+    assert np.array_equal(mixed.discounts, mixed.actions / 4)
 
 
 def test_mix_leaves_out_what_fills_no_batch() -> None:

@@ -109,7 +109,9 @@ def test_stack_transitions(case: Rollout) -> None:
     frames = np.concatenate([case.frames[t : t + size].swapaxes(0, 1) for t in windows])
     starts = np.concatenate([case.starts[t : t + size].T for t in windows])
     held = ~starts[:, -1]
-    now, after = (x.numpy() for x in stack_transitions(frames[held], starts[held]))
+    now, after = (
+        x.numpy() for x in stack_transitions(frames[held], starts[held], case.stack)
+    )
     np.testing.assert_array_equal(after, np.concatenate(expected[1:])[held])
     np.testing.assert_array_equal(now, np.concatenate(expected[:-1])[held])
 

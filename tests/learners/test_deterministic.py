@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from actor_critic_by_hand import (
     AGENTS,
+    GAMMA,
     SPEC,
     batch,
     config_of,
@@ -37,14 +38,6 @@ from xagents_ray.replay.transitions import TransitionReplay
 # Pure functions
 
 
-def test_one_step_targets_by_hand() -> None:
-    terminated = tf.constant([False, True, False, True])
-    got = losses.one_step_targets(
-        tf.constant([1.0, 2.0, -3.0, 0.0]), terminated, tf.constant([4.0] * 4), 0.5
-    )
-    np.testing.assert_array_equal(got, [3.0, 2.0, -1.0, 0.0])
-
-
 def test_one_step_targets_of_ends() -> None:
     """A truncated step is followed by its real last observation, which has a value."""
     observations = np.arange(21, dtype=np.float32).reshape(7, 1, 3)
@@ -55,15 +48,15 @@ def test_one_step_targets_of_ends() -> None:
     rewards = np.arange(6, dtype=np.float32)[:, None]
     actions = np.zeros((6, 1, 2), np.float32)
     flags = terminated, truncated, valid
-    replay = TransitionReplay(SPEC, 6, 1, 6, 0)
+    replay = TransitionReplay(SPEC, 6, 1, 6, 0, gamma=0.5)
     replay.insert(
         Trajectory(observations, starts, actions, rewards, *flags, None, None, 1, 0)
     )
     drawn = replay.sample(2, 50)
     after = drawn.observations[:, :, 1]
-    got = losses.one_step_targets(drawn.rewards, drawn.terminated, after.sum(-1), 0.5)
+    got = drawn.rewards + drawn.discounts * after.sum(-1)
     seen = set()
-    for row, target in zip(drawn.rewards.flat, got.numpy().flat, strict=True):
+    for row, target in zip(drawn.rewards.flat, got.flat, strict=True):
         step = int(row)
         seen.add(step)
         bootstrap = 0 if step == 2 else 0.5 * observations[step + 1].sum()
@@ -224,7 +217,7 @@ def test_terminated_transitions_have_no_next_value(name: str) -> None:
                 if "-target/" in key:
                     variable.assign(scale * variable)
             case = batch(1)
-            case.terminated[:] = terminated
+            case.discounts[:] = 0 if terminated else GAMMA
             found.append(learner.update(sampled(case), 0)["value_loss"])
     assert found[0] == found[1]
     assert found[2] != found[3]

@@ -58,16 +58,16 @@ def test_clipped_value_loss_by_hand() -> None:
     np.testing.assert_allclose(got, 0.5 * np.mean(errors), rtol=1e-6)
 
 
-Q_ROWS = (floats(1, 2, 3), tf.constant([False, False, True]))
+Q_ROWS = (floats(1, 2, 3), floats(0.5, 0.25, 0))
 TARGET = floats((1, 5), (4, 2), (9, 8))
 ONLINE = floats((3, 1), (0, 1), (1, 0))
 
 
 @pytest.mark.parametrize(
-    ("choosing", "expected"), [(TARGET, (3.5, 4, 3)), (ONLINE, (1.5, 3, 3))]
+    ("choosing", "expected"), [(TARGET, (3.5, 3, 3)), (ONLINE, (1.5, 2.5, 3))]
 )
 def test_q_targets_by_hand(choosing: tf.Tensor, expected: Any) -> None:
-    got = losses.q_targets(*Q_ROWS, TARGET, choosing, 0.5)
+    got = losses.q_targets(*Q_ROWS, TARGET, choosing)
     np.testing.assert_array_equal(got, floats(*expected))
 
 

@@ -12,6 +12,7 @@ from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.learner import Learner
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
+GAMMA = 0.9
 
 
 def batch(gamma_matters: bool = True, updates: int = 1) -> Transitions:
@@ -21,7 +22,7 @@ def batch(gamma_matters: bool = True, updates: int = 1) -> Transitions:
         np.zeros((updates, 16, 2), bool),
         rng.integers(0, 2, (updates, 16), np.int32),
         rng.normal(size=(updates, 16)).astype(np.float32),
-        np.full((updates, 16), not gamma_matters),
+        np.full((updates, 16), GAMMA if gamma_matters else 0, np.float32),
     )
 
 
@@ -128,7 +129,7 @@ def test_tau_is_the_part_of_the_way() -> None:
 @pytest.mark.parametrize("double", [False, True])
 def test_targets_come_from_the_target_network(double: bool) -> None:
     """The loss of the first update, worked out in NumPy."""
-    learner = make(double=double, gamma=0.9)
+    learner = make(double=double)
     rng = np.random.default_rng(3)
     drawn = [
         rng.normal(0, 0.5, w.shape)
@@ -145,7 +146,7 @@ def test_targets_come_from_the_target_network(double: bool) -> None:
     if double:
         assert (best != target.argmax(axis=-1)).any()
     rows = np.arange(16)
-    wanted = case.rewards[0] + 0.9 * target[rows, best]
+    wanted = case.rewards[0] + GAMMA * target[rows, best]
     values = learner.algorithm.models["q"](now).numpy()[rows, case.actions[0]]
     error = np.abs(wanted - values)
     loss = np.where(error <= 1, 0.5 * error**2, error - 0.5).mean()

@@ -19,8 +19,8 @@ from xagents_ray.learners.tensors import (
 def test_a_signature_is_what_the_fields_say() -> None:
     frames = EnvSpec((36, 40, 3), "uint8", 2, 4)
     got = signature(TransitionBatches, frames)
-    assert got.observations == tf.TensorSpec([None, None, 3, 36, 40, 3], tf.uint8)
-    assert got.starts == tf.TensorSpec([None, None, 3], tf.bool)
+    assert got.observations == tf.TensorSpec([None, None, None, 36, 40, 3], tf.uint8)
+    assert got.starts == tf.TensorSpec([None, None, None], tf.bool)
     assert got.actions == tf.TensorSpec([None, None], tf.int32)
     assert got.rewards == tf.TensorSpec([None, None], tf.float32)
     assert signature(Phase, frames).env_steps == tf.TensorSpec([], tf.int64)

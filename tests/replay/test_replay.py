@@ -21,6 +21,7 @@ from xagents_ray.replay.transitions import TransitionReplay
 
 GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)
+GAMMA = 0.75
 KIND = "xagents_ray.replay.transitions:TransitionReplay"
 
 
@@ -32,6 +33,16 @@ class Step(NamedTuple):
     action: Any
     reward: float
     terminated: bool
+
+
+class Drawn(NamedTuple):
+    """What should be drawn, or was, of a step and those that follow it."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    action: Any
+    reward: Any
+    discount: Any
 
 
 def spec_of(shape: tuple[int, ...], stack: int, discrete: bool) -> EnvSpec:
@@ -187,28 +198,49 @@ def ring_rows(replay: TransitionReplay, spec: EnvSpec, n_envs: int) -> int:
     return int(replay.frame_nbytes / size / n_envs) - spec.stack
 
 
-def steps_of(sample: Any, spec: EnvSpec) -> list[Step]:
+def steps_of(sample: Any, spec: EnvSpec) -> list[Drawn]:
     """Return sampled transitions as the learner rebuilds them."""
     flat = [x.reshape(-1, *x.shape[2:]) for x in sample]
-    observations, starts, actions, rewards, terminated = flat
+    observations, starts, actions, rewards, discounts = flat
     if spec.is_image:
-        now, after = (x.numpy() for x in stack_transitions(observations, starts))
+        stacks = stack_transitions(observations, starts, spec.stack)
+        now, after = (x.numpy() for x in stacks)
     else:
         now, after = observations[:, 0], observations[:, 1]
     return [
-        Step(tuple(a), tuple(b), c, d, e)
+        Drawn(tuple(a), tuple(b), c, d, e)
         for a, b, c, d, e in zip(
             decode(now, spec).tolist(),
             decode(after, spec).tolist(),
             actions.tolist(),
             rewards.tolist(),
-            terminated.tolist(),
+            discounts.tolist(),
             strict=True,
         )
     ]
 
 
-def assert_draws_what_is_held(replay: TransitionReplay, world: World) -> None:
+def expected(held: dict[int, Step], first: Step, n_step: int) -> Drawn:
+    """Return what a transition of up to so many steps should be, step by step."""
+    last, reward, discount = first, first.reward, GAMMA
+    for _ in range(n_step - 1):
+        if last.terminated or last.after[-1] not in held:
+            break
+        last = held[last.after[-1]]
+        reward += discount * last.reward
+        discount *= GAMMA
+    return Drawn(
+        first.before,
+        last.after,
+        first.action,
+        pytest.approx(reward, rel=1e-5, abs=1e-6),
+        0 if last.terminated else pytest.approx(discount, rel=1e-6),
+    )
+
+
+def assert_draws_what_is_held(
+    replay: TransitionReplay, world: World, n_step: int = 1
+) -> None:
     """Each held transition is drawn, and nothing else; 60 draws for each one."""
     held = world.held
     assert replay.fill.size == len(held)
@@ -218,8 +250,9 @@ def assert_draws_what_is_held(replay: TransitionReplay, world: World) -> None:
         return
     drawn = steps_of(replay.sample(4, 15 * len(held)), world.spec)
     assert len(drawn) == 60 * len(held)
+    should = {key: expected(held, step, n_step) for key, step in held.items()}
     for step in drawn:
-        assert step == held.get(step.before[-1])
+        assert step == should.get(step.before[-1])
     assert {step.before[-1] for step in drawn} == held.keys()
 
 
@@ -230,6 +263,12 @@ class Plan(NamedTuple):
     p_end: float
     inserts: list[tuple[int, int, Any]]
     seed: int
+    n_step: int
+
+    def replay(self) -> TransitionReplay:
+        n_envs = sum(size for _, size in self.groups)
+        last = 7, self.seed, self.n_step, GAMMA
+        return TransitionReplay(self.spec, self.capacity, n_envs, *last)
 
 
 @st.composite
@@ -251,6 +290,7 @@ def plans(draw: Any, events: Any = ([False], [False] * 3 + [True])) -> Plan:
         draw(st.sampled_from([0.02, 0.2, 0.7, 1.0])),
         draw(st.lists(insert, max_size=25)),
         draw(st.integers(0, 2**31 - 1)),
+        draw(st.sampled_from([1, 1, 2, 5, 30])),
     )
 
 
@@ -258,7 +298,7 @@ def plans(draw: Any, events: Any = ([False], [False] * 3 + [True])) -> Plan:
 @given(plans())
 def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
     n_envs = sum(size for _, size in plan.groups)
-    replay = TransitionReplay(plan.spec, plan.capacity, n_envs, 7, plan.seed)
+    replay = plan.replay()
     world = World(plan.spec, n_envs, plan.capacity, plan.seed)
     fit = ring_rows(replay, plan.spec, n_envs)
     assert fit >= max(world.quotas)
@@ -270,7 +310,7 @@ def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
         for env in range(n_envs):
             world.keep(env, fit)
         assert replay.fill.size == len(world.held) <= plan.capacity
-    assert_draws_what_is_held(replay, world)
+    assert_draws_what_is_held(replay, world, plan.n_step)
 
 
 EVENTS = ["insert"] * 3 + ["lose", "replace actor", "replace replay"]
@@ -281,18 +321,14 @@ EVENTS = ["insert"] * 3 + ["lose", "replace actor", "replace replay"]
 def test_every_stack_is_whole_whatever_is_lost(plan: Plan) -> None:
     """Rollouts, actors and the replay itself; only a last step has no successor."""
     n_envs = sum(size for _, size in plan.groups)
-
-    def new() -> TransitionReplay:
-        return TransitionReplay(plan.spec, plan.capacity, n_envs, 7, plan.seed)
-
-    replay, world = new(), World(plan.spec, n_envs, plan.capacity, plan.seed)
+    replay, world = plan.replay(), World(plan.spec, n_envs, plan.capacity, plan.seed)
     fit = ring_rows(replay, plan.spec, n_envs)
     actors = [Actor(world, *group, plan.p_end) for group in plan.groups]
     for index, length, event in plan.inserts:
         if event == "replace actor":
             actors[index] = Actor(world, *plan.groups[index], plan.p_end)
         if event == "replace replay":
-            replay, world.rows = new(), [deque() for _ in range(n_envs)]
+            replay, world.rows = plan.replay(), [deque() for _ in range(n_envs)]
             for actor in actors:
                 actor.is_cut_off = True
         if event == "lose":
@@ -302,7 +338,7 @@ def test_every_stack_is_whole_whatever_is_lost(plan: Plan) -> None:
         for env in range(n_envs):
             world.keep(env, fit)
         assert replay.fill.size == len(world.held) <= plan.capacity
-    assert_draws_what_is_held(replay, world)
+    assert_draws_what_is_held(replay, world, plan.n_step)
 
 
 @pytest.mark.parametrize("length", [1, 2, 8])
@@ -312,7 +348,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
     world = World(spec, 1, 100, 0)
     actor = Actor(world, 0, 1, 0.0)
     actor.lose(9)
-    replay = TransitionReplay(spec, 100, 1, 8, 0)
+    replay = TransitionReplay(spec, 100, 1, 8, 0, gamma=GAMMA)
     for inserted in (1, 2):
         replay.insert(actor.rollout(length))
         assert replay.fill.size == inserted * length
@@ -323,7 +359,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
 def test_an_actor_that_dies_early_again_and_again() -> None:
     """Its rows become invalid one after another, with no valid one between."""
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 300, 1, 16, 0)
+    replay = TransitionReplay(spec, 300, 1, 16, 0, gamma=GAMMA)
     world = World(spec, 1, 300, 0)
     for _ in range(6):
         actor = Actor(world, 0, 1, 0.0)
@@ -337,7 +373,7 @@ def test_an_actor_that_dies_early_again_and_again() -> None:
 
 def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
     spec = spec_of(GREY, 3, True)
-    replay = TransitionReplay(spec, 100, 2, 8, 0)
+    replay = TransitionReplay(spec, 100, 2, 8, 0, gamma=GAMMA)
     world = World(spec, 2, 100, 0)
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
     assert replay.fill.size == 16
@@ -350,7 +386,7 @@ def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
 
 def test_fewer_transitions_than_environments() -> None:
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 2, 3, 4, 0)
+    replay = TransitionReplay(spec, 2, 3, 4, 0, gamma=GAMMA)
     world = World(spec, 3, 2, 0)
     for _ in range(3):
         replay.insert(Actor(world, 0, 3, 0.0).rollout(4))
@@ -362,7 +398,7 @@ def test_fewer_transitions_than_environments() -> None:
 def test_draws_are_uniform() -> None:
     """Over environments of unequal pace and episodes of all lengths."""
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 60, 3, 40, 1)
+    replay = TransitionReplay(spec, 60, 3, 40, 1, gamma=GAMMA)
     world = World(spec, 3, 60, 3)
     for env, length in enumerate((3, 14, 40)):
         replay.insert(Actor(world, env, 1, 0.2).rollout(length))
@@ -382,7 +418,7 @@ def test_draws_are_uniform() -> None:
 
 def filled(seed: int) -> TransitionReplay:
     spec = spec_of(VECTOR, 1, True)
-    replay = TransitionReplay(spec, 60, 2, 20, seed)
+    replay = TransitionReplay(spec, 60, 2, 20, seed, gamma=GAMMA)
     replay.insert(Actor(World(spec, 2, 60, 0), 0, 2, 0.1).rollout(20))
     return replay
 

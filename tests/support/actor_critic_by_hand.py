@@ -50,7 +50,7 @@ def batch(k: int, n: int = 8, spec: EnvSpec = SPEC, seed: int = 0) -> Transition
         np.zeros((k, n, 2), bool),
         rng.uniform(-1, 1, (k, n, 2)).astype(np.float32),
         rng.normal(size=(k, n)).astype(np.float32),
-        np.arange(k * n).reshape(k, n) % 3 == 1,
+        np.float32(GAMMA) * (np.arange(k * n).reshape(k, n) % 3 != 1),
     )
 
 
@@ -90,7 +90,7 @@ def rows(case: Transitions, spec: EnvSpec) -> Iterator[tuple[Any, ...]]:
             after,
             np.float64(case.actions[0, i]),
             float(case.rewards[0, i]),
-            bool(case.terminated[0, i]),
+            not case.discounts[0, i],
         )
 
 

@@ -188,8 +188,8 @@ def batch(
     else:
         actions = rng.normal(size=(k, n, spec.action_units)).astype(np.float32)
     rewards = rewards_of(spec, observations[:, :, -2], actions)
-    ends = np.ones((k, n), bool)
-    return sampled(Transitions(observations, starts, actions, rewards, ends))
+    discounts = np.zeros((k, n), np.float32)
+    return sampled(Transitions(observations, starts, actions, rewards, discounts))
 
 
 def assert_equal(one: Weights, other: Weights) -> None:

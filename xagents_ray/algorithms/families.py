@@ -138,6 +138,16 @@ class OffPolicyConfig(ReplayConfig):
         hp_type="categorical",
         help="Updates per --train-frequency",
     )
+    n_step: int = option(
+        1,
+        low=1,
+        high=1000,
+        unit="steps",
+        hp_type="categorical",
+        help="Steps of an environment whose rewards a target sums before it takes a "
+        "value from the target network",
+        known_as=("multi_step", "nstep"),
+    )
     grad_norm: float | None = option(
         None,
         low=0,
@@ -152,6 +162,11 @@ class OffPolicyConfig(ReplayConfig):
         """Vector steps of one rollout."""
         return self.rollout_length
 
+    @property
+    def replay_settings(self) -> tuple[int, float]:
+        """Steps of a sampled transition, and the discount factor."""
+        return self.n_step, self.gamma
+
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
         """Return the batches due, and the env steps left for the next ones."""
         periods, rest = divmod(steps, self.train_frequency)
@@ -161,7 +176,8 @@ class OffPolicyConfig(ReplayConfig):
         """Return the most observations that one learning phase samples."""
         periods = self.rollout_length * n_envs // self.train_frequency + 1
         batches = periods * self.gradient_steps
-        return batches * self.buffer_batch_size * (stack + 1)
+        frames = stack + (1 if self.n_step == 1 else stack)
+        return batches * self.buffer_batch_size * frames
 
 
 @dataclass(frozen=True, kw_only=True)

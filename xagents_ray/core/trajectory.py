@@ -64,19 +64,21 @@ class Transitions(NamedTuple):
     """K batches of N transitions from the replay, frames unstacked.
 
     Attributes:
-        observations: [K, N, stack + 1, *observation_shape]; the last frame belongs
-            to the next observation only.
-        starts: bool [K, N, stack + 1], an episode's first observation.
+        observations: [K, N, F, *observation_shape]; the first `stack` frames are the
+            observation, the last `stack` the next one: F is stack + 1, or with more
+            than one step 2 * stack.
+        starts: bool [K, N, F], an episode's first observation.
         actions: int32 [K, N], or float32 [K, N, A].
-        rewards: float32 [K, N], for learning.
-        terminated: bool [K, N].
+        rewards: float32 [K, N], for learning: the discounted sum of each step's.
+        discounts: float32 [K, N], of the next observation's value; 0 where no value
+            follows, as the last step terminated.
     """
 
     observations: Array
     starts: BoolArray
     actions: Array
     rewards: FloatArray
-    terminated: BoolArray
+    discounts: FloatArray
 
 
 class Replayed(NamedTuple):

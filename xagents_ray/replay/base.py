@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,8 +146,9 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        make = resolve(kind)
-        replay: Replay = make(spec, size, end - first, config.batch_steps, seed + shard)
+        make: Callable[..., Replay] = resolve(kind)
+        own = seed + shard, *config.replay_settings
+        replay = make(spec, size, end - first, config.batch_steps, *own)
         free = free_memory()
         if free is not None and replay.nbytes > free:
             raise MemoryError

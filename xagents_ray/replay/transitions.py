@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import IntArray, Trajectory, Transitions, seen
+from xagents_ray.core.trajectory import (
+    FloatArray,
+    IntArray,
+    Trajectory,
+    Transitions,
+    seen,
+)
 from xagents_ray.replay.base import Fill, Replay, quotas
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
@@ -27,10 +33,19 @@ class TransitionReplay(Replay):
         n_envs: how many environments insert.
         longest: rows of the longest trajectory.
         seed: of the sampling.
+        n_step: steps that one sampled transition spans, fewer at an episode's end.
+        gamma: discount factor.
     """
 
     def __init__(
-        self, spec: EnvSpec, capacity: int, n_envs: int, longest: int, seed: int
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        n_envs: int,
+        longest: int,
+        seed: int,
+        n_step: int = 1,
+        gamma: float = 0.99,
     ) -> None:
         self.capacity = capacity
         self._stack = spec.stack
@@ -54,6 +69,7 @@ class TransitionReplay(Replay):
         self._count = np.zeros(n_envs, np.int64)
         self._full = np.zeros(n_envs, np.bool_)
         self._random = np.random.default_rng([seed, capacity])
+        self._n_step, self._gamma = n_step, gamma
 
     @property
     def fill(self) -> Fill:
@@ -149,9 +165,14 @@ class TransitionReplay(Replay):
         if self.fill.size == 0:
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows = self._draw(batches * batch_size)
-        window = np.arange(1 - self._stack, 2)
-        frames = envs[:, None], (rows[:, None] + window) % self._length
-        at = envs, rows % self._length
+        rewards, discounts, steps = self._span(envs, rows)
+        window = np.arange(1 - self._stack, 1)
+        # One step shares all frames but one.
+        after = window if self._n_step > 1 else window[-1:]
+        shown = np.concatenate(
+            [rows[:, None] + window, (rows + steps)[:, None] + after], axis=1
+        )
+        frames = envs[:, None], shown % self._length
 
         def batched(array: Any) -> Any:
             return array.reshape(batches, batch_size, *array.shape[1:])
@@ -159,10 +180,32 @@ class TransitionReplay(Replay):
         return Transitions(
             batched(self._observations[frames]),
             batched(self._starts[frames]),
-            batched(self._actions[at]),
-            batched(self._rewards[at]),
-            batched(self._terminated[at]),
+            batched(self._actions[envs, rows % self._length]),
+            batched(rewards),
+            batched(discounts),
         )
+
+    def _span(
+        self, envs: IntArray, rows: IntArray
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return what follows from these rows on, up to `n_step` steps of one episode.
+
+        Returns:
+            The discounted sum of rewards, the discount of the value that follows, and
+            the steps taken; [M] each.
+        Source: arXiv:1710.02298, "Multi-step learning".
+        """
+        ahead = np.arange(self._n_step)
+        at = envs[:, None], (rows[:, None] + ahead) % self._length
+        ends = self._terminated[at]
+        on = self._valid[at] & (rows[:, None] + ahead < self._head[envs, None])
+        on[:, 1:] &= ~ends[:, :-1]
+        on = np.logical_and.accumulate(on, axis=1)
+        steps, powers = on.sum(axis=1), self._gamma ** np.arange(self._n_step + 1)
+        powers = powers.astype(np.float32)
+        rewards = (on * self._rewards[at]) @ powers[:-1]
+        discounts = powers[steps] * ~(on & ends).any(axis=1)
+        return rewards, discounts, steps
 
     def _draw(self, count: int) -> tuple[IntArray, IntArray]:
         """Return `count` environments and positions of valid rows."""

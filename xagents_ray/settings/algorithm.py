@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -179,6 +179,11 @@ class ReplayConfig(AlgorithmConfig):
                 f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
                 "each shard holds what some environments did, so lower it."
             )
+
+    @property
+    def replay_settings(self) -> tuple[Any, ...]:
+        """What the replay buffer takes besides its size and seed."""
+        return ()
 
     @property
     def initial_size(self) -> int:
