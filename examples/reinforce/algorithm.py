@@ -15,8 +15,8 @@ class ReinforceConfig(OneModel, PolicyGradientConfig):
     n_steps: int = changed(PolicyGradientConfig, "n_steps", 256)
     baseline: bool = option(
         True,
+        "Subtract the mean return of a batch from its returns",
         hp_type="categorical",
-        help="Subtract the mean return of a batch from its returns",
     )
 
 

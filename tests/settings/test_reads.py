@@ -32,6 +32,7 @@ OPTIONS = [
     for config in sorted(CONFIGS, key=lambda config: config.__name__)
     for option in options(config)
 ]
+DECLARATIONS = "option", "changed", "count", "positive", "coefficient", "fraction"
 # A row names the option that holds a network's file, and `given["resume"]` is read
 # before there is a config.
 NAMED = {model.file for row in ALGORITHMS.values() for model in row.models} | {"resume"}
@@ -41,7 +42,7 @@ def left_out(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield the declarations of options, and the methods that only check them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
-            if ast.unparse(node.value.func) in ("option", "changed"):
+            if ast.unparse(node.value.func) in DECLARATIONS:
                 yield node
         elif isinstance(node, ast.FunctionDef):
             if node.name == "__post_init__" or re.match("_?check_", node.name):

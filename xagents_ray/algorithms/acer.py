@@ -11,7 +11,13 @@ from xagents_ray.algorithms.families import ActorCriticConfig
 from xagents_ray.algorithms.row import Algorithm, Model, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import OneModel, ReplayConfig
-from xagents_ray.settings.options import changed, option
+from xagents_ray.settings.options import (
+    changed,
+    coefficient,
+    fraction,
+    option,
+    positive,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,42 +56,27 @@ class ACERConfig(OneModel, ReplayConfig, ActorCriticConfig):
     grad_norm: float = changed(ActorCriticConfig, "grad_norm", 10.0)
     replay_ratio: float = option(
         4.0,
+        "Mean number of updates from the replay buffer per rollout; the number "
+        "is drawn from a Poisson distribution each time",
         low=0,
         unit="updates",
         hp_type="categorical",
-        help="Mean number of updates from the replay buffer per rollout; the number "
-        "is drawn from a Poisson distribution each time",
         remedy_for="learning",
     )
-    importance_c: float = option(
-        10.0,
-        low=0,
-        hp_type="log_uniform",
-        help="Importance weight truncation parameter",
-    )
-    epsilon: float = option(
+    importance_c: float = coefficient(10.0, "Importance weight truncation parameter")
+    epsilon: float = positive(
         1e-6,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Value added to what importance ratios and the trust region divide by, "
+        "Value added to what importance ratios and the trust region divide by, "
         "and to probabilities within logarithms",
     )
     trust_region: bool = option(
-        True, help="Keep the policy near an average of its past ones"
+        True, "Keep the policy near an average of its past ones"
     )
-    delta: float = option(
-        1.0,
-        low=0,
-        hp_type="log_uniform",
-        help="Trust region's bound on how fast the policy leaves the average one",
+    delta: float = coefficient(
+        1.0, "Trust region's bound on how fast the policy leaves the average one"
     )
-    ema_alpha: float = option(
-        0.99,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="Decay of the average network, which moves after each update",
+    ema_alpha: float = fraction(
+        0.99, "Decay of the average network, which moves after each update"
     )
 
     def __post_init__(self) -> None:

@@ -11,7 +11,14 @@ from xagents_ray.settings.algorithm import (
     AlgorithmConfig,
     ReplayConfig,
 )
-from xagents_ray.settings.options import changed, option
+from xagents_ray.settings.options import (
+    changed,
+    coefficient,
+    count,
+    fraction,
+    option,
+    positive,
+)
 
 ACTOR_CRITIC = Model(
     "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
@@ -30,28 +37,22 @@ ACTION_CRITIC = Model(
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of algorithms with a stochastic policy."""
 
-    n_steps: int = option(
+    n_steps: int = count(
         5,
-        low=1,
+        "Transition steps of each environment per update",
         unit="vector steps",
         hp_type="categorical",
-        help="Transition steps of each environment per update",
         known_as=("num_steps", "rollout_steps"),
         remedy_for="transport",
     )
-    entropy_coef: float = option(
+    entropy_coef: float = coefficient(
         0.01,
-        low=0,
-        hp_type="log_uniform",
-        help="Entropy coefficient for loss calculation",
+        "Entropy coefficient for loss calculation",
         known_as=("ent_coef", "entropy_coeff"),
     )
-    grad_norm: float = option(
+    grad_norm: float = positive(
         0.5,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Largest global norm of the gradient; larger ones are scaled to it",
+        "Largest global norm of the gradient; larger ones are scaled to it",
         known_as=("max_grad_norm", "grad_clip"),
     )
 
@@ -65,11 +66,9 @@ class PolicyGradientConfig(AlgorithmConfig):
 class ActorCriticConfig(PolicyGradientConfig):
     """Settings of algorithms with a stochastic policy and a critic of observations."""
 
-    value_loss_coef: float = option(
+    value_loss_coef: float = coefficient(
         0.5,
-        low=0,
-        hp_type="log_uniform",
-        help="Value loss coefficient for value loss calculation",
+        "Value loss coefficient for value loss calculation",
         known_as=("vf_coef", "value_coef", "vf_loss_coeff"),
     )
 
@@ -78,27 +77,17 @@ class ActorCriticConfig(PolicyGradientConfig):
 class AdvantageConfig(ActorCriticConfig):
     """Settings of algorithms that learn from mini-batches with advantages."""
 
-    lam: float = option(
-        0.95,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="GAE-Lambda for advantage estimation",
-        known_as=("gae_lambda", "lambda_"),
+    lam: float = fraction(
+        0.95, "GAE-Lambda for advantage estimation", known_as=("gae_lambda", "lambda_")
     )
-    mini_batches: int = option(
+    mini_batches: int = count(
         4,
-        low=1,
+        "Number of mini-batches to use per pass",
         hp_type="categorical",
-        help="Number of mini-batches to use per pass",
         known_as=("num_minibatches", "n_minibatches"),
     )
-    advantage_epsilon: float = option(
-        1e-8,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Value added to the standard deviation that advantages are divided by",
+    advantage_epsilon: float = positive(
+        1e-8, "Value added to the standard deviation that advantages are divided by"
     )
 
     def check_batch(self, n_envs: int) -> None:
@@ -114,46 +103,36 @@ class AdvantageConfig(ActorCriticConfig):
 class OffPolicyConfig(ReplayConfig):
     """Settings of algorithms that learn from single transitions."""
 
-    rollout_length: int = option(
+    rollout_length: int = count(
         16,
-        low=1,
+        "Steps of all environments between two learning phases",
         unit="vector steps",
         hp_type="categorical",
-        help="Steps of all environments between two learning phases",
         remedy_for="transport",
     )
-    train_frequency: int = option(
+    train_frequency: int = count(
         4,
-        low=1,
+        "Env steps of all environments together per --gradient-steps",
         unit="env steps",
         hp_type="categorical",
-        help="Env steps of all environments together per --gradient-steps",
         known_as=("train_freq",),
         remedy_for="learning",
     )
-    gradient_steps: int = option(
-        1,
-        low=1,
-        unit="updates",
-        hp_type="categorical",
-        help="Updates per --train-frequency",
+    gradient_steps: int = count(
+        1, "Updates per --train-frequency", unit="updates", hp_type="categorical"
     )
-    n_step: int = option(
+    n_step: int = count(
         1,
-        low=1,
+        "Steps of an environment whose rewards a target sums before it takes a "
+        "value from the target network",
         high=1000,
         unit="steps",
         hp_type="categorical",
-        help="Steps of an environment whose rewards a target sums before it takes a "
-        "value from the target network",
         known_as=("multi_step", "nstep"),
     )
-    grad_norm: float | None = option(
+    grad_norm: float | None = positive(
         None,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Largest global norm of each network's gradient; larger ones are scaled "
+        "Largest global norm of each network's gradient; larger ones are scaled "
         "to it; default: no limit",
     )
 
@@ -185,27 +164,22 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
     """Settings of algorithms with a deterministic actor."""
 
     train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
-    step_noise_coef: float = option(
+    step_noise_coef: float = coefficient(
         0.1,
-        low=0,
-        hp_type="log_uniform",
-        help="Standard deviation of the noise added to actions, which span -1 to 1",
+        "Standard deviation of the noise added to actions, which span -1 to 1",
         explores=True,
     )
     noise: str = option(
         "normal",
+        "Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, "
+        "dt 0.01, sigma --step-noise-coef) that starts at 0 in each episode",
         choices=("normal", "ou"),
         hp_type="categorical",
-        help="Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, "
-        "dt 0.01, sigma --step-noise-coef) that starts at 0 in each episode",
         explores=True,
     )
-    tau: float = option(
+    tau: float = fraction(
         0.005,
-        low=0,
-        high=1,
+        "Value used for syncing target model weights",
         exclusive=True,
-        hp_type="log_uniform",
-        help="Value used for syncing target model weights",
         known_as=("polyak",),
     )

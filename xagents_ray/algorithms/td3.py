@@ -8,28 +8,22 @@ from xagents_ray.algorithms.families import (
     DeterministicConfig,
 )
 from xagents_ray.algorithms.row import Algorithm, register
-from xagents_ray.settings.options import option
+from xagents_ray.settings.options import coefficient, count
 
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DeterministicConfig):
     """Twin delayed DDPG, arXiv:1802.09477."""
 
-    policy_noise_coef: float = option(
-        0.2,
-        low=0,
-        hp_type="log_uniform",
-        help="Standard deviation of the noise added to target actions",
+    policy_noise_coef: float = coefficient(
+        0.2, "Standard deviation of the noise added to target actions"
     )
-    noise_clip: float = option(
-        0.5, low=0, hp_type="log_uniform", help="Target noise clipping value"
-    )
-    policy_delay: int = option(
+    noise_clip: float = coefficient(0.5, "Target noise clipping value")
+    policy_delay: int = count(
         2,
-        low=1,
+        "Delay after which, actor weights and target models will be updated",
         unit="updates",
         hp_type="categorical",
-        help="Delay after which, actor weights and target models will be updated",
     )
 
 

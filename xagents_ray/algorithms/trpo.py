@@ -7,7 +7,7 @@ from typing import ClassVar
 from xagents_ray.algorithms.families import AdvantageConfig
 from xagents_ray.algorithms.row import Algorithm, Model, register
 from xagents_ray.settings.algorithm import ActorAndCritic
-from xagents_ray.settings.options import changed, option
+from xagents_ray.settings.options import changed, coefficient, count, positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,47 +33,28 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         "grad_norm",
         help="Largest global norm of the critic's gradient",
     )
-    max_kl: float = option(
+    max_kl: float = positive(
         0.001,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Maximum KL divergence used for calculating Lagrange multiplier",
+        "Maximum KL divergence used for calculating Lagrange multiplier",
         known_as=("target_kl",),
     )
-    cg_iterations: int = option(
-        10, low=1, help="Gradient conjugation iterations per train step"
+    cg_iterations: int = count(10, "Gradient conjugation iterations per train step")
+    cg_damping: float = coefficient(0.001, "Gradient conjugation damping parameter")
+    cg_residual_tolerance: float = coefficient(
+        1e-10, "Gradient conjugation residual tolerance parameter"
     )
-    cg_damping: float = option(
-        0.001,
-        low=0,
-        hp_type="log_uniform",
-        help="Gradient conjugation damping parameter",
-    )
-    cg_residual_tolerance: float = option(
-        1e-10,
-        low=0,
-        hp_type="log_uniform",
-        help="Gradient conjugation residual tolerance parameter",
-    )
-    fvp_n_steps: int = option(
+    fvp_n_steps: int = count(
         5,
-        low=1,
+        "Every n-th sample is used to calculate the Fisher-vector product",
         hp_type="int",
-        help="Every n-th sample is used to calculate the Fisher-vector product",
     )
-    actor_iterations: int = option(
+    actor_iterations: int = count(
         10,
-        low=1,
+        "Steps that the line search tries per train step, each half of the last",
         hp_type="int",
-        help="Steps that the line search tries per train step, each half of the last",
     )
-    critic_iterations: int = option(
-        3,
-        low=1,
-        hp_type="int",
-        help="Passes of the critic over the batch",
-        remedy_for="learning",
+    critic_iterations: int = count(
+        3, "Passes of the critic over the batch", hp_type="int", remedy_for="learning"
     )
 
 

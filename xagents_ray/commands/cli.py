@@ -82,8 +82,7 @@ class _Errors:
     """What the command line shows of errors."""
 
     traceback: bool = option(
-        False,
-        help="If specified, an error of an own environment comes with its traceback",
+        False, "If specified, an error of an own environment comes with its traceback"
     )
 
 

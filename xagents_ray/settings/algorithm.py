@@ -7,7 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import Checked, flag, option
+from xagents_ray.settings.options import (
+    Checked,
+    count,
+    flag,
+    fraction,
+    option,
+    positive,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,65 +27,46 @@ class AlgorithmConfig(Checked):
     """
 
     replaced: ClassVar[Mapping[str, str]] = {}
-    gamma: float = option(
-        0.99,
-        low=0,
-        high=1,
-        hp_type="log_uniform",
-        help="Discount factor",
-        known_as=("discount", "discount_factor"),
+    gamma: float = fraction(
+        0.99, "Discount factor", known_as=("discount", "discount_factor")
     )
     optimizer: str = option(
         "adam",
+        "Optimizer of all networks; rmsprop averages squared gradients by --beta2",
         choices=("adam", "rmsprop"),
         hp_type="categorical",
-        help="Optimizer of all networks; rmsprop averages squared gradients by --beta2",
     )
-    lr: float = option(
+    lr: float = positive(
         7e-4,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
+        "Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
         known_as=("learning_rate", "step_size"),
     )
-    beta1: float = option(
-        0.9,
-        low=0,
-        high=0.999999,
-        hp_type="log_uniform",
-        help="Beta1 passed to a tensorflow.keras.optimizers.Optimizer",
+    beta1: float = fraction(
+        0.9, "Beta1 passed to a tensorflow.keras.optimizers.Optimizer", high=0.999999
     )
-    beta2: float = option(
-        0.999,
-        low=0,
-        high=0.9999999,
-        hp_type="log_uniform",
-        help="Beta2 passed to a tensorflow.keras.optimizers.Optimizer",
+    beta2: float = fraction(
+        0.999, "Beta2 passed to a tensorflow.keras.optimizers.Optimizer", high=0.9999999
     )
-    opt_epsilon: float = option(
+    opt_epsilon: float = positive(
         1e-7,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
+        "Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
         known_as=("adam_eps", "adam_epsilon"),
     )
     lr_decay: bool = option(
         False,
-        help="If specified, learning rates fall linearly to 0 over --max-steps",
+        "If specified, learning rates fall linearly to 0 over --max-steps",
         needs_max_steps=True,
     )
     normalize_observations: bool = option(
         False,
-        help="If specified, observation vectors are shifted and scaled by the running "
+        "If specified, observation vectors are shifted and scaled by the running "
         "mean and deviation of each number, and clipped to 10",
         known_as=("normalize_obs", "norm_obs"),
         acts=True,
     )
     normalize_rewards: bool = option(
         False,
-        help="If specified, rewards for learning are divided by the running deviation "
+        "If specified, rewards for learning are divided by the running deviation "
         "of discounted returns, and clipped to 10",
         known_as=("normalize_reward", "norm_reward"),
     )
@@ -123,34 +111,26 @@ class ReplayConfig(AlgorithmConfig):
 
     entries: ClassVar[tuple[str, str]] = "transition", "transitions"
 
-    buffer_max_size: int = option(
+    buffer_max_size: int = count(
         10_000,
-        low=1,
+        "Maximum replay buffer size, of all environments together",
         unit="transitions",
         hp_type="int",
-        help="Maximum replay buffer size, of all environments together",
         known_as=("buffer_size", "replay_size", "replay_buffer_size"),
     )
-    buffer_initial_size: int | None = option(
+    buffer_initial_size: int | None = count(
         None,
-        low=1,
+        "Replay buffer size at which learning starts; default: a tenth of the maximum",
         unit="transitions",
         hp_type="int",
-        help="Replay buffer size at which learning starts; "
-        "default: a tenth of the maximum",
         known_as=("learning_starts",),
     )
-    buffer_batch_size: int = option(
-        32,
-        low=1,
-        hp_type="categorical",
-        help="Replay buffer batch size",
-        known_as=("batch_size",),
+    buffer_batch_size: int = count(
+        32, "Replay buffer batch size", hp_type="categorical", known_as=("batch_size",)
     )
-    replay_shards: int = option(
+    replay_shards: int = count(
         1,
-        low=1,
-        help="Ray actors that share the replay buffer, each with some of the "
+        "Ray actors that share the replay buffer, each with some of the "
         "environments; spread over the nodes of a cluster",
         needs_ray=True,
         remedy_for="replay",
@@ -210,9 +190,7 @@ class ReplayConfig(AlgorithmConfig):
 class OneModel(Checked):
     """One network with all outputs."""
 
-    model: str | None = option(
-        None, help="Path to model .cfg file", is_path=True, acts=True
-    )
+    model: str | None = option(None, "Path to model .cfg file", is_path=True, acts=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,15 +198,11 @@ class ActorAndCritic(Checked):
     """An actor and one or two critics."""
 
     actor_model: str | None = option(
-        None, help="Path to actor model .cfg file", is_path=True, acts=True
+        None, "Path to actor model .cfg file", is_path=True, acts=True
     )
     critic_model: str | None = option(
-        None, help="Path to critic model .cfg file", is_path=True
+        None, "Path to critic model .cfg file", is_path=True
     )
-    critic_lr: float | None = option(
-        None,
-        low=0,
-        exclusive=True,
-        hp_type="log_uniform",
-        help="Learning rate of the critic; default: that of --lr",
+    critic_lr: float | None = positive(
+        None, "Learning rate of the critic; default: that of --lr"
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.settings.options import Checked, option
+from xagents_ray.settings.options import Checked, count, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,15 +11,15 @@ class EpisodesConfig(Checked):
 
     sample: bool = option(
         False,
-        off="--greedy",
-        help="If specified, actions are drawn as in training, not the likeliest as "
+        "If specified, actions are drawn as in training, not the likeliest as "
         "with --greedy; epsilon-greedy agents then explore with --epsilon-end",
+        off="--greedy",
     )
     seed: int | None = option(
         None,
+        "Random seed of the environments and the drawn actions",
         low=0,
         high=2**31 - 1,
-        help="Random seed of the environments and the drawn actions",
     )
 
 
@@ -27,30 +27,25 @@ class EpisodesConfig(Checked):
 class PlayConfig(EpisodesConfig):
     """Episodes of one environment, and where their pictures go."""
 
-    episodes: int = option(1, low=1, unit="episodes", help="Number of episodes to play")
+    episodes: int = count(1, "Number of episodes to play", unit="episodes")
     action_idx: int = option(
-        0, low=0, help="Index of the model's output that holds the action"
+        0, "Index of the model's output that holds the action", low=0
     )
     frame_delay: float = option(
         0.0,
+        "Delay between rendered frames, beyond the environment's own speed",
         low=0,
         unit="seconds",
-        help="Delay between rendered frames, beyond the environment's own speed",
     )
-    frame_dir: str | None = option(
-        None, help="Path to directory to save frames as .jpg"
-    )
-    frame_frequency: int = option(
-        1,
-        low=1,
-        unit="frames",
-        help="If --frame-dir is specified, save frames every n frames",
+    frame_dir: str | None = option(None, "Path to directory to save frames as .jpg")
+    frame_frequency: int = count(
+        1, "If --frame-dir is specified, save frames every n frames", unit="frames"
     )
     render: bool = option(
-        False, help="If specified, the gameplay will be rendered in a window"
+        False, "If specified, the gameplay will be rendered in a window"
     )
     video_dir: str | None = option(
-        None, help="Path to directory to save an .mp4 of each episode"
+        None, "Path to directory to save an .mp4 of each episode"
     )
 
 
@@ -58,12 +53,9 @@ class PlayConfig(EpisodesConfig):
 class EvaluateConfig(EpisodesConfig):
     """Episodes whose returns are measured."""
 
-    episodes: int = option(
-        20,
-        low=1,
-        unit="episodes",
-        help="Number of episodes, of all environments together",
+    episodes: int = count(
+        20, "Number of episodes, of all environments together", unit="episodes"
     )
     json: bool = option(
-        False, help="If specified, the result is printed as JSON with every episode"
+        False, "If specified, the result is printed as JSON with every episode"
     )

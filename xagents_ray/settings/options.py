@@ -51,7 +51,7 @@ class Facts:
         remedy_for: part of a run's time, as `--profile` names it, that it governs.
     """
 
-    help: str
+    help: str = dataclasses.field(kw_only=False)
     unit: str = ""
     low: float | None = None
     high: float | None = None
@@ -166,18 +166,31 @@ _P = ParamSpec("_P")
 _C = TypeVar("_C", bound="Checked")
 
 
-def _field_with(facts: Callable[_P, Facts]) -> Callable[Concatenate[Any, _P], Any]:
-    """Return `option`, which takes a default and what `Facts` takes."""
+def _declaration(
+    facts: Callable[_P, Facts], **usual: Any
+) -> Callable[Concatenate[Any, _P], Any]:
+    """Return a function of a default and what `Facts` takes; some of it is usual."""
 
-    def option(default: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+    def declare(default: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+        for name, value in usual.items():
+            kwargs.setdefault(name, value)
         metadata = {"facts": facts(*args, **kwargs)}
         return dataclasses.field(default=default, metadata=metadata)
 
-    return option
+    return declare
 
 
-option = _field_with(Facts)
-"""Declare a config's field that is a flag too: `option(DEFAULT, help=…, …)`."""
+_LOG: HpType = "log_uniform"
+option = _declaration(Facts)
+"""Declare a config's field that is a flag too: `option(DEFAULT, HELP, low=…, …)`."""
+count = _declaration(Facts, low=1)
+"""Declare an option of 1 or more."""
+positive = _declaration(Facts, low=0, exclusive=True, hp_type=_LOG)
+"""Declare an option above 0 that `tune` varies by its logarithm."""
+coefficient = _declaration(Facts, low=0, hp_type=_LOG)
+"""Declare an option of 0 or more that `tune` varies by its logarithm."""
+fraction = _declaration(Facts, low=0, high=1, hp_type=_LOG)
+"""Declare an option from 0 to 1 that `tune` varies by its logarithm."""
 
 
 def changed(config: type, name: str, default: Any = None, **facts: Any) -> Any:

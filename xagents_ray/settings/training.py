@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import Checked, option
+from xagents_ray.settings.options import Checked, count, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,40 +12,38 @@ class EnvConfig(Checked):
 
     env: str | None = option(
         None,
-        help="Gymnasium environment id, package.module:EnvId for one that importing "
+        "Gymnasium environment id, package.module:EnvId for one that importing "
         "the module registers, or package.module:factory for an own one",
         known_as=("env_id", "env_name", "environment"),
     )
-    n_envs: int = option(
+    n_envs: int = count(
         1,
-        low=1,
+        "Number of environments to create",
         hp_type="categorical",
-        help="Number of environments to create",
         known_as=("num_envs",),
         free_with="--run",
     )
     preprocess: bool = option(
         False,
-        help="If specified, observations are treated as Atari frames: every 4th "
+        "If specified, observations are treated as Atari frames: every 4th "
         "frame, gray, 84x84; rewards are clipped for learning and reported raw",
     )
     max_frame: bool = option(
         False,
+        "If specified, preprocessing takes the maximum of the last two frames",
         hp_type="categorical",
-        help="If specified, preprocessing takes the maximum of the last two frames",
     )
-    frame_stack: int = option(
+    frame_stack: int = count(
         4,
-        low=1,
+        "Newest frames that one image observation shows",
         high=16,
         unit="frames",
         hp_type="categorical",
-        help="Newest frames that one image observation shows",
     )
     vectorization: str = option(
         "auto",
+        "How environments are stepped together; auto picks the fastest right one",
         choices=("auto", "vector", "sync", "async", "envpool"),
-        help="How environments are stepped together; auto picks the fastest right one",
         free_with="--run",
     )
 
@@ -56,54 +54,50 @@ class TrainingConfig(Checked):
 
     target_reward: float | None = option(
         None,
-        help="Target mean reward over a full reward buffer when reached, "
+        "Target mean reward over a full reward buffer when reached, "
         "training is stopped",
         free_with="--resume",
         instead="a trial trains for --trial-steps, so that all can be compared",
     )
-    max_steps: int | None = option(
+    max_steps: int | None = count(
         None,
-        low=1,
+        "Maximum number of environment steps, when reached, training is stopped",
         unit="env steps",
-        help="Maximum number of environment steps, when reached, training is stopped",
         known_as=("total_timesteps", "max_timesteps", "total_steps", "timesteps"),
         free_with="--resume",
         instead="--trial-steps is how long a trial trains",
     )
-    reward_buffer_size: int = option(
+    reward_buffer_size: int = count(
         100,
-        low=1,
+        "Size of the total reward buffer, used for calculating the mean reward",
         unit="episodes",
-        help="Size of the total reward buffer, used for calculating the mean reward",
     )
-    divergence_monitoring_steps: int | None = option(
+    divergence_monitoring_steps: int | None = count(
         None,
-        low=1,
+        "Steps after which, plateau and early stopping are active",
         unit="env steps",
-        help="Steps after which, plateau and early stopping are active",
     )
     plateau_reduce_factor: float = option(
         0.9,
+        "Factor multiplied by current learning rate when there is a plateau",
         low=0,
         high=1,
         exclusive=True,
-        help="Factor multiplied by current learning rate when there is a plateau",
     )
-    plateau_reduce_patience: int = option(
+    plateau_reduce_patience: int = count(
         10,
-        low=1,
-        unit="checks",
-        help="Minimum non-improvements to reduce lr; the mean reward is checked once "
+        "Minimum non-improvements to reduce lr; the mean reward is checked once "
         "per --n-envs episodes",
+        unit="checks",
     )
-    early_stop_patience: int = option(
-        3, low=1, unit="reduces", help="Minimum plateau reduces to stop training"
+    early_stop_patience: int = count(
+        3, "Minimum plateau reduces to stop training", unit="reduces"
     )
     seed: int | None = option(
         None,
+        "Random seed; makes the run reproducible on this machine",
         low=0,
         high=2**31 - 1,
-        help="Random seed; makes the run reproducible on this machine",
         in_presets=False,
     )
 
@@ -114,26 +108,26 @@ class PipelineConfig(Checked):
 
     policy_lag: int = option(
         0,
+        "Each rollout acts with weights that many versions old, so that acting "
+        "and learning overlap; 0 alternates them",
         low=0,
         high=1_000,
         unit="weights versions",
-        help="Each rollout acts with weights that many versions old, so that acting "
-        "and learning overlap; 0 alternates them",
     )
     asynchronous: bool = option(
         False,
-        help="If specified, env actors run free, each at its own pace; on-policy, what "
+        "If specified, env actors run free, each at its own pace; on-policy, what "
         "is older than --policy-lag is dropped; a replay buffer takes rollouts of any "
         "age; not reproducible",
         needs_ray=True,
     )
     round_deadline: float | None = option(
         None,
+        "Learn without env actors that take longer for a rollout, which counts "
+        "for the next round within --policy-lag; default: wait for all",
         low=0,
         exclusive=True,
         unit="seconds",
-        help="Learn without env actors that take longer for a rollout, which counts "
-        "for the next round within --policy-lag; default: wait for all",
         needs_ray=True,
     )
 

@@ -9,6 +9,7 @@ from xagents_ray.settings.options import (
     Checked,
     Option,
     check_directory,
+    count,
     option,
     options,
 )
@@ -20,44 +21,37 @@ class TuneConfig(Checked):
 
     study: str | None = option(
         None,
-        help="Name of the Optuna study; one that exists is resumed; default: "
-        "agent and time",
+        "Name of the Optuna study; one that exists is resumed; default: agent and time",
     )
     storage: str | None = option(
         None,
-        help="Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; "
+        "Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; "
         "default: sqlite in the sweep's directory",
     )
-    n_trials: int = option(
-        1,
-        low=1,
-        help="Trials that the study has in the end: complete, pruned and failed ones",
+    n_trials: int = count(
+        1, "Trials that the study has in the end: complete, pruned and failed ones"
     )
-    n_jobs: int = option(
-        1, low=1, help="Parallel trials, which share out the cores and GPUs"
-    )
-    trial_steps: int = option(
-        500_000, low=1, unit="env steps", help="Maximum steps for a trial"
-    )
+    n_jobs: int = count(1, "Parallel trials, which share out the cores and GPUs")
+    trial_steps: int = count(500_000, "Maximum steps for a trial", unit="env steps")
     warmup_trials: int = option(
-        5, low=0, help="Complete trials before --scheduler median begins to prune"
+        5, "Complete trials before --scheduler median begins to prune", low=0
     )
     warmup_steps: int | None = option(
         None,
+        "Steps of a trial before --scheduler median may prune it; default: a "
+        "tenth of --trial-steps, and as many as fill --reward-buffer-size",
         low=0,
         unit="env steps",
-        help="Steps of a trial before --scheduler median may prune it; default: a "
-        "tenth of --trial-steps, and as many as fill --reward-buffer-size",
     )
     scheduler: str = option(
         "median",
-        choices=("median", "asha", "none"),
-        help="What ends bad trials early: the median of the others at the same step, "
+        "What ends bad trials early: the median of the others at the same step, "
         "successive halving, or nothing",
+        choices=("median", "asha", "none"),
     )
     non_silent: bool = option(
         False,
-        help="If specified, the messages of trials and of Optuna are printed, in "
+        "If specified, the messages of trials and of Optuna are printed, in "
         "place of the table",
     )
 
