@@ -3,6 +3,7 @@
 import operator
 import time
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from xagents_ray.actors.rollout_moments import RolloutMoments
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError, one_line
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
@@ -86,7 +86,7 @@ class ActorSetup:
 
     def make_policy(self, spec: EnvSpec) -> Policy:
         """Return the policy for environments of a spec, without weights."""
-        kind = resolve(find(self.agent).policy)
+        kind = resolve_name(find(self.agent).policy)
         policy: Policy = kind(self.config.algorithm, spec, self.layout)
         return policy
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -10,7 +11,6 @@ import tensorflow as tf
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import OBSERVATION, Statistics
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import VERSION, Array, Weights
 from xagents_ray.learners.metrics import Means
@@ -81,7 +81,7 @@ class Learner:
             self._stopping = tf.Variable(False, trainable=False)
         inputs = partial(self.normalizer.inputs, layouts[0])
         parts = config, spec, tuple(layouts), seed, inputs, self._stopping
-        make: Callable[..., LearningAlgorithm] = resolve(row.learner)
+        make: Callable[..., LearningAlgorithm] = resolve_name(row.learner)
         self.algorithm = algorithm = make(LearnerSetup(*parts))
         self._version, self._env_steps = counter(), counter()
         others = {

@@ -11,7 +11,7 @@ from xagents_ray.actors.policies.base import (
     sample_categorical,
 )
 from xagents_ray.core.trajectory import Array
-from xagents_ray.networks.layers.activations import softmax
+from xagents_ray.networks.activations import softmax
 
 
 class CategoricalPolicy(Policy):

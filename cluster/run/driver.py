@@ -30,7 +30,7 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array
 from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.run.driver import Collected, Snapshot
-from xagents_ray.run.resume import actor_states, unfinished
+from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0

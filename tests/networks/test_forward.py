@@ -9,8 +9,8 @@ from naive import random_arrays
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
+from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind
-from xagents_ray.networks.layers.activations import ACTIVATIONS
 from xagents_ray.networks.layout import (
     Layout,
     layout_for,

@@ -11,8 +11,7 @@ import pytest
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.layers.convolutional import Convolutional
-from xagents_ray.networks.layers.dense import Dense
+from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import (
     Layout,
     layout_for,

@@ -1,6 +1,7 @@
 """Rounds that older weights than the newest acted in, of NumPy's policies."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from linear import ENVS, LENGTH, linear_layout, rollout
 
 from xagents_ray.algorithms.table import ALGORITHMS, find
 from xagents_ray.core.moments import EPSILON, Moments
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
@@ -40,7 +40,7 @@ class Setup:
     def act(self, weights: Weights, seed: int = 1) -> Trajectory:
         """Return a rollout with ends of both kinds, as an env actor writes it."""
         t = rollout(self.spec, seed)
-        policy = resolve(self.row.policy)(self.config, self.spec, self.layouts[0])
+        policy = resolve_name(self.row.policy)(self.config, self.spec, self.layouts[0])
         policy.load(weights)
         noise = policy.noise([np.random.default_rng(i) for i in range(ENVS)], LENGTH)
         chosen = [policy.act(t.observations[i], noise[i], 0) for i in range(LENGTH)]

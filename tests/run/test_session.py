@@ -13,10 +13,10 @@ from fake_driver import FakeDriver, FakeSupervision
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.run import resume
-from xagents_ray.run.fit import fit
+from xagents_ray.run.prepare import find_resumed
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.result import Result
+from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
@@ -46,7 +46,7 @@ def train(
     watch: Callable[[Progress], None] | None = settings.pop("watch", None)
     resumed, given = None, {**SETTINGS, **settings}
     if "resume" in settings:
-        resumed, given = resume.find("ppo", settings)
+        resumed, given = find_resumed("ppo", settings)
     config = Config.of(find("ppo").config, given)
     start = lambda run, signals: driver  # noqa: E731
     return fit(find("ppo"), config, signals or Signals(), start, resumed, watch)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ from tensorflow.python.framework.config import disable_op_determinism
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.batch import Batch
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Trajectory,
@@ -75,7 +75,7 @@ class Case(NamedTuple):
 
     def policy(self, weights: Weights) -> Any:
         layout = self.row.layout(None, self.spec)
-        policy = resolve(self.row.policy)(self.config(), self.spec, layout)
+        policy = resolve_name(self.row.policy)(self.config(), self.spec, layout)
         policy.load(weights)
         return policy
 

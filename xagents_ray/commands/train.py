@@ -1,18 +1,18 @@
 """`xagents-ray train` and `xagents_ray.train`."""
 
 from collections.abc import Mapping
+from pkgutil import resolve_name
 from typing import Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.signals import Signals, interrupting
-from xagents_ray.run import resume
-from xagents_ray.run.driver import Driver
-from xagents_ray.run.fit import fit
+from xagents_ray.run.driver import Driver, StartDriver
+from xagents_ray.run.prepare import find_resumed
 from xagents_ray.run.result import Result
+from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import plain
 from xagents_ray.storage.weights import check_paths
@@ -45,7 +45,7 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     """Train with settings by their flat names; see `train`."""
     resumed, hints = None, []
     if given.get("resume") is not None:
-        resumed, given = resume.find(algorithm.name, given)
+        resumed, given = find_resumed(algorithm.name, given)
     else:
         hints = presets.hints(algorithm, given)
         given = presets.apply(algorithm, given)
@@ -59,5 +59,5 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
 def start_driver(run: RunSpec, signals: Signals) -> Driver:
     """Start the parts of a run: in this process with --local, else as Ray actors."""
     local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
-    driver: Driver = resolve(local if run.config.placement.local else ray)(run, signals)
-    return driver
+    start: StartDriver = resolve_name(local if run.config.placement.local else ray)
+    return start(run, signals)

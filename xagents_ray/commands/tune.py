@@ -1,11 +1,11 @@
 """`xagents-ray tune` and `xagents_ray.tune`."""
 
 from collections.abc import Mapping
+from pkgutil import resolve_name
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.signals import interrupting
 from xagents_ray.tuning.sweep import TuneResult, sweep
 
@@ -39,4 +39,4 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
 
 
 def _run_trials(*sweep: Any) -> None:
-    resolve("xagents_ray.cluster.tune.sweep:run_trials")(*sweep)
+    resolve_name("xagents_ray.cluster.tune.sweep:run_trials")(*sweep)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 GRACE_SECONDS = 0.7
@@ -48,12 +48,7 @@ class Signals:
         waited = time.monotonic() - self._received_at
         return self.received is not None and waited > GRACE_SECONDS
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in zip(_NUMBERS, self._previous, strict=False):
             signal.signal(number, handler)
 

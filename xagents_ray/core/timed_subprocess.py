@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pkgutil import resolve_name
 from typing import Any
 
 import psutil
 
 from xagents_ray.core.errors import Diverged, EnvironmentFault, UserError, sentence
-from xagents_ray.core.resolve import resolve
 
 _ORPHAN_SECONDS = 60
 
@@ -124,7 +124,7 @@ def _run(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     try:
-        found = resolve(path)(*arguments)
+        found = resolve_name(path)(*arguments)
         for item in found if isinstance(found, Iterator) else [found]:
             items.send(item)
         items.send(None)

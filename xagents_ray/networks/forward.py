@@ -6,7 +6,7 @@ import numpy as np
 
 from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.layers.layer import Layer, Step
+from xagents_ray.networks.layers import Layer, Step
 from xagents_ray.networks.layout import Layout
 
 

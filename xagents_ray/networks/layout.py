@@ -12,18 +12,8 @@ from pathlib import Path
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks.layers.convolutional import Convolutional
-from xagents_ray.networks.layers.dense import Dense
-from xagents_ray.networks.layers.flatten import Flatten
-from xagents_ray.networks.layers.layer import Layer
+from xagents_ray.networks.layers import KINDS, Layer
 from xagents_ray.networks.section import read_sections
-
-KINDS: dict[str, type[Layer]] = {
-    "convolutional": Convolutional,
-    "dense": Dense,
-    "flatten": Flatten,
-}
-"""The kinds of layers, as sections of a .cfg file name them."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.networks.layers.activations import ACTIVATIONS, ALIASES
+from xagents_ray.networks.activations import ACTIVATIONS, ALIASES
 
 INITIALIZERS = (
     "glorot_normal",
@@ -58,9 +58,7 @@ class Section:
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return a whole number above 0."""
-        text = self.values.get(key)
-        if text is None and default is not None:
-            return default
+        text = self.values.get(key, default)
         if text is None:
             raise self.error(key, f"missing; add {key}=NUMBER")
         try:
@@ -79,7 +77,7 @@ class Section:
         return text == "1"
 
     def weighted(self) -> dict[str, Any]:
-        """Return the activation, initializer and gain of a layer with weights."""
+        """Return the name, activation, initializer and gain of a layer with weights."""
         activation = self._word("activation", "linear", (*ACTIVATIONS, *ALIASES))
         text = self.values.get("gain", "1.0")
         try:
@@ -91,6 +89,7 @@ class Section:
         if "gain" in self.values and self.values.get("initializer") != "orthogonal":
             raise self.error("gain", "only initializer=orthogonal takes a gain")
         return {
+            "name": self.name,
             "activation": ALIASES.get(activation, activation),
             "initializer": self._word("initializer", "glorot_uniform", INITIALIZERS),
             "gain": gain,

@@ -4,13 +4,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.machine import free_memory
-from xagents_ray.core.resolve import resolve
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
 from xagents_ray.settings.algorithm import ReplayConfig
@@ -59,11 +59,6 @@ class Replay(ABC):
         Raises:
             ValueError: it is empty.
         """
-
-    @property
-    def frame_nbytes(self) -> int:
-        """Bytes of all observations."""
-        return self._observations.nbytes
 
     @property
     def nbytes(self) -> int:
@@ -146,11 +141,10 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        make: Callable[..., Replay] = resolve(kind)
+        make: Callable[..., Replay] = resolve_name(kind)
         own = seed + shard, *config.replay_settings
         replay = make(spec, size, end - first, config.batch_steps, *own)
-        free = free_memory()
-        if free is not None and replay.nbytes > free:
+        if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
     except MemoryError:
         raise UserError(

@@ -26,7 +26,7 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Snapshot
-from xagents_ray.run.resume import actor_states, unfinished
+from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 
 _T = TypeVar("_T")

@@ -1,16 +1,123 @@
-"""A run before it starts: its settings, checked with its environment."""
+"""A run before it starts: the one it resumes, and its fit with its environment."""
 
 import importlib
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.run.resume import Resumed
 from xagents_ray.settings.config import Config
+from xagents_ray.settings.options import flag, options
+from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
+from xagents_ray.settings.training import TrainingConfig
+from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.run_directory import RunDirectory, locate
 from xagents_ray.storage.weights import read_file
+
+_FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
+    each.name for each in options(TrainingConfig) if each.free_with == "--resume"
+)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run to resume.
+
+    Attributes:
+        directory: of the run.
+        checkpoint: that it continues from.
+        session: how many times the run has been resumed, this one included.
+    """
+
+    directory: RunDirectory
+    checkpoint: Checkpoint
+    session: int
+
+
+def find_resumed(
+    agent: str, given: Mapping[str, Any]
+) -> tuple[Resumed, dict[str, Any]]:
+    """Return the run that `given["resume"]` names, and its settings now.
+
+    Args:
+        agent: that was asked for.
+        given: settings that the user gave, by flat name.
+    Raises:
+        UserError: there is no such run or checkpoint, it is damaged or of another
+            agent, or a setting is given that can't change.
+    """
+    run_dir = given.get("run_dir") or RunConfig().run_dir
+    directory, path = locate("--resume", given["resume"], run_dir, agent)
+    was, stored = directory.settings()
+    if was != agent:
+        raise UserError(
+            f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
+        )
+    for name, value in given.items():
+        if name not in _FREE and stored.get(name) != value:
+            raise UserError(
+                f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
+                "change on --resume: leave it out, or begin a new run with --weights."
+            )
+    if path is None:
+        found = all_checkpoints(directory.checkpoints)
+        if not found:
+            raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
+        path = found[0]
+    checkpoint = load(path, "use --resume")
+    resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
+    unset = {each.name: None for each in options(RunConfig) if each.new_run}
+    return resumed, {**_placed(stored, given), **unset, **given}
+
+
+def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings without those that the given placement replaces."""
+    known = {each.name: each for each in options(PlacementConfig)}
+    if not known.keys() & given.keys():
+        return stored
+    is_local = bool(given.get("local"))
+    ends = {k for k, each in known.items() if each.needs_ray} if is_local else {"local"}
+    return {k: v for k, v in stored.items() if k not in ends}
+
+
+def _sessions(checkpoint: Checkpoint) -> int:
+    """Return how often a run has been resumed; UserError if it can't be again."""
+    facts = checkpoint.facts
+    try:
+        int(facts["seed"]), int(facts["owed"]), facts["progress"]["env_steps"]
+        list(facts["actors"]), dict(facts["plateau"])
+        return int(facts["session"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{checkpoint.path} lacks what a run needs to resume: it was written "
+            "by another version; resume with that one, or begin a new run."
+        ) from None
+
+
+def actor_states(
+    checkpoint: Checkpoint, shares: Sequence[int]
+) -> list[dict[str, Any]] | None:
+    """Return the states for env actors with these numbers of environments.
+
+    None when actors with other numbers wrote them: an actor's state can't be split.
+    """
+    states: list[dict[str, Any]] = checkpoint.facts["actors"]
+    if [len(state["noise"]) for state in states] == list(shares):
+        return states
+    return None
+
+
+def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
+    """Return how many environments were in the middle of an episode.
+
+    All of them where the env actors were ahead of the learner.
+    """
+    states = checkpoint.facts["actors"]
+    return sum(int(state["unfinished"]) for state in states) if states else n_envs
 
 
 def prepare(

@@ -66,16 +66,7 @@ class Result:
         directory: str = "",
         **measured: Any,
     ) -> "Result":
-        """Return the result of a run.
-
-        Args:
-            reason: in one sentence.
-            run: that ended.
-            progress: of it.
-            signal: that ended it, or None.
-            directory: of the run.
-            measured: the fields that only a run that began has, by name.
-        """
+        """Return the result of a run; `measured` are what only one that began has."""
         return cls(
             reason=reason,
             env_steps=progress.env_steps,

@@ -1,13 +1,14 @@
-"""One session of a run: from its first rollout to its result; the loop of both drivers.
+"""One session of a run: from its config to its result; the loop of both drivers.
 
 A run has one session, and one more each time that it is resumed.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
+from dataclasses import replace
 
+from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
@@ -15,15 +16,85 @@ from xagents_ray.core.trajectory import Weights
 from xagents_ray.core.words import counted
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver
+from xagents_ray.run.driver import Collected, Driver, StartDriver
 from xagents_ray.run.episodes import film
+from xagents_ray.run.prepare import Resumed, prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.run.result import Result, stopped_by, summary
 from xagents_ray.run.state import RunState
 from xagents_ray.run.telemetry import Telemetry
+from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
+
+_Watch = Callable[[Progress], None]
+
+
+def fit(
+    algorithm: Algorithm,
+    config: Config,
+    signals: Signals,
+    start: StartDriver,
+    resumed: Resumed | None = None,
+    watch: _Watch | None = None,
+    threads: int | None = None,
+    notes: Sequence[str] = (),
+) -> Result:
+    """Train until the run ends; what every command that trains calls.
+
+    Args:
+        algorithm: that learns.
+        config: of the run.
+        signals: end it early.
+        start: starts the driver.
+        resumed: the run that continues; None for a new one.
+        watch: called before the first rollout and after each learning phase.
+        threads: cores that each of its parts may use; None for all of its machine.
+        notes: what else the user should know, one sentence each.
+    """
+    with Display(config) as display:
+        run = prepare(algorithm, config, resumed)
+        run = replace(run, notes=(*run.notes, *notes), threads=threads)
+        return _train(run, start, resumed, display, signals, watch)
+
+
+def _train(
+    run: RunSpec,
+    start: StartDriver,
+    resumed: Resumed | None,
+    display: Display,
+    signals: Signals,
+    watch: _Watch | None,
+) -> Result:
+    named = run.config.run.history_checkpoint
+    histories = [History(named)] if named is not None else []
+    state = RunState(run, resumed, histories)
+
+    def end(reason: str, directory: str = "") -> Result:
+        display.end(state.progress, reason)
+        return Result.of(reason, run, state.progress, signals.received, directory)
+
+    if reason := state.progress.over(run.config.training):
+        path = str(resumed.directory.path) if resumed else ""
+        return end(f"{reason}: raise --max-steps or --target-reward to continue", path)
+    if resumed is not None:
+        directory = resumed.directory
+    else:
+        directory = RunDirectory.create(run.config, run.algorithm.name, run.seed)
+    try:
+        with closing(start(run, signals)) as driver:
+            if resumed is not None:
+                dropped = driver.restore(resumed.checkpoint, resumed.session)
+                state.progress.dropped += dropped
+            return Session(
+                run, driver, state, directory, histories, display, signals, watch
+            ).train()
+    except Stopped:
+        return end(stopped_by(signals.received))
+    finally:
+        with suppress(OSError):  # it is empty when nothing has begun
+            directory.path.rmdir()
 
 
 class Session:
@@ -49,7 +120,7 @@ class Session:
         histories: Sequence[History],
         display: Display,
         signals: Signals,
-        watch: Callable[[Progress], None] | None = None,
+        watch: _Watch | None = None,
     ) -> None:
         self._run, self._driver, self._state = run, driver, state
         self._directory, self._display, self._signals = directory, display, signals
@@ -100,8 +171,7 @@ class Session:
         return result
 
     def _introduce(self) -> None:
-        count = self._driver.n_actors
-        actors = counted(count, "env actor")
+        actors = counted(self._driver.n_actors, "env actor")
         note = self._display.note
         note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
         for each in (*self._run.notes, *self._driver.notes):
@@ -127,8 +197,7 @@ class Session:
             self._telemetry.report_failures()
             self._evaluate(before)
             self._telemetry.show()
-            reason = reason or progress.out_of_steps(self._training)
-            if reason is not None:
+            if reason := reason or progress.out_of_steps(self._training):
                 return reason
 
     def _collect(self) -> tuple[Collected, str | None]:
@@ -143,8 +212,7 @@ class Session:
 
     def _learn(self, before: int, round_: Collected) -> None:
         """Run the learning phase that is due after a round, if one is."""
-        progress = self._progress
-        steps = progress.env_steps
+        progress, steps = self._progress, self._progress.env_steps
         batches = self._state.schedule.batches(before, steps, round_.replay)
         if batches:
             clock = time.perf_counter()
@@ -223,16 +291,14 @@ class Session:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
         video = None
         if self._run.config.run.monitor_session is not None and not is_stopped:
-            folder = self._directory.path / "video"
-            if self._best_effort("The video", lambda: self._film(folder)):
-                video = next(folder.glob("*.mp4"), None)
+            if self._best_effort("The video", self._film):
+                video = next(self._directory.path.glob("video/*.mp4"), None)
         self._telemetry.report_failures()
         self._telemetry.close(video)
 
-    def _film(self, folder: Path) -> None:
-        """Play and film an episode with the final weights."""
+    def _film(self) -> None:
         arrays = self._run.algorithm.models[0].own(self._driver.state().learner)
-        film(self._run, Weights(1, arrays), folder)
+        film(self._run, Weights(1, arrays), self._directory.path / "video")
 
     def _summarize(self, reason: str) -> Result:
         """Return how the session ended; write that next to its checkpoints."""
@@ -247,6 +313,6 @@ class Session:
             losses=self._telemetry.failures,
             profile=self._telemetry.profile.summary(),
         )
-        finish = self._directory.finish
-        self._best_effort("The summary", lambda: finish(summary(result)))
+        facts = summary(result)
+        self._best_effort("The summary", lambda: self._directory.finish(facts))
         return result

@@ -1,15 +1,100 @@
 """The counters of a run, which its checkpoints hold besides its parts' states."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.run.plateau import Plateau
+from xagents_ray.replay.base import Fill
+from xagents_ray.run.prepare import Resumed
 from xagents_ray.run.progress import Progress
-from xagents_ray.run.resume import Resumed
-from xagents_ray.run.update_schedule import UpdateSchedule
+from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.history import History
+
+
+@dataclass
+class Plateau:
+    """Learning-rate reduction and early stopping when the mean reward stands still.
+
+    Attributes:
+        misses: checks without a new best mean reward since the newest reduction or
+            new best.
+        reduces: reductions since the newest new best.
+        best: largest mean reward at a check.
+        episodes: that had ended at the newest check.
+    """
+
+    misses: int = 0
+    reduces: int = 0
+    best: float | None = None
+    episodes: int = 0
+
+    def check(
+        self, config: TrainingConfig, env_steps: int, mean_reward: float
+    ) -> str | None:
+        """Return `reduce` when the learning rate is due, `stop` when the run is."""
+        if self.best is None or mean_reward > self.best:
+            self.best, self.misses, self.reduces = mean_reward, 0, 0
+            return None
+        begins = config.divergence_monitoring_steps
+        if begins is None or env_steps < begins:
+            return None
+        self.misses += 1
+        if self.misses < config.plateau_reduce_patience:
+            return None
+        self.misses = 0
+        self.reduces += 1
+        return "stop" if self.reduces >= config.early_stop_patience else "reduce"
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it, as JSON."""
+        counts = {"misses": self.misses, "reduces": self.reduces, "best": self.best}
+        return {**counts, "games": self.episodes}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.misses, self.reduces = int(state["misses"]), int(state["reduces"])
+        self.episodes = int(state["games"])
+        self.best = None if state["best"] is None else float(state["best"])
+
+
+class UpdateSchedule:
+    """How many batches the next learning phase takes.
+
+    Attributes:
+        steps: env steps that have made no batch due yet.
+    """
+
+    def __init__(self, run: RunSpec) -> None:
+        self._run = run
+        self.steps = 0
+        self._has_begun = False
+
+    def batches(self, before: int, now: int, replay: Fill | None) -> int:
+        """Return how many batches are due; on-policy, the newest round is one.
+
+        Args:
+            before: env steps of the whole run before the newest round.
+            now: env steps after it.
+            replay: how full it is; None without one.
+        """
+        c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
+        if c is None or replay is None or replay.size == 0:
+            return fresh
+        # When a shard of the replay dies, learning continues from what is left.
+        needed = c.initial_size
+        if self._has_begun:
+            needed = min(needed, c.buffer_batch_size)
+        if not (replay.is_full or replay.size >= needed):
+            return fresh
+        self._has_begun = True
+        # A resumed run draws what an unbroken one would have drawn.
+        generator = np.random.default_rng([self._run.seed, now])
+        sampled, self.steps = c.due(self.steps + now - before, generator)
+        return fresh + sampled
 
 
 class RunState:
@@ -17,26 +102,27 @@ class RunState:
 
     Args:
         run: before it starts.
-        session: how many times it has been resumed, this one included.
+        resumed: has the checkpoint whose counters continue; None for a new run.
+        histories: are cut where the checkpoint was taken; the counters of a new run
+            continue those of the first one.
     Attributes:
-        session: likewise.
+        session: how many times the run has been resumed, this one included.
         progress: what the run has done so far.
         plateau: checks of the mean reward.
         schedule: of the updates.
     """
 
-    def __init__(self, run: RunSpec, session: int = 0) -> None:
-        self._run, self.session = run, session
-        rows = run.config.algorithm.batch_steps * run.config.env.n_envs
-        window: deque[float] = deque(maxlen=run.config.training.reward_buffer_size)
-        self.progress = Progress(window, rows)
-        self.plateau, self.schedule = Plateau(), UpdateSchedule(run)
-
-    def restore_counters(
-        self, resumed: Resumed | None, histories: Sequence[History]
+    def __init__(
+        self,
+        run: RunSpec,
+        resumed: Resumed | None = None,
+        histories: Sequence[History] = (),
     ) -> None:
-        """Take the counters of a checkpoint, or else of the history that continues."""
-        progress = self.progress
+        self._seed, self.session = run.seed, resumed.session if resumed else 0
+        rows = run.config.algorithm.batch_steps * run.config.env.n_envs
+        size = run.config.training.reward_buffer_size
+        self.progress = progress = Progress(deque(maxlen=size), rows)
+        self.plateau, self.schedule = Plateau(), UpdateSchedule(run)
         if resumed is not None:
             facts = resumed.checkpoint.facts
             progress.restore(facts["progress"])
@@ -44,18 +130,16 @@ class RunState:
             self.schedule.steps = int(facts["owed"])
             for history in histories:
                 history.cut(progress.env_steps)
-        elif histories and histories[0].last is not None:
-            history, size = histories[0], self._run.config.training.reward_buffer_size
-            last = histories[0].last
+        elif histories and (last := histories[0].last) is not None:
             progress.env_steps, progress.earlier_seconds = last.step, last.time
-            progress.best_reward = history.best_mean(size)
-            progress.episode_count = history.rows
-            progress.rewards.extend(history.newest_rewards(size))
+            progress.best_reward = histories[0].best_mean(size)
+            progress.episode_count = histories[0].rows
+            progress.rewards.extend(histories[0].newest_rewards(size))
 
     def facts(self) -> dict[str, Any]:
         """Return what a checkpoint holds in addition to the parts' states, as JSON."""
         return {
-            "seed": self._run.seed,
+            "seed": self._seed,
             "session": self.session,
             "progress": self.progress.state(),
             "plateau": self.plateau.state(),

@@ -24,8 +24,8 @@ from xagents_ray.core.errors import (
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
 from xagents_ray.run.driver import StartDriver
-from xagents_ray.run.fit import fit
 from xagents_ray.run.progress import Progress
+from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.tuning.plan import command
 

@@ -16,7 +16,7 @@ from xagents_ray.commands.doctor import cluster, environment, machine
 from xagents_ray.commands.doctor.row import Row, unchecked
 from xagents_ray.core.machine import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.run import resume
+from xagents_ray.run.prepare import find_resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
 
@@ -32,7 +32,7 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     """
     load = os.getloadavg()[0]
     if given.get("resume") is not None:
-        given = resume.find(algorithm.name, given)[1]
+        given = find_resumed(algorithm.name, given)[1]
     else:
         given = presets.apply(algorithm, given)
     if given.get("max_steps") is None and given.get("target_reward") is None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 import psutil
 
@@ -16,8 +17,7 @@ from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, size, unchecked, warning
-from xagents_ray.core.machine import cores, free_memory
-from xagents_ray.core.resolve import resolve
+from xagents_ray.core.machine import cores
 from xagents_ray.core.words import counted
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
@@ -82,7 +82,7 @@ def memory(run: RunSpec, node_bytes: int | None) -> Row:
         free, has = node_bytes, f"{size(node_bytes)} on the cluster's largest node"
     else:
         total = psutil.virtual_memory().total
-        free = free_memory() or psutil.virtual_memory().available
+        free = psutil.virtual_memory().available
         has = f"{size(free)} of {size(total)} free"
     config = run.config.algorithm.replay
     if config is None:
@@ -114,7 +114,7 @@ def _fits(found: str, free: int, needed: float, remedy: str) -> Row:
 def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
     """Return what one more transition or trajectory adds to the replay buffer."""
     assert run.algorithm.replay is not None
-    make, n_envs = resolve(run.algorithm.replay), run.config.env.n_envs
+    make, n_envs = resolve_name(run.algorithm.replay), run.config.env.n_envs
     few = 30 * n_envs * config.batch_steps
 
     def nbytes(capacity: int) -> int:

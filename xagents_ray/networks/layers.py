@@ -1,0 +1,223 @@
+"""The kinds of layers: their sections, the shapes of their weights, their passes."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.section import Section
+
+Step = Callable[[Array], FloatArray]
+"""A layer with its weights bound, [B, *input] to float32 [B, *output_shape]."""
+Initializer = Callable[[str, float], Any]
+"""Returns a Keras initializer by its name and gain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer(ABC):
+    """One layer.
+
+    Attributes:
+        keys: of its section in a .cfg file.
+        name: its section, `dense-0`.
+        source: index of the layer that it reads; -1 for the input.
+        output_shape: without the batch.
+        activation: one of ACTIVATIONS.
+    """
+
+    keys: ClassVar[tuple[str, ...]] = ("common",)
+    name: str
+    source: int
+    output_shape: tuple[int, ...]
+    activation: str = "linear"
+
+    @classmethod
+    @abstractmethod
+    def read(
+        cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
+    ) -> "Layer":
+        """Return the layer of a section; UserError when it doesn't fit.
+
+        Args:
+            section: of the .cfg file.
+            source: index of the layer that it reads.
+            shape: of its input, without the batch.
+            units: that the agent needs of an output; None for other layers.
+        """
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its weights by name, `dense-0/kernel`."""
+        return {}
+
+    @abstractmethod
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy, of its input times a scale."""
+
+    @abstractmethod
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flatten(Layer):
+    """Turns images into vectors: joins all axes but the batch."""
+
+    @classmethod
+    def read(
+        cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
+    ) -> "Flatten":
+        """Return the layer of a section."""
+        joined = (math.prod(shape),)
+        return cls(name=section.name, source=source, output_shape=joined)
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy; it has no weights to scale."""
+        return lambda x: x.reshape(len(x), -1)
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        return layers.Flatten(name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(Layer):
+    """Reads a vector; it alone can be an output.
+
+    Attributes:
+        kernel_shape: its last axis are the units.
+        initializer: one of INITIALIZERS, for the kernel.
+        gain: of an orthogonal initializer.
+    """
+
+    keys: ClassVar[tuple[str, ...]] = ("units", *Section.WEIGHTED, "common", "output")
+    kernel_shape: tuple[int, ...]
+    initializer: str
+    gain: float
+
+    @classmethod
+    def read(
+        cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
+    ) -> "Dense":
+        """Return the layer of a section; an output's units need not be there."""
+        if len(shape) != 1:
+            raise section.error("", "a dense layer needs a [flatten-0] before it")
+        if "units" not in section.values and units is None:
+            raise section.error("units", "missing; only output=1 layers have none")
+        count = section.number("units", units)
+        if units is not None and count != units:
+            remedy = f"this output needs {units}; leave the key out"
+            raise section.error("units", remedy)
+        return cls(
+            source=source,
+            output_shape=(count,),
+            kernel_shape=(*shape, count),
+            **section.weighted(),
+        )
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of kernel and bias by name."""
+        kernel, bias = self.kernel_shape, self.kernel_shape[-1:]
+        return {f"{self.name}/kernel": kernel, f"{self.name}/bias": bias}
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy, of [N, inputs] times a scale."""
+        kernel, bias = arrays[f"{self.name}/kernel"], arrays[f"{self.name}/bias"]
+        kernel = kernel.reshape(-1, len(bias))
+        if scale != 1:
+            kernel = kernel * np.float32(scale)
+        activate = ACTIVATIONS[self.activation]
+
+        def dense(x: Array) -> FloatArray:
+            if x.dtype != np.float32:
+                x = x.astype(np.float32)
+            y: FloatArray = x @ kernel
+            y += bias
+            return activate(y)
+
+        return dense
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        return layers.Dense(self.kernel_shape[-1], **self._settings(initializer))
+
+    def _settings(self, initializer: Initializer) -> dict[str, Any]:
+        kernel = initializer(self.initializer, self.gain)
+        settings = {"name": self.name, "activation": self.activation}
+        return {**settings, "kernel_initializer": kernel}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolutional(Dense):
+    """A dense layer on each square patch of an image, without padding.
+
+    Attributes:
+        stride: between patches.
+    """
+
+    keys = ("filters", "size", "stride", *Section.WEIGHTED, "common")
+    stride: int
+
+    @classmethod
+    def read(
+        cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
+    ) -> "Convolutional":
+        """Return the layer of a section."""
+        if len(shape) != 3:
+            raise section.error("", "a convolution needs images; remove the section")
+        count, size = section.number("filters"), section.number("size")
+        stride = section.number("stride", 1)
+        if size > min(shape[:2]):
+            remedy = f"{size} is larger than its {shape[0]}x{shape[1]} input"
+            raise section.error("size", remedy)
+        height, width = ((side - size) // stride + 1 for side in shape[:2])
+        return cls(
+            source=source,
+            output_shape=(height, width, count),
+            kernel_shape=(size, size, shape[-1], count),
+            stride=stride,
+            **section.weighted(),
+        )
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy: one matrix product of all patches."""
+        dense = super().bind(arrays, scale)
+
+        def convolution(x: Array) -> FloatArray:
+            patches = self._patches(np.ascontiguousarray(x))
+            return dense(patches).reshape(-1, *self.output_shape)
+
+        return convolution
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        size, *_, units = self.kernel_shape
+        settings = self._settings(initializer)
+        return layers.Conv2D(units, size, self.stride, **settings)
+
+    def _patches(self, x: Array) -> Array:
+        """Return the patches of [B, H, W, C] as [B * h * w, size * size * C]."""
+        size, _, channels, _ = self.kernel_shape
+        b, h, w, c = x.strides
+        patches = as_strided(
+            x,
+            (len(x), *self.output_shape[:2], size, size, channels),
+            (b, h * self.stride, w * self.stride, h, w, c),
+            writeable=False,
+        )
+        return patches.reshape(-1, size * size * channels)
+
+
+KINDS: dict[str, type[Layer]] = {
+    "convolutional": Convolutional,
+    "dense": Dense,
+    "flatten": Flatten,
+}
+"""The kinds of layers, as sections of a .cfg file name them."""

@@ -1,1 +1,0 @@
-"""Layers of networks: one module for each kind of them."""
