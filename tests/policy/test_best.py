@@ -8,7 +8,7 @@ import pytest
 from naive import random_arrays
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.commands.evaluate import evaluate_with
+from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import load as load_trained
 from xagents_ray.run.prepare import prepare

@@ -9,7 +9,7 @@ import pytest
 
 from xagents_ray import train
 from xagents_ray.algorithms.table import find
-from xagents_ray.commands.evaluate import evaluate_with
+from xagents_ray.commands.episodes import evaluate_with
 
 EARLIER = Path(__file__).parents[1] / "data" / "earlier"
 RUNS = sorted(EARLIER.glob("trained/*/*/*"))

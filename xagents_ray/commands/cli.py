@@ -1,9 +1,10 @@
 """The command line, made from the configs."""
 
-import importlib
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 import click
@@ -11,9 +12,9 @@ import click
 from xagents_ray.algorithms.presets import presets as all_presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS, find
-from xagents_ray.commands.evaluate import evaluate_with
+from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
-from xagents_ray.commands.play import play_with
+from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.tables import print_list, print_options, print_table
 from xagents_ray.commands.train import train_with
 from xagents_ray.commands.tune import tune_with
@@ -58,8 +59,60 @@ def _complain(message: str) -> int:
     return 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Errors:
+    """What the command line shows of errors."""
+
+    traceback: bool = option(
+        False, "If specified, an error of an own environment comes with its traceback"
+    )
+
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+Call = Callable[[Algorithm, dict[str, Any]], int | None]
+"""Does what a command does; returns the exit code, or None for 0."""
+
+
 class _Agents(click.Group):
-    """A command for each agent; a wrong name is answered with the nearest."""
+    """A command for each agent; a wrong name is answered with the nearest.
+
+    Args:
+        name: of the command.
+        about: one sentence.
+        shared: options of every agent.
+        call: what the command does.
+        own: whether an option of the agent's own is one of the command's too.
+        varies: whether options with an hp_type take several values.
+        refused: settings that it refuses with a reason.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        shared: Sequence[Option],
+        call: Call,
+        own: Callable[[Option], bool] = lambda option: True,
+        varies: bool = False,
+        refused: Collection[str] = (),
+    ) -> None:
+        super().__init__(name, help=about, invoke_without_command=True)
+        self.callback, self._shared, self._call = self._print, shared, call
+        for row in ALGORITHMS.values():
+            shown = [*shared, *filter(own, options(row.config)), *options(_Errors)]
+            hidden = [flag(name) for name in (*row.config.replaced, *refused)]
+            command = Command(
+                row.name,
+                callback=partial(self._run, row, shown),
+                params=[
+                    *(parameter(option, varies) for option in shown),
+                    *(click.Option([name], hidden=True) for name in hidden),
+                ],
+                help=f"{name.capitalize()} {row.name.upper()}: {row.config.__doc__}",
+                context_settings=_CONTEXT,
+            )
+            command.known = shown
+            self.add_command(command)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -76,59 +129,31 @@ class _Agents(click.Group):
             find(cmd_name)  # raises
         return found
 
+    def _print(self) -> None:
+        """Without an agent, print the options that all of them share."""
+        if click.get_current_context().invoked_subcommand is None:
+            print_options(f"xagents-ray {self.name} <agent>", self._shared)
+            click.echo(f"\nAgents: {', '.join(ALGORITHMS)}")
+            click.echo(
+                f"Use xagents-ray {self.name} <agent> to see the agent's options too"
+            )
 
-@dataclass(frozen=True, kw_only=True)
-class _Errors:
-    """What the command line shows of errors."""
-
-    traceback: bool = option(
-        False, "If specified, an error of an own environment comes with its traceback"
-    )
-
-
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
-Call = Callable[[Algorithm, dict[str, Any]], int | None]
-"""Does what a command does; returns the exit code, or None for 0."""
-
-
-def _agent_command(
-    command: str,
-    algorithm: Algorithm,
-    shown: Sequence[Option],
-    call: Call,
-    varies: bool,
-    refused: Collection[str],
-) -> click.Command:
-    """Return the command of one agent; alone it prints the table of its options."""
-    shown = [*shown, *options(_Errors)]
-
-    @click.pass_context
-    def callback(ctx: click.Context, /, **given: Any) -> int | None:
-        if ctx.meta.get("bare"):
-            print_options(f"xagents-ray {command} {algorithm.name}", shown)
+    def _run(
+        self, algorithm: Algorithm, shown: Sequence[Option], /, **given: Any
+    ) -> int | None:
+        """Run the command of one agent; alone it prints the table of its options."""
+        if click.get_current_context().meta.get("bare"):
+            print_options(f"xagents-ray {self.name} {algorithm.name}", shown)
             return 0
         with_traceback = given.pop("traceback")
         values = {n: value for n, value in given.items() if value not in (None, ())}
         algorithm.config.check_names(values)
         try:
-            return call(algorithm, values)
+            return self._call(algorithm, values)
         except EnvironmentFault as error:
             if with_traceback and error.trace:
                 click.echo(error.trace, err=True)
             raise
-
-    names = (*algorithm.config.replaced, *refused)
-    hidden = [click.Option([flag(name)], hidden=True) for name in names]
-    about = f"{command.capitalize()} {algorithm.name.upper()}"
-    made = Command(
-        algorithm.name,
-        callback=callback,
-        params=[*(parameter(option, varies) for option in shown), *hidden],
-        help=f"{about}: {algorithm.config.__doc__}",
-        context_settings=_CONTEXT,
-    )
-    made.known = shown
-    return made
 
 
 def _exit_code(signal: int | None) -> int | None:
@@ -136,8 +161,8 @@ def _exit_code(signal: int | None) -> int | None:
 
 
 def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
-    doctor = importlib.import_module("xagents_ray.commands.doctor.examination")
-    rows = doctor.examine(algorithm, values)
+    examine = resolve_name("xagents_ray.commands.doctor.examination:examine")
+    rows = examine(algorithm, values)
     if click.get_current_context().params["traceback"]:
         for row in rows:
             if row.trace:
@@ -156,39 +181,8 @@ def _of(*groups: type) -> list[Option]:
     return [option for group in groups for option in options(group)]
 
 
-def _add_group(
-    name: str,
-    about: str,
-    shared: Sequence[Option],
-    call: Call,
-    own: Callable[[Option], bool] = lambda option: True,
-    varies: bool = False,
-    refused: Collection[str] = (),
-) -> None:
-    """Add a command with a command per agent to the root.
-
-    Args:
-        name: of the command.
-        about: one sentence.
-        shared: options of every agent.
-        call: what the command does.
-        own: whether an option of the agent's own is one of the command's too.
-        varies: whether options with an hp_type take several values.
-        refused: settings that it refuses with a reason.
-    """
-
-    @root.group(cls=_Agents, invoke_without_command=True, name=name, help=about)
-    @click.pass_context
-    def group(ctx: click.Context) -> None:
-        if ctx.invoked_subcommand is None:
-            print_options(f"xagents-ray {name} <agent>", shared)
-            click.echo(f"\nAgents: {', '.join(ALGORITHMS)}")
-            click.echo(f"Use xagents-ray {name} <agent> to see the agent's options too")
-
-    for row in ALGORITHMS.values():
-        shown = [*shared, *filter(own, options(row.config))]
-        command = _agent_command(name, row, shown, call, varies, refused)
-        group.add_command(command)
+def _acts(option: Option) -> bool:
+    return option.acts or option.explores
 
 
 @click.group(invoke_without_command=True, context_settings=_CONTEXT)
@@ -216,44 +210,43 @@ Use xagents-ray <command> to see more info about a command
 Use xagents-ray <command> <agent> to see more info about command + agent"""
 
 
-def _acts(option: Option) -> bool:
-    return option.acts or option.explores
-
-
-_add_group(
-    "train",
-    "Train given an agent and environment",
-    _of(*GROUPS.values()),
-    lambda row, given: _exit_code(train_with(row, given).signal),
-)
-_add_group(
-    "doctor",
-    "Check within 20 seconds what `train` with the same flags needs",
-    _of(*GROUPS.values()),
-    _doctor,
-)
-_add_group(
-    "play",
-    "Play an episode given a trained agent and environment",
-    [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
-    lambda row, given: _exit_code(play_with(row, given, click.echo)),
-    _acts,
-)
-_add_group(
-    "evaluate",
-    "Measure a trained agent's mean reward",
-    _of(EnvConfig, SourceConfig, EvaluateConfig),
-    lambda row, given: _exit_code(evaluate_with(row, given, click.echo)),
-    _acts,
-)
-_add_group(
-    "tune",
-    "Tune hyperparameters given an agent, hyperparameter specs, and environment",
-    tune_options(None),
-    lambda row, given: _exit_code(tune_with(row, given).signal),
-    varies=True,
-    refused=UNSUPPORTED_OPTIONS,
-)
+for _group in (
+    _Agents(
+        "train",
+        "Train given an agent and environment",
+        _of(*GROUPS.values()),
+        lambda row, given: _exit_code(train_with(row, given).signal),
+    ),
+    _Agents(
+        "doctor",
+        "Check within 20 seconds what `train` with the same flags needs",
+        _of(*GROUPS.values()),
+        _doctor,
+    ),
+    _Agents(
+        "play",
+        "Play an episode given a trained agent and environment",
+        [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
+        lambda row, given: _exit_code(play_with(row, given, click.echo)),
+        _acts,
+    ),
+    _Agents(
+        "evaluate",
+        "Measure a trained agent's mean reward",
+        _of(EnvConfig, SourceConfig, EvaluateConfig),
+        lambda row, given: _exit_code(evaluate_with(row, given, click.echo)),
+        _acts,
+    ),
+    _Agents(
+        "tune",
+        "Tune hyperparameters given an agent, hyperparameter specs, and environment",
+        tune_options(None),
+        lambda row, given: _exit_code(tune_with(row, given).signal),
+        varies=True,
+        refused=UNSUPPORTED_OPTIONS,
+    ),
+):
+    root.add_command(_group)
 
 
 @root.command(help="List the presets of --preset, and what they reach")
@@ -275,25 +268,18 @@ def presets(agent: str | None) -> int:
     help="Draw training histories to a picture",
 )
 @click.argument("histories", nargs=-1)
-@click.option("--column", default="mean_reward", help="Which column. [mean_reward]")
-@click.option("--by", type=click.Choice(["step", "time"]), default="step")
-@click.option("--labels", multiple=True, help="One for each history.")
-@click.option("--title", help="Above the plot.")
+@click.option(
+    "--column", "plot", default="mean_reward", help="Which column. [mean_reward]"
+)
+@click.option("--by", "benchmark", type=click.Choice(["step", "time"]), default="step")
+@click.option("--labels", "agents", multiple=True, help="One for each history.")
+@click.option("--title", "env", help="Above the plot.")
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
 @click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
-def plot(histories: tuple[str, ...], by: str, column: str, **rest: Any) -> int:
+def plot(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
     """Draw training histories to a picture."""
     if not histories:
         raise UserError("Name the histories to plot: xagents-ray plot h.parquet ….")
-    plotting = importlib.import_module("xagents_ray.commands.plot")
-    plotting.plot_history(
-        histories,
-        agents=rest["labels"] or None,
-        env=rest["title"],
-        plot=column,
-        benchmark=by,
-        smoothing=rest["smoothing"],
-        output=rest["output"],
-    )
+    plot_history(histories, agents or None, **rest)
     click.echo(rest["output"])
     return 0

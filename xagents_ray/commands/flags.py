@@ -23,7 +23,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Spell flags out; raise UserError with the nearest one for a wrong flag."""
-        if not args and not isinstance(self, click.Group):
+        if not args:
             ctx.meta["bare"] = True
         params = self.get_params(ctx)
         flags = [flag for p in params for flag in (*p.opts, *p.secondary_opts)]

@@ -89,10 +89,8 @@ def _check(
             f"{len(agents)} labels do not fit {len(paths)} histories; "
             "give one label for each, or none."
         )
-    for name, known, what in (
-        (plot, COLUMNS, "column"),
-        (benchmark, BENCHMARKS, "benchmark"),
-    ):
+    choices = (plot, COLUMNS, "column"), (benchmark, BENCHMARKS, "benchmark")
+    for name, known, what in choices:
         if name not in known:
             remedy = near(name, known) or f"; choose from {', '.join(known)}."
             raise UserError(f"A history has no {what} {name!r}{remedy}")
@@ -103,15 +101,10 @@ def _check(
         )
 
 
-def _check_numbers(
-    history_interval: int, time_unit: str | None, smoothing: int
-) -> None:
-    if smoothing < 1:
-        raise UserError(f"smoothing is {smoothing} episodes; it must be 1 or more.")
-    if history_interval < 1:
-        raise UserError(
-            f"history_interval is {history_interval} episodes; it must be 1 or more."
-        )
+def _check_numbers(interval: int, time_unit: str | None, smoothing: int) -> None:
+    for name, episodes in (("smoothing", smoothing), ("history_interval", interval)):
+        if episodes < 1:
+            raise UserError(f"{name} is {episodes} episodes; it must be 1 or more.")
     if time_unit is not None and time_unit not in TIME_UNITS:
         raise UserError(
             f"There is no time unit {time_unit!r}; choose from {', '.join(TIME_UNITS)}."
@@ -132,10 +125,8 @@ def _curve(
     x, y = x[there], y[there]
     order = np.argsort(x, kind="stable")
     x, y = x[order], _smooth(y[order], smoothing)
-    if interval > 1:
-        kept = np.union1d(np.arange(0, len(x), interval), len(x) - 1)
-        x, y = x[kept], y[kept]
-    return _thin(x, y)
+    kept = np.union1d(np.arange(0, len(x), interval), len(x) - 1)
+    return _thin(x[kept], y[kept])
 
 
 def _smooth(y: npt.NDArray[np.float64], episodes: int) -> npt.NDArray[np.float64]:
@@ -189,7 +180,9 @@ def _figure(
     figure = Figure(figsize=(9, 5.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    unit = time_unit or _unit(max(x[-1] for x, _ in curves))
+    longest = max(x[-1] for x, _ in curves)
+    long = [unit for unit, length in TIME_UNITS.items() if longest >= 2 * length]
+    unit = time_unit or ["second", *long][-1]
     for n, ((x, y), label) in enumerate(zip(curves, labels, strict=True)):
         axes.plot(
             x / TIME_UNITS[unit] if benchmark == "time" else x,
@@ -230,12 +223,6 @@ def _count_in_thousands(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _unit(seconds: float) -> str:
-    if seconds < 120:
-        return "second"
-    return "minute" if seconds < 7_200 else "hour"
 
 
 def _save(figure: Figure, output: Path) -> None:

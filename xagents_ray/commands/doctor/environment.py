@@ -1,21 +1,12 @@
 """What `xagents-ray doctor` finds about the environment, and about acting in it."""
 
 import time
-from collections.abc import Iterator
 
 from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.envs.make import notes
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import (
-    Row,
-    error,
-    failed,
-    hangs,
-    span,
-    unchecked,
-    warning,
-)
+from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -29,12 +20,7 @@ _SLOW_RATE = 100
 
 
 def making(config: Config, probe: TimedSubprocess) -> tuple[Row, EnvSpec | None]:
-    """Return whether an environment can be made, and its spec.
-
-    Args:
-        config: of the run.
-        probe: makes one.
-    """
+    """Return whether the probe can make an environment, and its spec."""
     env = f"--env {config.env.env}"
     try:
         found = probe.result(time.monotonic() + _MAKE_SECONDS)
@@ -56,17 +42,17 @@ def fit(
     try:
         algorithm.check_spaces(spec)
     except UserError as refused:
-        return [error("spaces", found, str(refused)), *unchecked("network")], None
+        return [error("spaces", found, str(refused))], None
     spaces = Row("spaces", found)
     try:
         run = build_run(algorithm, config, spec)
     except UserError as refused:
         return [spaces, error("network", "can't be made", str(refused))], None
-    sizes = (layout.n_weights for layout in run.layouts)
-    names = (model.name for model in algorithm.models)
-    pairs = zip(names, sizes, strict=True)
-    text = ", ".join(f"{name} {counted(count, 'weight')}" for name, count in pairs)
-    return [spaces, Row("network", text)], run
+    sizes = (
+        f"{model.name} {counted(layout.n_weights, 'weight')}"
+        for model, layout in zip(algorithm.models, run.layouts, strict=True)
+    )
+    return [spaces, Row("network", ", ".join(sizes))], run
 
 
 def trial(
@@ -84,16 +70,15 @@ def trial(
     names = ["worker", "step", "rewards", "acting"]
     rows: list[Row] = []
     acted, doing, began = None, "be made", time.monotonic()
+    envs = counted(n_envs, "environment")
     try:
         for event in diagnosis.items(until):
             match event:
                 case Began(activity):
                     doing = activity
                 case Failure():
-                    name = names[len(rows)]
-                    rows.append(failed(name, f"can't {doing}", env, event))
+                    rows.append(failed(names[len(rows)], f"can't {doing}", env, event))
                 case EnvsMade(seconds):
-                    envs = counted(n_envs, "environment")
                     made = f"{envs} made in {span(seconds)} from {pickled:,}"
                     rows.append(Row("worker", f"{made} pickled bytes"))
                 case SteppedAtRandom():
@@ -101,22 +86,14 @@ def trial(
                 case Acted():
                     acted = event
     except TimeoutError:
-        waited = time.monotonic() - began
-        rows += _timed_out(names[len(rows)], env, n_envs, doing, waited)
-    return [*rows, *unchecked(*names[len(rows) + (acted is not None) :])], acted
-
-
-def _timed_out(
-    name: str, env: str, n_envs: int, doing: str, seconds: float
-) -> Iterator[Row]:
-    """Yield a row for what the environments did when the time was up."""
-    if doing == "be made":  # one could be
-        envs = counted(n_envs, "environment")
-        found = f"{envs} took more than {seconds:.0f} s to make"
-        remedy = "Expect train to start late, or lower --n-envs."
-        yield warning(name, found, remedy)
-    elif doing != "act":  # which makes them again
-        yield hangs(name, env, doing, seconds)
+        name, waited = names[len(rows)], time.monotonic() - began
+        if doing == "be made":  # one could be
+            found = f"{envs} took more than {waited:.0f} s to make"
+            remedy = "Expect train to start late, or lower --n-envs."
+            rows.append(warning(name, found, remedy))
+        elif doing != "act":  # which makes them again
+            rows.append(hangs(name, env, doing, waited))
+    return rows, acted
 
 
 def speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
@@ -139,13 +116,10 @@ def speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
 
 def _described(spec: EnvSpec) -> str:
     shape = "×".join(map(str, spec.observation_shape))
-    kind = (
-        f"{shape} {spec.observation_dtype} {'frames' if spec.is_image else 'numbers'}"
-    )
-    if spec.is_image:
-        kind += f", {spec.stack} stacked"
+    kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
     actions = "discrete action" if spec.is_discrete else "continuous action"
-    return f"{kind}; {counted(spec.action_units, actions)}"
+    units = counted(spec.action_units, actions)
+    return f"{shape} {spec.observation_dtype} {kind}; {units}"
 
 
 def _stepped(steps: SteppedAtRandom, n_envs: int) -> Row:

@@ -3,16 +3,17 @@
 import os
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from xagents_ray.actors.diagnosis import Acted
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs import definitions
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor import cluster, environment, machine
+from xagents_ray.commands.doctor import environment, machine
 from xagents_ray.commands.doctor.row import Row, unchecked
 from xagents_ray.core.machine import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -22,6 +23,11 @@ from xagents_ray.storage.weights import check_paths
 
 _ALL_SECONDS = 12.0
 _STEP_SECONDS = 1.0
+_ALWAYS = (
+    *("environment", "spaces", "network", "worker", "step", "rewards", "acting"),
+    *("transition", "memory"),
+)
+"""Rows that every table begins with; without an environment, most have no answer."""
 
 
 def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
@@ -41,7 +47,10 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     check_paths(algorithm, "--weights", config.run.weights)
     check_paths(algorithm, "--checkpoints", config.run.checkpoints)
     with ExitStack() as stack:
-        return _Examination(algorithm, config, load, stack).rows()
+        rows = _Examination(algorithm, config, load, stack).rows()
+        found = {row.name: row for row in rows}
+    begin = [found.pop(name, unchecked(name)) for name in _ALWAYS]
+    return [*begin, *found.values()]
 
 
 class _Examination:
@@ -54,67 +63,62 @@ class _Examination:
         self._load, self._until = load, time.monotonic() + _ALL_SECONDS
         self._definitions = definitions.export(str(config.env.env))
         self._cluster: Any = None
+        self._run: RunSpec | None = None
+        self._acted: Acted | None = None
 
-    def rows(self) -> list[Row]:
-        """Return all rows; environment and cluster are checked side by side."""
+    def rows(self) -> Iterator[Row]:
+        """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
         path = "xagents_ray.actors.envs.make:probe"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
             path = "xagents_ray.cluster.run.preflight:inspect_cluster"
             connecting = self._start(path, address)
-            connect_until = time.monotonic() + cluster.CONNECT_SECONDS
-            rows, run, acted = self._environment(probe)
-            ray = [self._join(address, connecting, connect_until)]
+            connect_until = time.monotonic() + machine.CONNECT_SECONDS
+            yield from self._environment(probe)
+            row, self._cluster = machine.joining(address, connecting, connect_until)
+            if self._cluster is not None:
+                row = machine.with_room(row, self._cluster, self._actors()[0])
+            ray = [row]
         else:
             gpus, asking = machine.gpus(), None
             if gpus and machine.has_cuda():
                 asking = self._start("xagents_ray.learners.gpus:usable")
-            rows, run, acted = self._environment(probe)
+            yield from self._environment(probe)
             ray = [machine.gpu(gpus, self._usable(asking))]
             if not config.placement.local:
                 ray.append(machine.ray_here())
-        if acted is not None:
-            rows.append(environment.speed(config, acted, *self._actors()))
-        return [
-            *rows,
-            *self._memory(run, None if acted is None else acted.row_bytes),
-            machine.processors(config, self._load),
-            *ray,
-            machine.disk(config, run),
-            machine.preset(self._algorithm, config),
-        ]
-
-    def _join(self, address: str, connecting: TimedSubprocess, until: float) -> Row:
-        row, self._cluster = cluster.joining(address, connecting, until)
-        if self._cluster is None:
-            return row
-        return cluster.with_room(row, self._cluster, self._actors()[0])
+        if self._acted is not None:
+            yield environment.speed(config, self._acted, *self._actors())
+        yield from self._memory()
+        yield machine.processors(config, self._load)
+        yield from ray
+        yield machine.disk(config, self._run)
+        yield machine.preset(self._algorithm, config)
 
     def _start(self, path: str, *arguments: Any) -> TimedSubprocess:
         return self._stack.enter_context(TimedSubprocess(path, *arguments))
 
-    def _environment(
-        self, probe: TimedSubprocess
-    ) -> tuple[list[Row], RunSpec | None, Any]:
+    def _environment(self, probe: TimedSubprocess) -> Iterator[Row]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
-        rest = ["spaces", "network", "worker", "step", "rewards", "acting"]
         made, spec = environment.making(self._config, probe)
+        yield made
         if spec is None:
-            return [made, *unchecked(*rest)], None, None
-        fits, run = environment.fit(self._algorithm, self._config, spec)
-        if run is None:
-            return [made, *fits, *unchecked(*rest[2:])], None, None
+            return
+        fits, self._run = environment.fit(self._algorithm, self._config, spec)
+        yield from fits
+        if self._run is None:
+            return
         count, cpus = self._actors()
-        share, threads = run.config.env.n_envs // count, max(1, cpus // count)
-        setup = ActorSetup.of(run, share, 0, threads, self._definitions)
+        share, threads = self._config.env.n_envs // count, max(1, cpus // count)
+        setup = ActorSetup.of(self._run, share, 0, threads, self._definitions)
         path, pickled = "xagents_ray.actors.diagnosis:diagnose", pickle.dumps(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         env = f"--env {self._config.env.env}"
-        rows, acted = environment.trial(
+        rows, self._acted = environment.trial(
             diagnosis, env, share, len(pickled), self._until
         )
-        return [made, *fits, *rows], run, acted
+        yield from rows
 
     def _actors(self) -> tuple[int, int]:
         """Return the env actors of the run, and the cores that they have."""
@@ -124,19 +128,18 @@ class _Examination:
             return 1, cpus
         return placement.n_actors or min(n_envs, cpus), cpus
 
-    def _memory(self, run: RunSpec | None, row_bytes: float | None) -> list[Row]:
-        """Return what transitions, the replay buffer and the object store take."""
-        placement = self._config.placement
-        names = ["transition", "memory", "object store"][: 3 - placement.local]
-        if run is None:
-            return unchecked(*names)
-        room = None if self._cluster is None else self._cluster.memory
-        rows = [machine.transition(run, row_bytes), machine.memory(run, room)]
-        if placement.address is not None and self._cluster is None:
-            return [*rows, *unchecked("object store")]
-        if not placement.local:
-            rows.append(cluster.object_store(run, self._cluster))
-        return rows
+    def _memory(self) -> Iterator[Row]:
+        """Yield what transitions, the replay buffer and the object store take."""
+        run, placement = self._run, self._config.placement
+        if run is not None:
+            yield machine.transition(run, self._acted)
+            yield machine.memory(run, self._cluster)
+        if placement.local:
+            return
+        if run is None or (placement.address is not None and self._cluster is None):
+            yield unchecked("object store")
+        else:
+            yield machine.object_store(run, self._cluster)
 
     def _usable(self, asking: TimedSubprocess | None) -> Sequence[str] | str:
         if asking is None:

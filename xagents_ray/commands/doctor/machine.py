@@ -1,27 +1,42 @@
-"""What `xagents-ray doctor` finds about the machine, one row of its table each."""
+"""What `xagents-ray doctor` finds about the machine or cluster, one row each."""
 
-import ast
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 import psutil
 
+from xagents_ray.actors.diagnosis import Acted
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import Row, error, size, unchecked, warning
+from xagents_ray.commands.doctor.row import (
+    Row,
+    error,
+    failed,
+    size,
+    unchecked,
+    warning,
+)
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.machine import cores
+from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.words import counted
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
 
+if TYPE_CHECKING:
+    from xagents_ray.cluster.run.preflight import ClusterFacts
+
+CONNECT_SECONDS = 10.0
 _SPARE_BYTES = 2**30
 """For TensorFlow, Ray and the environments."""
 _SMI_SECONDS = 5
@@ -51,63 +66,42 @@ def processors(config: Config, load: float) -> Row:
     return Row("cores", found)
 
 
-def transition(run: RunSpec, row_bytes: float | None) -> Row:
-    """Return what a transition takes, every frame once.
-
-    Args:
-        run: before it starts.
-        row_bytes: of one env step in a trajectory, if that was measured.
-    """
+def transition(run: RunSpec, acted: Acted | None) -> Row:
+    """Return what a transition takes, every frame once."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
         held, (one, _) = _held_bytes(run, config.replay), config.replay.entries
         parts.append(f"{held:,.0f} bytes per {one} in the replay")
-    if row_bytes is not None:
+    if acted is not None:
         steps = config.batch_steps * run.config.env.n_envs
-        parts.append(f"{row_bytes:,.0f} bytes per env step in flight")
-        parts.append(f"{size(row_bytes * steps)} in a round of {steps:,}")
-    if not parts:
-        return unchecked("transition")[0]
-    return Row("transition", ", ".join(parts))
+        parts.append(f"{acted.row_bytes:,.0f} bytes per env step in flight")
+        parts.append(f"{size(acted.row_bytes * steps)} in a round of {steps:,}")
+    return Row("transition", ", ".join(parts)) if parts else unchecked("transition")
 
 
-def memory(run: RunSpec, node_bytes: int | None) -> Row:
-    """Compare the replay buffer with the memory.
-
-    Args:
-        run: before it starts.
-        node_bytes: of a cluster's largest node; None for this machine.
-    """
-    if node_bytes is not None:
-        free, has = node_bytes, f"{size(node_bytes)} on the cluster's largest node"
+def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
+    """Compare the replay buffer with the memory of this machine or the cluster."""
+    if cluster is not None:
+        free = cluster.memory
+        has = f"{size(free)} on the cluster's largest node"
     else:
-        total = psutil.virtual_memory().total
-        free = psutil.virtual_memory().available
-        has = f"{size(free)} of {size(total)} free"
+        here = psutil.virtual_memory()
+        free, has = here.available, f"{size(here.available)} of {size(here.total)} free"
     config = run.config.algorithm.replay
-    if config is None:
-        return _fits(f"no replay buffer; {has}", free, 0, "End other programs")
-    each = _held_bytes(run, config)
-    needed = each * config.buffer_max_size
-    most = _rounded(max(1, int((free - _SPARE_BYTES) / each)))
-    entries = counted(config.buffer_max_size, *config.entries)
-    found = f"{entries} take {size(needed)}; {has}"
-    return _fits(found, free, needed, f"Lower --buffer-max-size to {most} or less")
-
-
-def _rounded(count: int) -> int:
-    """Return it with two digits and zeros, not more than it is."""
-    zeros: int = 10 ** max(0, len(str(count)) - 2)
-    return count // zeros * zeros
-
-
-def _fits(found: str, free: int, needed: float, remedy: str) -> Row:
+    found, needed, remedy = f"no replay buffer; {has}", 0.0, "End other programs"
+    if config is not None:
+        each = _held_bytes(run, config)
+        needed = each * config.buffer_max_size
+        most = max(1, int((free - _SPARE_BYTES) / each))
+        zeros = 10 ** max(0, len(str(most)) - 2)
+        remedy = f"Lower --buffer-max-size to {most // zeros * zeros} or less"
+        entries = counted(config.buffer_max_size, *config.entries)
+        found = f"{entries} take {size(needed)}; {has}"
     if needed > free:
         why = "the replay buffer does not fit into memory"
         return error("memory", found, f"{remedy}: {why}.")
     if needed + _SPARE_BYTES > free:
-        why = "TensorFlow and Ray need 1 GiB too"
-        return warning("memory", found, f"{remedy}: {why}.")
+        return warning("memory", found, f"{remedy}: TensorFlow and Ray need 1 GiB too.")
     return Row("memory", found)
 
 
@@ -172,11 +166,11 @@ def preset(algorithm: Algorithm, config: Config) -> Row:
 
 def ray_here() -> Row:
     """Return which Ray would start."""
-    python = platform.python_version()
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
         return error("Ray", "not installed", "Use --local, or pip install ray.")
+    python = platform.python_version()
     return Row("Ray", f"{version} on Python {python}; starting it was not tried")
 
 
@@ -199,17 +193,10 @@ def has_cuda() -> bool:
         return False
     path = Path(found.origin).parent / "python" / "platform" / "build_info.py"
     try:
-        tree = ast.parse(path.read_text("utf-8"))
-    except (OSError, SyntaxError):
+        text = path.read_text("utf-8")
+    except OSError:
         return True  # TensorFlow itself will say
-    pairs = (n.elts for n in ast.walk(tree) if isinstance(n, ast.Tuple))
-    return any(
-        isinstance(key, ast.Constant)
-        and key.value == "is_cuda_build"
-        and isinstance(value, ast.Constant)
-        and value.value is True
-        for key, value in (pair for pair in pairs if len(pair) == 2)
-    )
+    return re.search(r"""['"]is_cuda_build['"], True\b""", text) is not None
 
 
 def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Row:
@@ -236,3 +223,58 @@ _GPU_REMEDY = (
     "Install TensorFlow with its CUDA libraries, pip install 'xagents-ray[gpu]', or "
     "the learner runs on the cores."
 )
+
+
+def joining(
+    address: str, connecting: TimedSubprocess, until: float
+) -> tuple[Row, "ClusterFacts | None"]:
+    """Return whether the cluster can be joined, and what it has.
+
+    Args:
+        address: of the cluster.
+        connecting: runs `cluster.run.preflight.inspect_cluster`.
+        until: when to give up, time.monotonic().
+    """
+    try:
+        found = connecting.result(until)
+    except TimeoutError:
+        waited = f"{CONNECT_SECONDS:.0f} s"
+        remedy = f"Check --address {address}: nothing answered in {waited}."
+        return error("cluster", "no answer", remedy), None
+    if isinstance(found, Failure):
+        flag = f"--address {address}"
+        return failed("cluster", "can't be joined", flag, found), None
+    text = (
+        f"{counted(found.nodes, 'node')}, {found.free_cpus} of {found.cpus} CPUs and "
+        f"{found.free_gpus} of {found.gpus} GPUs free; Ray {found.ray}, Python "
+        f"{found.python}"
+    )
+    return Row("cluster", text), found
+
+
+def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
+    """Return the cluster's row, a warning if others take what the run needs."""
+    if not cluster.free_cpus < n_actors <= cluster.cpus:
+        return row
+    remedy = (
+        f"Wait for others, or lower --n-actors to {max(1, cluster.free_cpus)}: a run "
+        "that has no room within a minute ends."
+    )
+    return warning(row.name, row.found, remedy)
+
+
+def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
+    """Compare the object store of this machine or the cluster with data in flight."""
+    measure = resolve_name("xagents_ray.cluster.run.preflight:object_store")
+    try:
+        needed, room = measure(run, cluster)
+    except UserError as refused:
+        return error("object store", "no room", str(refused))
+    if room >= needed:
+        return Row("object store", f"{size(needed)} for data in flight")
+    found = f"{size(room)} of {size(needed)} needed for data in flight"
+    remedy = (
+        "Enlarge /dev/shm (docker run --shm-size) or the cluster's object stores, "
+        "or lower --n-envs: Ray writes to disk what does not fit."
+    )
+    return warning("object store", found, remedy)

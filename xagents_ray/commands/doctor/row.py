@@ -1,6 +1,7 @@
 """Rows of the table that `xagents-ray doctor` prints, and their words."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from xagents_ray.core.timed_subprocess import Failure
 
@@ -24,34 +25,23 @@ class Row:
     trace: str = ""
 
 
-def error(name: str, found: str, remedy: str, trace: str = "") -> Row:
-    """Return a row of what would stop the run."""
-    return Row(name, found, remedy, "error", trace)
+error = partial(Row, verdict="error")
+"""A row of what would stop the run."""
+warning = partial(Row, verdict="warning")
+"""A row of what would slow the run down, or might stop it."""
 
 
-def warning(name: str, found: str, remedy: str) -> Row:
-    """Return a row of what would slow the run down, or might stop it."""
-    return Row(name, found, remedy, "warning")
-
-
-def unchecked(*names: str) -> list[Row]:
-    """Return rows of what could not be checked."""
-    return [Row(name, "not checked", verdict="-") for name in names]
+def unchecked(name: str) -> Row:
+    """Return a row of what could not be checked."""
+    return Row(name, "not checked", verdict="-")
 
 
 def failed(name: str, found: str, flag: str, failure: Failure) -> Row:
-    """Return the error of a call that raised.
-
-    Args:
-        name: of the row.
-        found: likewise.
-        flag: with its value, that the call was about.
-        failure: of the call.
-    """
+    """Return the error of a call that raised, about a flag and its value."""
     remedy = failure.sentence
     if not failure.is_advice:
         remedy = f"{flag}: fix this: {remedy}."
-    return error(name, found, remedy, failure.trace)
+    return error(name, found, remedy, trace=failure.trace)
 
 
 def hangs(name: str, env: str, doing: str, seconds: float) -> Row:
