@@ -1,13 +1,13 @@
-"""Waiting for Ray's actors in bounded time."""
+"""Waiting for Ray's actors in bounded time, and what their failures have cost."""
 
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 
@@ -17,9 +17,35 @@ _FETCH_SECONDS = 600.0
 _PAUSES = 1.0, 16.0
 """Seconds of the first pause while the object store is full, and of the longest."""
 _FULL_SECONDS = 120.0
-_FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
+
+
+@dataclass
+class FailureLog:
+    """Failures of a run's parts; every one is counted and reported.
+
+    Attributes:
+        counts: what failed, and what was lost with it, by name.
+        warnings: sentences for the user that have not been taken, oldest first.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Count something that failed or was lost; a number of 0 leaves no entry."""
+        if number:
+            self.counts[name] += number
+
+    def warn(self, sentence: str) -> None:
+        """Report something to the user."""
+        self.warnings.append(sentence)
+
+    def take_warnings(self) -> list[str]:
+        """Return the sentences that have not been taken yet."""
+        taken, self.warnings = self.warnings, []
+        return taken
 
 
 class LateError(Exception):
@@ -35,6 +61,7 @@ class Calls:
         is_lost: returns whether Ray is lost for good.
     Attributes:
         ray: the module.
+        log: of what failed.
         others: returns further references that wake a wait.
         meanwhile: called whenever a wait wakes up.
     """
@@ -43,9 +70,10 @@ class Calls:
         self, ray: Any, signals: Signals, is_lost: Callable[[], bool] = lambda: False
     ) -> None:
         self.ray, self._signals, self._is_lost = ray, signals, is_lost
+        self.log = FailureLog()
         self._saving_until: float | None = None
         self.others: Callable[[], Sequence[Any]] = list
-        self.meanwhile: Callable[[], None] = _nothing
+        self.meanwhile: Callable[[], Any] = lambda: None
 
     def get(self, reference: Any, limit: float, patience: float = 0) -> Any:
         """Return an object once it is ready.
@@ -143,26 +171,19 @@ class Calls:
 
     def failed(self, reference: Any) -> bool:
         """Return whether an object is lost, or its call failed."""
-        if not self.ready([reference], 0):
-            return False
+        errors = self.ray.exceptions
         try:
-            self.ray.get(reference, timeout=_POLL_SECONDS)
-        except self.ray.exceptions.GetTimeoutError:
-            return False
-        except self.ray.exceptions.RayError:
-            return True
+            if self.ready([reference], 0):
+                self.ray.get(reference, timeout=_POLL_SECONDS)
+        except errors.RayError as error:
+            return not isinstance(error, errors.GetTimeoutError)
         return False
 
     def is_argument(self, error: BaseException) -> bool:
         """Return whether a call did nothing because an argument of it is lost."""
         errors = self.ray.exceptions
-        lost = (
-            errors.ObjectLostError,
-            errors.RayActorError,
-            errors.WorkerCrashedError,
-            errors.NodeDiedError,
-            errors.OutOfMemoryError,
-        )
+        dead = errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError
+        lost = errors.ObjectLostError, errors.OutOfMemoryError, *dead
         return isinstance(getattr(error, "cause", None), lost)
 
     def is_full(self, error: BaseException) -> bool:
@@ -172,9 +193,8 @@ class Calls:
         """
         errors = self.ray.exceptions
         full = errors.ObjectStoreFullError, errors.OutOfDiskError
-        return isinstance(error, full) or isinstance(
-            getattr(error, "cause", None), full
-        )
+        cause = getattr(error, "cause", None)
+        return isinstance(error, full) or isinstance(cause, full)
 
     def is_death(self, error: BaseException) -> bool:
         """Return whether an error says that an actor or its result is lost."""
@@ -194,15 +214,10 @@ class Calls:
 
 
 class StoreBackoff:
-    """Pauses between attempts while the object store is full, each longer.
+    """Pauses between attempts while the object store is full, each longer."""
 
-    Args:
-        calls: notices signals.
-        log: reports the first pause.
-    """
-
-    def __init__(self, calls: Calls, log: FailureLog) -> None:
-        self._calls, self._log = calls, log
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
         self.reset()
 
     def reset(self) -> None:
@@ -225,7 +240,7 @@ class StoreBackoff:
         if math.isinf(self._began):
             self._began = now
             again = f"trying again for {_FULL_SECONDS:.0f} s"
-            self._log.warn(f"{full}; {again}: {remedy}")
+            self._calls.log.warn(f"{full}; {again}: {remedy}")
         if now - self._began > _FULL_SECONDS:
             raise Broken(f"{full} for {_FULL_SECONDS:.0f} s: {remedy}.")
         while time.monotonic() - now < self._pause:
@@ -235,23 +250,9 @@ class StoreBackoff:
         self._pause = min(2 * self._pause, _PAUSES[1])
 
 
-def _nothing() -> None:
-    pass
-
-
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of user code that an error of Ray carries; '' without."""
     text = re.sub(r"\x1b\[\d+m", "", str(error))
     if not re.search(_CALL, text):
         return ""
     return re.sub(_CALL, "Traceback (most recent call last):", text).strip()
-
-
-def place_of(trace: str) -> str:
-    """Return which error a traceback ends with, and the line that raised it."""
-    frames = list(re.finditer(_FRAME, trace))
-    if not frames:
-        return trace.rpartition("\n")[2]
-    kind = re.search(r"^[\w.]+", trace[frames[-1].end() :], re.MULTILINE)
-    file, line = frames[-1].groups()
-    return f"{Path(file).name}, line {line} ({kind[0] if kind else 'error'})"

@@ -1,7 +1,6 @@
 """Starting Ray on this machine, or joining a cluster, quietly and with time limits."""
 
 import atexit
-import contextlib
 import logging
 import os
 import shutil
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.cluster.ray import authentication, probe
-from xagents_ray.cluster.ray.dashboard import Link
 from xagents_ray.cluster.ray.ray_session import RaySession, end_now
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.quiet import quiet_stderr
@@ -31,15 +29,8 @@ def start(
     """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
 
     In a process that is one of Ray's already, such as a sweep's trial, this starts
-    nothing, and `disconnect` ends nothing.
+    nothing, and `disconnect` ends nothing. See `connect` for all but `signals`.
 
-    Args:
-        placement: has the address, and whether to serve a dashboard.
-        store_bytes: see `connect`.
-        signals: end the wait.
-        logs: see `connect`.
-    Returns:
-        The module `ray`.
     Raises:
         Stopped: a signal came.
         UserError, Broken: see `connect`.
@@ -49,9 +40,9 @@ def start(
         return ray
 
     def connecting() -> None:
+        flags = placement.address, placement.dashboard
         try:
-            address, dashboard = placement.address, placement.dashboard
-            outcome.set_result(connect(address, dashboard, store_bytes, logs))
+            outcome.set_result(connect(*flags, store_bytes, logs))
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with the thread they began in
@@ -97,7 +88,9 @@ def connect(
         session.processes.end()
         session.restore()
         raise
-    _no_escape_at_exit()
+    colorama = sys.modules.get("colorama.initialise")
+    if colorama is not None:  # Ray's color library would write to the terminal at exit
+        atexit.unregister(colorama.reset_all)
     return ray
 
 
@@ -152,7 +145,8 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
         ) from None
     session.processes.watch()
     if dashboard:
-        session.link = Link(context.dashboard_url, os.environ["RAY_AUTH_TOKEN"])
+        url, token = context.dashboard_url, os.environ["RAY_AUTH_TOKEN"]
+        session.link = authentication.DashboardLink(url, token)
         session.dashboard = session.link.url
     return ray
 
@@ -187,13 +181,6 @@ def store(requested: int) -> int:
     return min(max(requested, _SMALLEST_STORE), room)
 
 
-def _no_escape_at_exit() -> None:
-    """Keep Ray's color library from writing a reset code to the terminal."""
-    colorama = sys.modules.get("colorama.initialise")
-    if colorama is not None:
-        atexit.unregister(colorama.reset_all)
-
-
 def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
@@ -209,30 +196,20 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     session.set(authentication.for_cluster(address))
     session.set({"RAY_NUM_REDIS_GET_RETRIES": "1"})
     ray = _import(logs)
-    try:
-        with _discarded_stderr():
+    failure: Exception | None = None
+    with quiet_stderr():
+        try:
             context = ray.init(
                 address=address, log_to_driver=logs, logging_level=logging.CRITICAL
             )
-    except Exception as error:
-        raise _refused(address, error) from None
+        except Exception as error:  # says what the C++ client writes, which is dropped
+            failure = error
+    if failure is not None:
+        raise _refused(address, failure)
     if dashboard and context.dashboard_url:
         session.dashboard = f"http://{context.dashboard_url}"
     session.head = probe.Head(host, int(port), probe.patience())
     return ray
-
-
-@contextlib.contextmanager
-def _discarded_stderr() -> Any:
-    """Drop what the C++ client writes; its errors arrive as exceptions."""
-    failure: list[Exception] = []
-    with quiet_stderr():
-        try:
-            yield
-        except Exception as error:
-            failure.append(error)
-    if failure:
-        raise failure[0]
 
 
 def _refused(address: str, error: Exception) -> UserError:

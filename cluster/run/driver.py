@@ -12,17 +12,14 @@ from xagents_ray.actors.envs.definitions import export
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, LateError
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.batches import PhaseData
-from xagents_ray.cluster.run.env_actors import EnvActors
+from xagents_ray.cluster.run.env_actors import EnvActors, Rollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.fleet import Fleet
-from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
+from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.object_store import rollout_bytes, store_bytes
-from xagents_ray.cluster.run.parts import Parts
-from xagents_ray.cluster.run.placement import Placement
+from xagents_ray.cluster.run.phases import Phase, PhaseData
+from xagents_ray.cluster.run.placement import Parts
 from xagents_ray.cluster.run.replay import Shards
-from xagents_ray.cluster.run.slots import Rollout
 from xagents_ray.cluster.run.supervision import Supervision
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
@@ -45,29 +42,28 @@ class RayDriver:
     ) -> None:
         self._run, self._ray = run, ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
-        self._calls = Calls(ray, signals, connection.is_lost)
-        self._log = FailureLog()
-        self._placement = Placement(self._calls, run.config)
-        self.n_actors = self._placement.n_actors
-        self._parts = parts = Parts(ray, run, self._placement, definitions)
-        calls, log, shares = self._calls, self._log, parts.shares
-        self._learner = SupervisedLearner(calls, log, parts.learner, self._patience)
+        # Seconds that a pass may continue after a signal; frames take longer.
+        self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
+        self._calls = calls = Calls(ray, signals, connection.is_lost)
+        self._parts = parts = Parts(calls, run, definitions)
+        self.n_actors = parts.n_actors
+        self._learner = SupervisedLearner(calls, parts.learner, self._patience)
         restarts = run.config.placement.max_actor_restarts
-        self._actors = EnvActors(calls, log, shares, parts.env_actor, restarts)
+        self._actors = EnvActors(calls, parts.shares, parts.env_actor, restarts)
         weights = self._learner.available_weights
-        self._fleet = Fleet(calls, log, run.config, self._actors, weights)
+        self._fleet = Fleet(calls, run.config, self._actors, weights)
         self._shards = self._start_replay()
-        self._evaluations = Evaluations(calls, log, parts.evaluator, run)
+        self._evaluations = Evaluations(calls, parts.evaluator, run)
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
         self.notes: list[str] = [*connection.notes(), *self._learner.notes]
-        self.supervision = Supervision(run.algorithm.name, log, self._fleet)
+        self.supervision = Supervision(run.algorithm.name, calls.log, self._fleet)
         self._round: list[Rollout] = []
         self._env_steps = 0
         if self._pipeline.asynchronous:
-            self._calls.others = self._fleet.heads
-            self._calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
+            calls.others = self._fleet.heads
+            calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
 
     @property
     def learner_threads(self) -> int:
@@ -82,18 +78,16 @@ class RayDriver:
         while not self._round:
             for rollout in self._take(env_steps):
                 (stale if self._is_stale(rollout) else self._round).append(rollout)
-        kept = self._round
+        newest = self._learner.version
+        kept, fill, seconds = self._round, None, 0.0
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
-        self._log.count("rollouts older than --policy-lag", len(stale))
-        reports = [rollout.report for rollout in kept]
-        newest = self._learner.version
-        lags = [newest - report.weights_version for report in reports]
-        fill, seconds = None, 0.0
-        if self._shards is not None:
             before = self._shards.seconds
             fill = self._shards.insert([rollout.trajectory for rollout in kept])
             seconds = self._shards.seconds - before
+        self._calls.log.count("rollouts older than --policy-lag", len(stale))
+        reports = [rollout.report for rollout in kept]
+        lags = [newest - report.weights_version for report in reports]
         return Collected(reports, fill, lags, seconds, [r.report for r in stale])
 
     def learn(
@@ -152,9 +146,7 @@ class RayDriver:
         if self._calls.is_lost:
             self._calls.begin_saving()
         try:
-            arrays: dict[str, Array]
-            arrays = self._calls.get(reference, _STATE_SECONDS, self._patience)
-            return arrays
+            return self._calls.get(reference, _STATE_SECONDS, self._patience)
         except (self._ray.exceptions.RayError, LateError):
             return None
         except Stopped:
@@ -166,12 +158,7 @@ class RayDriver:
         return None
 
     def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return the states of the env actors that come in time.
-
-        Args:
-            references: to them.
-            began: clock when the first part was asked for its state.
-        """
+        """Return the states that come in time after the clock at the first request."""
         lost = self._ray.exceptions.RayError, LateError, Broken, Stopped
         actors = []
         for each in references:
@@ -200,9 +187,7 @@ class RayDriver:
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
-        files: list[WeightsFile]
-        files = self._learner.call("encode", snapshot.learner, paths)
-        return files
+        return self._learner.call("encode", snapshot.learner, paths)
 
     def evaluate(self, env_steps: int) -> bool:
         """Begin an evaluation in an env actor of its own, alongside training."""
@@ -222,12 +207,7 @@ class RayDriver:
         for actor in (*parts, self._evaluations.actor):
             if actor is not None:
                 self._ray.kill(actor)
-        self._placement.release()
-
-    @property
-    def _patience(self) -> float:
-        """Seconds that a pass may continue after a signal; frames take longer."""
-        return _ENDING_SECONDS * (3 if self._run.spec.is_image else 1)
+        self._parts.release()
 
     def _take(self, env_steps: int) -> list[Rollout]:
         """Return finished rollouts: one of each actor, or as many that ran free."""
@@ -252,17 +232,11 @@ class RayDriver:
 
     def _start_replay(self) -> Shards | None:
         """Return the replay once it has its memory; None without one."""
-        config = self._config.replay
+        config, on_policy = self._config.replay, self._run.algorithm.on_policy
         if config is None:
             return None
-        shards = Shards(
-            self._calls,
-            self._log,
-            config.replay_shards,
-            self._parts.shard,
-            self._run.algorithm.on_policy,
-            rollout_bytes(self._run),
-        )
+        make, size = self._parts.shard, rollout_bytes(self._run)
+        shards = Shards(self._calls, config.replay_shards, make, on_policy, size)
         shards.wait_until_ready()
         return shards
 

@@ -2,13 +2,15 @@
 
 import re
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from xagents_ray.cluster.ray.calls import Calls, LateError, place_of, traceback_of
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.slots import Slot
+from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
 from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.core.words import counted
 
 _POLL_SECONDS = 0.2
@@ -21,12 +23,74 @@ _USER_ERROR = re.compile(
 )
 
 
+class Rollout(NamedTuple):
+    """A finished rollout: a reference to its trajectory, and its report."""
+
+    trajectory: Any
+    report: RolloutReport
+
+
+@dataclass
+class RolloutCall:
+    """A rollout that was requested of an env actor.
+
+    Attributes:
+        weights: reference to the weights that act.
+        env_steps: of the run at the time of the request.
+        trajectory: reference to the rollout's trajectory.
+        report: reference to the rollout's report.
+        began: clock when the actor could begin; None before.
+    """
+
+    weights: Any
+    env_steps: int
+    trajectory: Any
+    report: Any
+    began: float | None = None
+
+
+@dataclass
+class Slot:
+    """Some environments of the run, and the actor that currently steps them.
+
+    Attributes:
+        number: from 0.
+        actor: handle; None after it was given up.
+        started: reference that is ready once the actor has made its environments.
+        n_envs: number of environments.
+        alive_at: clock when the actor was made, became ready, or finished a rollout.
+        is_ready: whether its environments are made.
+        is_overdue: whether it did not start in time.
+        calls: requested rollouts, oldest first.
+        finished: rollouts that nobody has taken yet.
+        failures: in a row, without a finished rollout.
+        errors: number of each error, by kind and line, since an episode ended.
+        replaced: how many times the actor was replaced.
+        version: of the weights of the newest rollout.
+        is_stale: whether the user was warned that the version stands still.
+    """
+
+    number: int
+    actor: Any
+    started: Any
+    n_envs: int
+    alive_at: float
+    is_ready: bool = False
+    is_overdue: bool = False
+    calls: deque[RolloutCall] = field(default_factory=deque)
+    finished: deque[Rollout] = field(default_factory=deque)
+    failures: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    replaced: int = 0
+    version: int = 0
+    is_stale: bool = False
+
+
 class EnvActors:
     """Env actors, each of which has a share of the environments.
 
     Args:
         calls: waits for the actors.
-        log: counts and reports failures.
         shares: number of environments of each actor.
         make: makes the n-th actor.
         max_restarts: failures in a row after which an actor is given up.
@@ -37,12 +101,11 @@ class EnvActors:
     def __init__(
         self,
         calls: Calls,
-        log: FailureLog,
         shares: Sequence[int],
         make: Callable[[int], Any],
         max_restarts: int,
     ) -> None:
-        self._calls, self._log, self._make = calls, log, make
+        self._calls, self._log, self._make = calls, calls.log, make
         self._max_restarts, self._session = max_restarts, 0
         self._start_seconds = _START_SECONDS + _START_SECONDS_PER_ACTOR * len(shares)
         self._shown: set[str] = set()
@@ -102,17 +165,14 @@ class EnvActors:
             actor.restart.remote(session)
 
     def restore(self, states: Sequence[Any], session: int) -> int:
-        """Resume from the actors' states; return how many episodes were dropped.
-
-        All actors are asked at once and share one time limit.
-        """
+        """Resume from the actors' states; return how many episodes were dropped."""
         self._session, dropped = session, 0
         calls = [
             (slot, slot.actor.restore.remote(state))
             for slot, state in zip(self.slots, states, strict=True)
             if slot.actor is not None
         ]
-        until = time.monotonic() + self._start_seconds
+        until = time.monotonic() + self._start_seconds  # of all together
         for slot, call in calls:
             try:
                 dropped += self._calls.get(call, max(0.0, until - time.monotonic()))
@@ -151,21 +211,20 @@ class EnvActors:
         slot.calls.clear()
         if trace:
             self._report_trace(slot, trace)
-        if slot.failures > self._max_restarts:
-            self._give_up(slot, f"{what}, {_times(slot.failures)} in a row")
-            return
         ((place, count),) = slot.errors.most_common(1) or [("", 0)]
-        if count > self._max_restarts:
-            without = "without a finished episode in between"
-            self._give_up(slot, f"{what} at {place}, {_times(count)} {without}")
-            return
-        self._log.warn(f"Env actor {slot.number} {what}; it is replaced")
-        slot.replaced += 1
-        slot.alive_at = time.monotonic()
-        slot.is_ready = slot.is_overdue = False
-        slot.actor = self._make(slot.number)
-        slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
-        slot.started = slot.actor.ready.remote()
+        if slot.failures > self._max_restarts:
+            self._give_up(slot, f"{what}, {counted(slot.failures, 'time')} in a row")
+        elif count > self._max_restarts:
+            times = f"{counted(count, 'time')} without a finished episode in between"
+            self._give_up(slot, f"{what} at {place}, {times}")
+        else:
+            self._log.warn(f"Env actor {slot.number} {what}; it is replaced")
+            slot.replaced += 1
+            slot.alive_at = time.monotonic()
+            slot.is_ready = slot.is_overdue = False
+            slot.actor = self._make(slot.number)
+            slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
+            slot.started = slot.actor.ready.remote()
 
     def pause(self, references: Sequence[Any]) -> None:
         """Wait a little for references; Stopped when a signal asks for it."""
@@ -179,17 +238,18 @@ class EnvActors:
             self._calls.value(slot.started)
         except (UserError, self._calls.ray.exceptions.RayError) as error:
             trace = traceback_of(error)
-            if is_first:
-                _raise_user_error(error, trace)
+            found = _USER_ERROR.search(trace)
+            if is_first and isinstance(error, UserError):
+                raise
+            if is_first and found is not None:
+                raise UserError(trace[found.end() :]) from None
             self.fail(slot, "could not start", trace)
-            return
-        if slot.is_overdue:
-            self._log.warn(
-                f"Env actor {slot.number} has started; its {slot.n_envs} environments "
-                "are back"
-            )
-        slot.is_ready, slot.is_overdue = True, False
-        slot.alive_at = time.monotonic()
+        else:
+            if slot.is_overdue:
+                back = f"its {slot.n_envs} environments are back"
+                self._log.warn(f"Env actor {slot.number} has started; {back}")
+            slot.is_ready, slot.is_overdue = True, False
+            slot.alive_at = time.monotonic()
 
     def _report_overdue(self, slot: Slot) -> None:
         """Warn that training continues without an actor; Broken if no other is left."""
@@ -198,8 +258,7 @@ class EnvActors:
         why = "the cluster may lack free cores or memory, see `ray status`"
         if not self._has_prospects:
             raise Broken(
-                f"No env actor is left: replacements {late}; {why}.",
-                self._newest_trace,
+                f"No env actor is left: replacements {late}; {why}.", self._newest_trace
             )
         self._log.warn(
             f"Env actor {slot.number} {late}: {why}; training continues without its "
@@ -235,14 +294,11 @@ class EnvActors:
         return any(not slot.is_overdue for slot in self.live)
 
 
-def _raise_user_error(error: Exception, trace: str) -> None:
-    """Raise the user's mistake that ended an actor's constructor, if it was one."""
-    if isinstance(error, UserError):
-        raise error
-    found = _USER_ERROR.search(trace)
-    if found is not None:
-        raise UserError(trace[found.end() :]) from None
-
-
-def _times(count: int) -> str:
-    return counted(count, "time")
+def place_of(trace: str) -> str:
+    """Return which error a traceback ends with, and the line that raised it."""
+    frames = list(re.finditer(r'^ *File "(.+)", line (\d+)', trace, re.MULTILINE))
+    if not frames:
+        return trace.rpartition("\n")[2]
+    kind = re.search(r"^[\w.]+", trace[frames[-1].end() :], re.MULTILINE)
+    file, line = frames[-1].groups()
+    return f"{Path(file).name}, line {line} ({kind[0] if kind else 'error'})"

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
-from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.run.object_store import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""
 _WAITING_BYTES = 64 * 2**20
 """Of waiting weights and states, for which the object store has room."""
-_STATE_COPIES = 4
-"""A weight, its target network's, and Adam's two moments of it."""
 
 
 class _Evaluation(NamedTuple):
@@ -32,7 +30,6 @@ class Evaluations:
 
     Args:
         calls: waits for the last ones.
-        log: counts and reports failures.
         make: makes an actor of a class with this number of environments.
         run: the run to evaluate.
     Attributes:
@@ -40,15 +37,12 @@ class Evaluations:
     """
 
     def __init__(
-        self,
-        calls: Calls,
-        log: FailureLog,
-        make: Callable[[type, int], Any],
-        run: RunSpec,
+        self, calls: Calls, make: Callable[[type, int], Any], run: RunSpec
     ) -> None:
-        self._calls, self._log, self._make, self._run = calls, log, make, run
+        self._calls, self._log, self._make, self._run = calls, calls.log, make, run
         self.actor: Any = None
-        self._most_waiting = max(2, _WAITING_BYTES // _held_bytes(run))
+        # Each has its weights in the store, and the state that may be the best.
+        self._most_waiting = max(2, _WAITING_BYTES // sum(weights_bytes(run)))
         self._longest = 0.0
         self._current: _Evaluation | None = None
         self._waiting: deque[tuple[int, Any]] = deque()
@@ -90,10 +84,10 @@ class Evaluations:
 
     def _advance(self) -> None:
         """Finish the current evaluation if it has ended or is late; begin the next."""
-        while self._current is not None:
-            is_late = time.monotonic() > self._deadline
-            if not is_late and not self._calls.ready([self._current.episodes], 0):
-                return
+        while self._current is not None and (
+            time.monotonic() > self._deadline
+            or self._calls.ready([self._current.episodes], 0)
+        ):
             self._finish(self._current, 0)
 
     def _begin_next(self) -> None:
@@ -117,13 +111,12 @@ class Evaluations:
         except (Diverged, UserError) as error:
             self._fail(evaluation.step, str(error))
         except self._calls.ray.exceptions.RayError as error:
-            lines = traceback_of(error).splitlines() or ["its process died"]
-            self._fail(evaluation.step, lines[-1])
+            trace = traceback_of(error) or "its process died"
+            self._fail(evaluation.step, trace.splitlines()[-1])
         else:
             mean = sum(each.episode_return for each in episodes) / len(episodes)
             self._ended.append((evaluation.step, mean))
-            taken = time.monotonic() - evaluation.began
-            self._longest = max(self._longest, taken)
+            self._longest = max(self._longest, time.monotonic() - evaluation.began)
         self._current = None
         self._begin_next()
 
@@ -133,9 +126,3 @@ class Evaluations:
         self._log.warn(f"The evaluation at {step} steps failed: {why.rstrip('.')}")
         self._calls.kill(self.actor)
         self.actor = None
-
-
-def _held_bytes(run: RunSpec) -> int:
-    """Return the size of one's weights, and of the state that may be the best."""
-    policy, *others = (4 * layout.n_weights for layout in run.layouts)
-    return policy + _STATE_COPIES * (policy + sum(others))

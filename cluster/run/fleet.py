@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import Calls, StoreBackoff, traceback_of
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.env_actors import EnvActors
-from xagents_ray.cluster.run.slots import Rollout, RolloutCall, Slot
+from xagents_ray.cluster.run.env_actors import EnvActors, Rollout, RolloutCall, Slot
 from xagents_ray.settings.config import Config
 
 _TIMEOUT = 60.0
@@ -22,29 +20,23 @@ _STALE_SECONDS = 30.0
 class Fleet:
     """Requests rollouts of env actors, and has those replaced that fail or hang.
 
-    Args:
-        calls: waits for rollouts.
-        log: counts and reports failures.
-        config: of the run.
-        actors: of the run.
-        weights: returns a reference to weights that are available.
+    Its argument `weights` returns a reference to weights that are available.
     """
 
     def __init__(
         self,
         calls: Calls,
-        log: FailureLog,
         config: Config,
         actors: EnvActors,
         weights: Callable[[], Any],
     ) -> None:
-        self._calls, self._log, self._actors = calls, log, actors
+        self._calls, self._log, self._actors = calls, calls.log, actors
         self._weights = weights
         self._length = config.algorithm.batch_steps
         self._timeout, self._pipeline = config.placement.actor_timeout, config.pipeline
         self._is_tending = False
         self._seconds: deque[float] = deque(maxlen=100)
-        self._backoff = StoreBackoff(calls, log)
+        self._backoff = StoreBackoff(calls)
         self._deferred: list[tuple[Slot, int]] = []  # the object store was full
         self._oldest_version = math.inf  # that any actor has acted with
         self._launched: tuple[Any, int] | None = None
@@ -81,9 +73,9 @@ class Fleet:
                 return [slot.finished.popleft() for slot in taken]
             if not late and self._actors.ready and self._launched is not None:
                 self.launch(*self._launched)
-                continue
-            reports = [slot.calls[0].report for slot in late]
-            self._actors.pause(reports or self._actors.starting)
+            else:
+                reports = [slot.calls[0].report for slot in late]
+                self._actors.pause(reports or self._actors.starting)
 
     def newest(self, count: int, env_steps: int) -> list[Rollout]:
         """Let all actors run free; wait for `count` rollouts, and take them."""
@@ -98,8 +90,7 @@ class Fleet:
         """Collect finished rollouts, and have actors that failed replaced.
 
         Args:
-            env_steps: of the run, to request more rollouts of idle actors; None
-                requests nothing.
+            env_steps: of the run, to request more of idle actors; None requests none.
         """
         if self._is_tending:
             return  # called again while a learner is restored

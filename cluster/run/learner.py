@@ -2,16 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.batches import PhaseData
-from xagents_ray.cluster.run.last_snapshot import LastSnapshot
+from xagents_ray.cluster.run.phases import Phase
 from xagents_ray.core.errors import Broken, Stopped
-from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import VERSION, Array
 
 _PING_SECONDS = 10.0
@@ -22,29 +19,65 @@ _START_SECONDS = 600.0
 _CALL_SECONDS = 3_600.0
 """Of a call and the phases before it, or ten times the longest phase if more."""
 _FAILURES = 3
+_REFRESH_SECONDS = 2.0
+_FETCH_SECONDS = 10.0
 
 
-@dataclass
-class Phase:
-    """A learning phase that was requested.
+class LastSnapshot:
+    """A learner's snapshot, refreshed while it learns, and what is newer than it.
 
+    Args:
+        calls: fetches snapshots.
     Attributes:
-        data: what it learns from.
-        env_steps: of the run, after the data was collected.
-        statistics: of the steps since the previous phase.
-        number: from 1, in the order of the requests.
-        references: to the data; empty if all of it was lost, and nothing is learned.
-        metrics: reference to the phase's metrics.
-        weights: reference to the weights after the phase.
+        arrays: the learner's state by name.
     """
 
-    data: PhaseData
-    env_steps: int
-    statistics: Statistics
-    number: int = 0
-    references: Sequence[Any] = ()
-    metrics: Any = None
-    weights: Any = None
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.arrays: dict[str, Array] = {}
+        self._last_phase = 0  # that the snapshot includes
+        self._newer: dict[int, int] = {}  # updates of each phase
+        self._requested: tuple[Any, int] | None = None
+        self._requested_at = 0.0
+
+    @property
+    def newer_updates(self) -> int:
+        """Updates that the snapshot doesn't include."""
+        return sum(self._newer.values())
+
+    def keep(self, arrays: dict[str, Array], phase: int) -> None:
+        """Keep a snapshot that includes all phases up to a number."""
+        self.arrays, self._last_phase = arrays, phase
+        self._newer = {n: count for n, count in self._newer.items() if n > phase}
+
+    def add(self, phase: int, updates: int) -> None:
+        """Note a phase that has ended."""
+        if phase > self._last_phase:
+            self._newer[phase] = updates
+
+    def refresh(self, actor: Any, phase: int) -> None:
+        """Keep the snapshot requested last time, and request a new one, when due.
+
+        Args:
+            actor: the learner's.
+            phase: the newest one that it was asked for.
+        """
+        if time.monotonic() - self._requested_at <= _REFRESH_SECONDS:
+            return
+        if self._requested is not None:
+            reference, included = self._requested
+            if not self._calls.ready([reference], 0):
+                return  # the learner is busy
+            with suppress(self._calls.ray.exceptions.RayError):
+                get = self._calls.ray.get
+                self.keep(get(reference, timeout=_FETCH_SECONDS), included)
+        self._requested = actor.state.remote(), phase
+        self._requested_at = time.monotonic()
+
+    def restart(self) -> None:
+        """Forget what is newer, and what was requested: a learner resumes from here."""
+        self._newer.clear()
+        self._requested = None
 
 
 class SupervisedLearner:
@@ -52,7 +85,6 @@ class SupervisedLearner:
 
     Args:
         calls: waits for the learner.
-        log: counts and reports failures.
         make: makes the actor.
         patience: seconds that a phase may continue after a signal.
     Attributes:
@@ -63,17 +95,15 @@ class SupervisedLearner:
         notes: for the user, on the first weights.
     """
 
-    def __init__(
-        self, calls: Calls, log: FailureLog, make: Callable[[], Any], patience: float
-    ) -> None:
-        self._calls, self._log = calls, log
+    def __init__(self, calls: Calls, make: Callable[[], Any], patience: float) -> None:
+        self._calls, self._log = calls, calls.log
         self._make, self._patience = make, patience
         self.threads = 0
         self.notes: list[str] = []
         self._phases: deque[Phase] = deque()
         self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
-        self._backoff = StoreBackoff(calls, log)
+        self._backoff = StoreBackoff(calls)
         self._longest = 0.0
         self._snapshot = LastSnapshot(calls)
         self.actor = make()
@@ -191,12 +221,7 @@ class SupervisedLearner:
     ) -> Any:
         """Wait for a call; kill a learner that is silent, or takes too long.
 
-        Args:
-            reference: to the result of the call.
-            patience: see `Calls.get`.
-            limit: seconds of the call, even if the learner answers pings; None for
-                the limit of a phase.
-            phase: the phase that is learned.
+        Its limit holds even if the learner answers pings; None gives that of a phase.
         """
         began = heard = time.monotonic()
         limit = limit or max(_CALL_SECONDS, 10 * self._longest)
@@ -206,7 +231,9 @@ class SupervisedLearner:
             except LateError:
                 waited = time.monotonic() - began
                 if phase is not None and waited > _ARGUMENT_SECONDS:
-                    self._end_late(phase)
+                    ready = self._calls.ready(phase.references, 0)
+                    missing = [r for r in phase.references if r not in ready]
+                    phase.data.end_late(missing)
                 ping = self.actor.ping.options(concurrency_group="control").remote()
                 if self._calls.ready([ping], _PING_SECONDS):
                     heard = time.monotonic()
@@ -215,13 +242,6 @@ class SupervisedLearner:
                     self._log.warn(f"{busy}; it is ended")
                 if waited > limit or time.monotonic() - heard > _SILENT_SECONDS:
                     self._calls.kill(self.actor)
-
-    def _end_late(self, phase: Phase) -> None:
-        """Replace what doesn't deliver a phase's data; the phase fails unlearned."""
-        ready = self._calls.ready(phase.references, 0)
-        missing = [each for each in phase.references if each not in ready]
-        if missing:
-            phase.data.end_late(missing)
 
     def _wait_for_room(self) -> None:
         self._log.count("calls without room in the object store")

@@ -15,6 +15,12 @@ _VERSIONS = 5
 """Of the weights there with no lag: acting, learned, published, two evaluations'."""
 
 
+def weights_bytes(run: RunSpec) -> tuple[int, int]:
+    """Return the size of the policy's weights, and of the learner's state."""
+    sizes = [4 * layout.n_weights for layout in run.layouts]
+    return sizes[0], _STATE_COPIES * sum(sizes)
+
+
 def rollout_bytes(run: RunSpec) -> int:
     """Return the size of a round's trajectories."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
@@ -29,24 +35,17 @@ def _observation_bytes(run: RunSpec) -> int:
 
 def store_bytes(run: RunSpec) -> int:
     """Return the size of the data in flight, with room to spare."""
-    spec, replay = run.spec, run.config.algorithm.replay
-    observation = _observation_bytes(run)
-    ahead = run.config.pipeline.policy_lag
-    bytes_ = rollout_bytes(run) * (1 + ahead)
-    if replay is not None:
-        sampled = replay.sampled_rows(run.config.env.n_envs, spec.stack)
-        bytes_ += sampled * observation * (2 if ahead else 1)
-    bytes_ = 3 * bytes_ + 128 * 2**20 + _weights_bytes(run)
-    if replay is not None and run.config.run.checkpoint_replay:
-        bytes_ += 2 * PIECES * PIECE_BYTES
-    return bytes_
-
-
-def _weights_bytes(run: RunSpec) -> int:
-    """Return the size of weights and snapshots in the object store."""
-    sizes = [4 * layout.n_weights for layout in run.layouts]
-    placement, pipeline = run.config.placement, run.config.pipeline
-    versions = _VERSIONS + pipeline.policy_lag
+    replay, pipeline = run.config.algorithm.replay, run.config.pipeline
+    n_envs, ahead = run.config.env.n_envs, pipeline.policy_lag
+    versions = _VERSIONS + ahead
     if pipeline.asynchronous:  # each env actor may act with weights of its own
-        versions += placement.n_actors or min(run.config.env.n_envs, cores())
-    return versions * sizes[0] + _SNAPSHOTS * _STATE_COPIES * sum(sizes)
+        versions += run.config.placement.n_actors or min(n_envs, cores())
+    weights, state = weights_bytes(run)
+    bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
+    bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
+    if replay is not None:
+        sampled = replay.sampled_rows(n_envs, run.spec.stack) * (2 if ahead else 1)
+        bytes_ += 3 * sampled * _observation_bytes(run)
+        if run.config.run.checkpoint_replay:
+            bytes_ += 2 * PIECES * PIECE_BYTES
+    return bytes_

@@ -1,18 +1,23 @@
-"""Which cores and GPUs the parts of a run claim, and on which nodes."""
+"""Which cores and GPUs the parts of a run claim, and the parts as Ray actors there."""
 
+import itertools
 import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.settings.config import Config
 
 _READY_SECONDS = 60.0
 _STEP = 1e-4
 """Ray counts resources in ten-thousandths."""
-
 
 Bundle = dict[str, float]
 
@@ -68,27 +73,30 @@ def check(ray: Any, bundles: Sequence[Bundle]) -> None:
             )
 
 
-class Placement:
-    """Claims all resources of a run at once.
+class Parts:
+    """Claims all resources of a run at once, and makes its actors with them.
 
     A sweep's trial already has its claim.
 
     Args:
         calls: waits for the claim.
-        config: of the run.
+        run: whose parts.
+        definitions: of environments that other processes don't know.
     Attributes:
         n_actors: number of env actors.
-        threads: cores that the environments of an env actor may use.
+        shares: environments of each env actor.
     Raises:
         UserError: the cluster lacks a resource.
     """
 
-    def __init__(self, calls: Calls, config: Config) -> None:
-        self._ray = calls.ray
+    def __init__(
+        self, calls: Calls, run: RunSpec, definitions: tuple[bytes, ...]
+    ) -> None:
+        self._ray, self._run, self._definitions = calls.ray, run, definitions
         self._group = self._ray.util.get_current_placement_group()
         self._is_own = self._group is None
         if self._is_own:
-            bundles = demand(self._ray, config)
+            bundles = demand(self._ray, run.config)
             check(self._ray, bundles)
             self._group = self._claim(calls, bundles)
             cpus = sum(node.get("CPU", 0.0) for node in _nodes(self._ray))
@@ -96,36 +104,51 @@ class Placement:
             bundles = self._group.bundle_specs
             cpus = sum(bundle["CPU"] for bundle in bundles)
         self.n_actors = len(bundles) - 1
-        self.threads = max(1, int(cpus) // self.n_actors)
+        self._threads = max(1, int(cpus) // self.n_actors)
         self._learner_gpus = bundles[0].get("GPU", 0.0)
         self._actor_cpus = bundles[1]["CPU"]
-        # A replacement must not wait for cores that the user didn't ask for.
-        self._is_fixed = config.placement.actor_cpus is not None
-        self._has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
+        bounds = np.linspace(0, run.config.env.n_envs, self.n_actors + 1)
+        self._bounds: list[int] = bounds.astype(int).tolist()
+        self.shares = [end - first for first, end in itertools.pairwise(self._bounds)]
+        self._placed: set[int] = set()
+        # Ray doesn't hide GPUs by itself. A runtime environment would slow the start.
+        has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
+        hidden = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
+        self._blind = hidden if has_gpus else {}
+        self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
 
-    def learner(self) -> dict[str, Any]:
-        """Return the options of the learner's actor."""
+    def learner(self) -> Any:
+        """Make the learner."""
         options = self._within(0, num_gpus=self._learner_gpus)
         if self._learner_gpus == 0:
-            options |= self._blind()
-        return options
+            options |= self._blind
+        service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
+        return service.options(**options).remote(self._run)
 
-    def env_actor(self, number: int, is_first: bool) -> dict[str, Any]:
-        """Return the options of an env actor.
+    def shard(self, number: int) -> Any:
+        """Make a shard of the replay."""
+        service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
+        return service.options(**self._anywhere).remote(self._run, number)
 
-        Args:
-            number: from 0.
-            is_first: whether it replaces no other.
-        """
-        if is_first or self._is_fixed:
+    def env_actor(self, number: int) -> Any:
+        """Make an env actor, or a replacement of it."""
+        options = self._anywhere
+        # A replacement must not wait for cores that the user didn't ask for.
+        if number not in self._placed or self._run.config.placement.actor_cpus:
             claimed = self._within(number + 1, num_cpus=self._actor_cpus)
-        else:
-            claimed = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
-        return claimed | self._blind()
+            options = claimed | self._blind
+        self._placed.add(number)
+        share, first = self.shares[number], self._bounds[number]
+        threads, definitions = self._threads, self._definitions
+        setup = ActorSetup.of(self._run, share, first, threads, definitions)
+        return self._ray.remote(EnvActor).options(**options).remote(setup)
 
-    def service(self) -> dict[str, Any]:
-        """Return the options of an actor that mostly waits."""
-        return {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind()}
+    def evaluator(self, evaluator: type, n_envs: int) -> Any:
+        """Make an actor of a class that evaluates in so many environments."""
+        setup = ActorSetup.of(
+            self._run, n_envs, env_threads=1, definitions=self._definitions
+        )
+        return self._ray.remote(evaluator).options(**self._anywhere).remote(setup)
 
     def release(self) -> None:
         """Release what was claimed here."""
@@ -138,12 +161,6 @@ class Placement:
             self._group, placement_group_bundle_index=bundle
         )
         return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
-
-    def _blind(self) -> dict[str, Any]:
-        """Return the option that hides GPUs, which Ray doesn't hide by itself."""
-        if not self._has_gpus:
-            return {}  # a runtime environment would slow the start
-        return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
 
     def _claim(self, calls: Calls, bundles: list[Bundle]) -> Any:
         """Return a placement group of the bundles once it is ready."""
@@ -176,12 +193,7 @@ def _rounded(amount: float) -> float:
 
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
-    """Return the most cores that each env actor can have, at most 1.
-
-    Args:
-        free: cores of each node, without the learner's.
-        n_actors: number of env actors, which must all fit, each on one node.
-    """
+    """Return the most cores, at most 1, that each env actor can have on one node."""
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)

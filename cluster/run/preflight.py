@@ -15,14 +15,11 @@ class ClusterFacts:
 
     Attributes:
         nodes: that are alive.
-        cpus: of all nodes together.
-        free_cpus: CPUs that are not taken.
-        gpus: of all nodes together.
-        free_gpus: GPUs that are not taken.
+        cpus, gpus: of all nodes together.
+        free_cpus, free_gpus: those that are not taken.
         memory: bytes of the node with the most.
         store: bytes of the smallest object store.
-        ray: version, the same on both sides, as Ray requires.
-        python: likewise.
+        ray, python: versions, the same on both sides, as Ray requires.
     """
 
     nodes: int

@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.cluster.ray.calls import (
-    Calls,
-    LateError,
-    StoreBackoff,
-    traceback_of,
-)
-from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
 from xagents_ray.core.errors import Broken
 from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
@@ -39,13 +33,13 @@ class Shards:
 
     Args:
         calls: waits for the shards.
-        log: counts and reports failures.
         count: number of shards.
         make: makes the n-th shard's actor.
         draws_trajectories: whether a batch has trajectories of every environment,
             rather than transitions of any.
         round_bytes: size of the trajectories of a round.
     Attributes:
+        actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
         seconds: spent on insertions so far.
     """
@@ -53,26 +47,20 @@ class Shards:
     def __init__(
         self,
         calls: Calls,
-        log: FailureLog,
         count: int,
         make: Callable[[int], Any],
         draws_trajectories: bool,
         round_bytes: int = 0,
     ) -> None:
-        self._calls, self._log, self._make = calls, log, make
+        self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories
         self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
         self.seconds = 0.0
-        self._actors = [make(number) for number in range(count)]
+        self.actors = [make(number) for number in range(count)]
         self._fills = [Fill(0, False)] * count
-        self._started = [actor.start.remote() for actor in self._actors]
+        self._started = [actor.start.remote() for actor in self.actors]
         self.nbytes = 0
-        self._backoff = StoreBackoff(calls, log)
-
-    @property
-    def actors(self) -> list[Any]:
-        """Handles of the shards."""
-        return self._actors
+        self._backoff = StoreBackoff(calls)
 
     @property
     def fill(self) -> Fill:
@@ -102,7 +90,7 @@ class Shards:
         Raises:
             Broken: a shard fails repeatedly.
         """
-        calls = [actor.insert.remote(*trajectories) for actor in self._actors]
+        calls = [actor.insert.remote(*trajectories) for actor in self.actors]
         for number, call in enumerate(calls):
             self._finish_insertion(number, call, trajectories)
         return self.fill
@@ -129,7 +117,7 @@ class Shards:
             shares = generator.multinomial(batches * batch_size, sizes / sizes.sum())
             asked = [(1, share) for share in shares.tolist()]
         return {
-            self._actors[number].sample.remote(count, share): number
+            self.actors[number].sample.remote(count, share): number
             for number, (count, share) in enumerate(asked)
             if share
         }
@@ -140,10 +128,9 @@ class Shards:
         Raises:
             OSError: a file can't be written, or a shard died or takes too long.
         """
-        for number, actor in enumerate(self._actors):
+        for number, actor in enumerate(self.actors):
             try:
-                path = directory / replay_file(number)
-                write_piecemeal(path, self._arrays(actor))
+                write_piecemeal(directory / replay_file(number), self._arrays(actor))
             except LateError as error:
                 raise OSError("a shard of the replay takes too long") from error
             except self._calls.ray.exceptions.RayError as error:
@@ -160,16 +147,15 @@ class Shards:
             Broken: a shard can't be filled.
         """
         files = {file.name: file for file in replay_files(checkpoint)}
-        for number, actor in enumerate(self._actors):
+        for number, actor in enumerate(self.actors):
             file = files.get(replay_file(number))
-            if file is not None:
-                try:
+            try:
+                if file is not None:
                     self._load(actor, file)
-                except (LateError, self._calls.ray.exceptions.RayError) as error:
-                    reason = traceback_of(error) or "it died or hangs"
-                    raise Broken(
-                        f"Replay shard {number} can't be filled from {file}: {reason}"
-                    ) from None
+            except (LateError, self._calls.ray.exceptions.RayError) as error:
+                filling = f"Replay shard {number} can't be filled from {file}"
+                reason = traceback_of(error) or "it died or hangs"
+                raise Broken(f"{filling}: {reason}") from None
         self.insert([])
 
     def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
@@ -232,18 +218,14 @@ class Shards:
                 else:
                     trace = traceback_of(error) or str(error)
                     raise Broken(f"Replay shard {number} failed:\n{trace}") from None
-            call = self._actors[number].insert.remote(*trajectories)
+            call = self.actors[number].insert.remote(*trajectories)
         raise Broken(
             f"Replay shard {number} died {_TRIES} times in a row: it may lack memory; "
             "lower --buffer-max-size, or raise --replay-shards on a larger cluster."
         )
 
     def _wait_for_insertion(self, number: int, call: Any) -> Any:
-        """Return what an insertion gives.
-
-        Raises:
-            LateError: the shard is silent, takes too long, or its data doesn't arrive.
-        """
+        """Return what it gives; LateError if the shard or the data comes too late."""
         until = time.monotonic() + self._network_seconds
         while True:
             try:
@@ -254,7 +236,7 @@ class Shards:
 
     def _is_idle(self, number: int) -> bool:
         """Return whether a shard is alive and idle: its data is still in transit."""
-        ask = self._actors[number].is_idle.options(concurrency_group="control")
+        ask = self.actors[number].is_idle.options(concurrency_group="control")
         try:
             return bool(self._calls.get(ask.remote(), _PING_SECONDS))
         except (LateError, self._calls.ray.exceptions.RayError):
@@ -262,7 +244,7 @@ class Shards:
 
     def replace(self, number: int, what: str = "died") -> None:
         """Put an empty shard in the place of one that died or hangs."""
-        self._calls.kill(self._actors[number])
+        self._calls.kill(self.actors[number])
         size = self._fills[number].size
         held = "trajectories held" if self._draws_trajectories else "transitions"
         self._log.count("replay shards")
@@ -270,11 +252,10 @@ class Shards:
         self._log.warn(
             f"Replay shard {number} {what} with {size} {held}; an empty one refills"
         )
-        self._actors[number] = self._make(number)
+        self.actors[number] = self._make(number)
         try:
-            self._calls.get(self._actors[number].start.remote(), _LIMIT_SECONDS)
+            self._calls.get(self.actors[number].start.remote(), _LIMIT_SECONDS)
         except (LateError, self._calls.ray.exceptions.RayError) as error:
-            trace = traceback_of(error)
-            if trace:
+            if trace := traceback_of(error):
                 raise Broken(f"Replay shard {number} failed:\n{trace}") from None
         self._fills[number] = Fill(0, False)

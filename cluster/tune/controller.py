@@ -1,5 +1,6 @@
 """A sweep on Ray Tune: the Optuna study decides, Tune's processes train."""
 
+import operator
 import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -46,23 +47,26 @@ class SweepController:
 
     def run(self) -> None:
         """Let Tune run all trials."""
+        name, heartbeat = operator.attrgetter("trial_id"), _Heartbeat(self)
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
-                tune.with_resources(TuneTrial, _claims),
+                tune.with_resources(
+                    TuneTrial, lambda each: tune.PlacementGroupFactory(each["claims"])
+                ),
                 tune_config=tune.TuneConfig(
                     search_alg=_Search(self),
                     scheduler=_Scheduler(self),
                     num_samples=-1,
                     reuse_actors=True,
-                    trial_name_creator=_name,
-                    trial_dirname_creator=_name,
+                    trial_name_creator=name,  # short enough for a directory
+                    trial_dirname_creator=name,
                 ),
                 run_config=tune.RunConfig(
                     storage_path=scratch,
                     verbose=0,
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                    callbacks=[_Heartbeat(self)],
-                    stop=_Stopper(self),
+                    callbacks=[heartbeat],
+                    stop=heartbeat,
                 ),
             )
             tuner.fit()
@@ -74,10 +78,10 @@ class SweepController:
         """Whether every trial must end now."""
         return self._signals.received is not None or self._failure is not None
 
-    def guarded(self, call: Callable[[], _T], otherwise: _T) -> _T:
+    def guarded(self, otherwise: _T, call: Callable[..., _T], *arguments: Any) -> _T:
         """Return the result of a call; if it fails, end the sweep."""
         try:
-            return call()
+            return call(*arguments)
         except BaseException as error:
             self._failure = self._failure or error
             return otherwise
@@ -174,7 +178,7 @@ class _Search(Searcher):
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return a trial's config; None when there is none yet."""
-        return self._sweep.guarded(lambda: self._sweep.ask(trial_id), None)
+        return self._sweep.guarded(None, self._sweep.ask, trial_id)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -182,9 +186,6 @@ class _Search(Searcher):
         """Do nothing: the study has been told."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the study is the only state."""
-
-    def restore(self, checkpoint_path: str) -> None:
         """Do nothing: the study is the only state."""
 
 
@@ -199,8 +200,7 @@ class _Scheduler(FIFOScheduler):
         self, controller: Any, trial: Any, report: dict[str, Any]
     ) -> str:
         """Return whether a trial continues after its report."""
-        take = self._sweep.take
-        ends = self._sweep.guarded(lambda: take(trial.trial_id, report), True)
+        ends = self._sweep.guarded(True, self._sweep.take, trial.trial_id, report)
         return str(self.STOP if ends else self.CONTINUE)
 
     def on_trial_error(self, controller: Any, trial: Any) -> None:
@@ -208,26 +208,18 @@ class _Scheduler(FIFOScheduler):
         error = trial.get_pickled_error() or trial.get_error()
         reason = str(error).strip().splitlines()[-1] if error else ""
         reason = f"the trial's process died ({reason.strip() or 'unknown'})"
-        lose = self._sweep.lose
-        self._sweep.guarded(lambda: lose(trial.trial_id, reason), None)
+        self._sweep.guarded(None, self._sweep.lose, trial.trial_id, reason)
 
 
-class _Heartbeat(tune.Callback):
-    """Updates the display while Tune works."""
+class _Heartbeat(tune.Callback, tune.Stopper):
+    """Updates the display while Tune works; ends everything after a signal."""
 
     def __init__(self, sweep: SweepController) -> None:
         self._sweep = sweep
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Update the display."""
-        self._sweep.guarded(self._sweep.tick, None)
-
-
-class _Stopper(tune.Stopper):
-    """Ends everything after a signal."""
-
-    def __init__(self, sweep: SweepController) -> None:
-        self._sweep = sweep
+        self._sweep.guarded(None, self._sweep.tick)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Leave single trials to the scheduler."""
@@ -236,13 +228,3 @@ class _Stopper(tune.Stopper):
     def stop_all(self) -> bool:
         """Return whether every trial must end."""
         return self._sweep.is_over
-
-
-def _claims(config: dict[str, Any]) -> Any:
-    """Return the resources that Tune claims for a trial."""
-    return tune.PlacementGroupFactory(config["claims"])
-
-
-def _name(trial: Any) -> str:
-    """Return a name that is short enough for a directory."""
-    return str(trial.trial_id)

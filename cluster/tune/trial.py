@@ -11,7 +11,7 @@ import queue
 import signal
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ray import tune
 
@@ -30,16 +30,6 @@ _PRELOADED = (
 )
 
 
-class Trainee(Protocol):
-    """A training, wherever it runs."""
-
-    def report(self) -> TrialReport:
-        """Wait for the next report; let a training that waits for it continue."""
-
-    def end(self) -> None:
-        """End the training, early if it still runs."""
-
-
 class Forked:
     """A training in a child process."""
 
@@ -55,7 +45,7 @@ class Forked:
         self._last |= {"began": None, "ended": None, "memory": 0}
 
     def report(self) -> TrialReport:
-        """Wait for the next report."""
+        """Wait for the next report; let a training that waits for it continue."""
         try:
             if "point" in self._last:
                 self._link.send("continue")
@@ -84,11 +74,8 @@ class Threaded:
         self._signals = Signals()
         self._signals.on_first = None
         self._training = Training(self._reports.put, points)
-        self._thread = threading.Thread(
-            target=self._training.run,
-            args=(*job, driver.start, self._signals),
-            daemon=True,
-        )
+        run, arguments = self._training.run, (*job, driver.start, self._signals)
+        self._thread = threading.Thread(target=run, args=arguments, daemon=True)
         self._thread.start()
         self._last: TrialReport = {}
 
@@ -108,7 +95,7 @@ class Threaded:
 class Trial(tune.Trainable):
     """A trial as Ray Tune sees it; its process is used again for the next one."""
 
-    _training: Trainee | None
+    _training: Forked | Threaded | None
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the config of the first trial."""
@@ -139,7 +126,7 @@ def _begin(
     points: list[int],
     claims: list[Mapping[str, float]],
     definitions: tuple[bytes, ...],
-) -> Trainee:
+) -> Forked | Threaded:
     """Start a training with as many threads as cores were claimed."""
     threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
     make = Forked if settings.get("local") else Threaded

@@ -5,14 +5,13 @@ import importlib
 import pytest
 from fake_ray import FakeRay
 
-from xagents_ray.cluster.ray.failures import FailureLog
+from xagents_ray.cluster.ray.calls import FailureLog
 
 _WITH_A_CLOCK = (
     "ray.calls",
     "run.env_actors",
     "run.evaluator",
     "run.fleet",
-    "run.last_snapshot",
     "run.learner",
     "run.replay",
 )

@@ -20,7 +20,6 @@ from ray.exceptions import (
 
 from xagents_ray.cluster.ray import calls as calls_module
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff
-from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 
@@ -101,10 +100,8 @@ def test_what_does_not_arrive_here_is_late(
     assert limits == [calls_module._FETCH_SECONDS]
 
 
-def test_pauses_grow_and_end_with_a_sentence(
-    calls: Calls, ray: FakeRay, log: FailureLog
-) -> None:
-    backoff, began, clocks = StoreBackoff(calls, log), ray.now, [ray.now]
+def test_pauses_grow_and_end_with_a_sentence(calls: Calls, ray: FakeRay) -> None:
+    backoff, began, clocks = StoreBackoff(calls), ray.now, [ray.now]
     with pytest.raises(Broken, match="are full for 120 s: free some room") as end:
         while True:
             backoff.wait()
@@ -113,27 +110,25 @@ def test_pauses_grow_and_end_with_a_sentence(
     pauses = [round(b - a) for a, b in itertools.pairwise(clocks)]
     assert pauses[:6] == [1, 2, 4, 8, 16, 16]
     assert 120 < ray.now - began < 140
-    (warning,) = log.warnings
+    (warning,) = calls.log.warnings
     assert "trying again" in warning
 
 
 def test_an_attempt_that_succeeds_starts_with_short_pauses_again(
-    calls: Calls, ray: FakeRay, log: FailureLog
+    calls: Calls, ray: FakeRay
 ) -> None:
-    backoff, began = StoreBackoff(calls, log), ray.now
+    backoff, began = StoreBackoff(calls), ray.now
     for _ in range(12):
         backoff.wait()
         backoff.reset()
     assert ray.now - began < 12 * 1.5
-    assert len(log.warnings) == 12
+    assert len(calls.log.warnings) == 12
 
 
-def test_a_signal_ends_a_pause(
-    ray: FakeRay, log: FailureLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_ends_a_pause(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals()
     signals.on_first = None
     signals.press(15)
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        StoreBackoff(Calls(ray, signals), log).wait()
+        StoreBackoff(Calls(ray, signals)).wait()

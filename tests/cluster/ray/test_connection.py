@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from xagents_ray.cluster.ray import authentication, connection, probe
-from xagents_ray.cluster.ray.processes import Processes
-from xagents_ray.cluster.ray.ray_session import RaySession
+from xagents_ray.cluster.ray.ray_session import Processes, RaySession
 from xagents_ray.core.errors import UserError
 
 _SLEEP = ["sleep", "60"]

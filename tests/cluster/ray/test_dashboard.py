@@ -9,7 +9,7 @@ from http.cookiejar import CookieJar
 
 import pytest
 
-from xagents_ray.cluster.ray.dashboard import Link
+from xagents_ray.cluster.ray.authentication import DashboardLink
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def dashboard() -> Iterator[str]:
 
 
 def test_the_link_brings_the_token_along(dashboard: str) -> None:
-    link = Link(dashboard, "secret")
+    link = DashboardLink(dashboard, "secret")
     browser = urllib.request.build_opener(
         urllib.request.HTTPCookieProcessor(CookieJar())
     )
@@ -40,7 +40,7 @@ def test_the_link_brings_the_token_along(dashboard: str) -> None:
 
 
 def test_nobody_else_gets_it(dashboard: str) -> None:
-    link = Link(dashboard, "secret")
+    link = DashboardLink(dashboard, "secret")
     assert link.url.startswith("http://127.0.0.1:")
     with pytest.raises(urllib.error.HTTPError, match="404") as error:
         urllib.request.urlopen(f"{link.url.rpartition('/')[0]}/guess")

@@ -62,7 +62,7 @@ def test_the_driver_saves_what_it_holds_itself(ray: FakeRay, signals: Signals) -
     held = {"policy/kernel": np.ones(3)}
     driver: Any = object.__new__(RayDriver)
     driver._ray = ray
-    driver._run = SimpleNamespace(spec=SimpleNamespace(is_image=False))
+    driver._patience = 3.0
     driver._calls = Calls(driver._ray, signals, lambda: True)
     driver._learner = SimpleNamespace(held=held)
     snapshot = Snapshot(Ref.pending(), [Ref.pending(), Ref.pending()])

@@ -10,9 +10,8 @@ from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
 from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.cluster.ray.calls import Calls, place_of, traceback_of
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.env_actors import EnvActors
+from xagents_ray.cluster.ray.calls import Calls, traceback_of
+from xagents_ray.cluster.run.env_actors import EnvActors, place_of
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
@@ -71,7 +70,7 @@ class _Started:
     def __init__(self, ray: FakeRay, make: Make, count: int, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, **settings}
         config = Config.of(find("ppo").config, given)
-        self.ray, self.log, self.made = ray, FailureLog(), [0] * count
+        self.ray, self.made = ray, [0] * count
         self.actors: dict[int, FakeActor] = {}
         self.weights, self.signals = [Ref(1)], Signals()
         self.signals.on_first = None
@@ -82,8 +81,9 @@ class _Started:
             return self.actors[number]
 
         calls, restarts = Calls(ray, self.signals), config.placement.max_actor_restarts
-        self.pool = EnvActors(calls, self.log, [4] * count, made, restarts)
-        self.fleet = Fleet(calls, self.log, config, self.pool, self.next_weights)
+        self.log = calls.log
+        self.pool = EnvActors(calls, [4] * count, made, restarts)
+        self.fleet = Fleet(calls, config, self.pool, self.next_weights)
         self.pool.wait_until_ready()
 
     def next_weights(self) -> Ref:

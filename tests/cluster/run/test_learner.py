@@ -9,10 +9,8 @@ from fake_ray import FakeActor, FakeRay, Ref, Takes, full
 from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayTaskError
 
 from xagents_ray.cluster.ray.calls import Calls
-from xagents_ray.cluster.ray.failures import FailureLog
-from xagents_ray.cluster.run.batches import PhaseData
-from xagents_ray.cluster.run.last_snapshot import LastSnapshot
-from xagents_ray.cluster.run.learner import Phase, SupervisedLearner
+from xagents_ray.cluster.run.learner import LastSnapshot, SupervisedLearner
+from xagents_ray.cluster.run.phases import Phase, PhaseData
 from xagents_ray.cluster.run.replay import Shards
 from xagents_ray.core.errors import Broken
 from xagents_ray.core.signals import Signals
@@ -94,12 +92,13 @@ class _Setup:
     def __init__(
         self, ray: FakeRay, *hanging: Sequence[str], seconds: float = 0.0
     ) -> None:
-        self.ray, self.log, self.signals = ray, FailureLog(), Signals()
+        self.ray, self.signals = ray, Signals()
         self.signals.on_first = None
         self.actors: list[FakeActor] = []
         self._seconds, self._hanging = seconds, list(hanging)
         self.calls = Calls(ray, self.signals)
-        self.learner = SupervisedLearner(self.calls, self.log, self._make, patience=1.0)
+        self.log = self.calls.log
+        self.learner = SupervisedLearner(self.calls, self._make, patience=1.0)
         if "start" not in [method for each in hanging[:1] for method in each]:
             self.learner.wait_until_ready()
 
@@ -448,7 +447,7 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
         made.append(FakeActor(ray, _Shard()))
         return made[-1]
 
-    shards = Shards(setup.calls, setup.log, 2, make, True)
+    shards = Shards(setup.calls, 2, make, True)
     shards.wait_until_ready()
     shards.insert([])
     made[1].hanging.add("sample")

@@ -11,7 +11,6 @@ from ray.exceptions import ObjectLostError
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls
-from xagents_ray.cluster.ray.failures import FailureLog
 from xagents_ray.cluster.run import replay as shards_module
 from xagents_ray.cluster.run.replay import Shards
 from xagents_ray.cluster.run.services import ReplayService
@@ -60,10 +59,11 @@ class _Shards(Shards):
     """
 
     def __init__(self, ray: FakeRay, run: RunSpec, round_bytes: int = 0) -> None:
-        self.ray, self.run, self.log = ray, run, FailureLog()
+        self.ray, self.run = ray, run
         self.made: list[FakeActor] = []
         calls = Calls(ray, Signals())
-        super().__init__(calls, self.log, 2, self._make_one, False, round_bytes)
+        self.log = calls.log
+        super().__init__(calls, 2, self._make_one, False, round_bytes)
         self.wait_until_ready()
 
     def _make_one(self, number: int) -> Any:

@@ -1,10 +1,12 @@
-"""What a learning phase learns from, as references to Ray's objects."""
+"""Learning phases, and what they learn from, as references to Ray's objects."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.core.moments import Statistics
 
 
 class PhaseData:
@@ -50,3 +52,26 @@ class PhaseData:
         for reference in missing:
             if self._shards is not None and reference in self._drawn:
                 self._shards.replace(self._drawn.pop(reference), "hangs")
+
+
+@dataclass
+class Phase:
+    """A learning phase that was requested.
+
+    Attributes:
+        data: what it learns from.
+        env_steps: of the run, after the data was collected.
+        statistics: of the steps since the previous phase.
+        number: from 1, in the order of the requests.
+        references: to the data; empty if all of it was lost, and nothing is learned.
+        metrics: reference to the phase's metrics.
+        weights: reference to the weights after the phase.
+    """
+
+    data: PhaseData
+    env_steps: int
+    statistics: Statistics
+    number: int = 0
+    references: Sequence[Any] = ()
+    metrics: Any = None
+    weights: Any = None
