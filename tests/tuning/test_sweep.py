@@ -18,7 +18,6 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning import report
 from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, TuneConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
 from xagents_ray.tuning.plan import (
@@ -27,7 +26,7 @@ from xagents_ray.tuning.plan import (
     preset,
 )
 from xagents_ray.tuning.study import Study
-from xagents_ray.tuning.sweep import plan_of
+from xagents_ray.tuning.sweep import plan_of, write_report
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
 
@@ -256,7 +255,7 @@ def test_what_a_sweep_leaves() -> None:
         study.note(trial, settings=plan.settings(trial.params, None))
         study.complete(trial, value)
     style = dict(matplotlib.rcParams)
-    report.write(plan, study, said.append)
+    write_report(plan, study, said.append)
     assert dict(matplotlib.rcParams) == style
     best = study.best()
     assert best is not None
@@ -284,6 +283,6 @@ def test_one_trial_leaves_no_pictures() -> None:
     assert trial is not None
     study.note(trial, settings=plan.settings({}, None))
     study.complete(trial, 1.0)
-    report.write(plan, study, said.append)
+    write_report(plan, study, said.append)
     assert said[-1].startswith("Pictures need 2 complete trials")
     assert not list(plan.directory.glob("*.png"))

@@ -78,9 +78,7 @@ UNSUPPORTED_OPTIONS = {
 
 def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
     """Return the options of `tune`, with an agent's own where there is one."""
-    groups: list[type] = [
-        TuneConfig,
-        *GROUPS.values(),
-        *([algorithm] if algorithm else []),
-    ]
+    groups: list[type] = [TuneConfig, *GROUPS.values()]
+    if algorithm is not None:
+        groups.append(algorithm)
     return [each for group in groups for each in options(group) if not each.instead]

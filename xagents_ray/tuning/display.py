@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -72,12 +71,7 @@ class SweepDisplay:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live:
             self._live.update(self._table(), refresh=True)
             self._live.stop()
@@ -144,25 +138,19 @@ class SweepDisplay:
     def _summary(self) -> str:
         """Return counts, the best so far and the time left, in one line."""
         rows = self._rows.values()
-        ended = [row for row in rows if row.state in ("complete", "pruned", "failed")]
-        parts = [f"{len(ended)} of {self._config.n_trials} trials ended"]
+        ended = sum(row.state in ("complete", "pruned", "failed") for row in rows)
+        parts = [f"{ended} of {self._config.n_trials} trials ended"]
         complete = [r for r in rows if r.state == "complete" and r.reward is not None]
         if complete:
             best = max(complete, key=lambda row: row.reward or 0.0)
             parts.append(f"best: {self._number(best.reward)} of trial {best.number}")
-        left = self._left(len(ended))
-        if left is not None:
-            parts.append(f"about {left} left")
+        seconds = [row.seconds for row in rows if row.seconds is not None]
+        left = self._config.n_trials - ended
+        if seconds and left > 0:
+            jobs = min(left, self._config.n_jobs)
+            needed = round(statistics.median(seconds) * left / jobs)
+            parts.append(f"about {timedelta(seconds=needed)} left")
         return ", ".join(parts)
-
-    def _left(self, ended: int) -> timedelta | None:
-        """Return the time left by the median of the trials that ended."""
-        seconds = [r.seconds for r in self._rows.values() if r.seconds is not None]
-        left = max(0, self._config.n_trials - ended)
-        if not seconds or not left:
-            return None
-        jobs = min(left, self._config.n_jobs)
-        return timedelta(seconds=round(statistics.median(seconds) * left / jobs))
 
     def _number(self, value: float | None) -> str:
         digits = self._display.display_precision

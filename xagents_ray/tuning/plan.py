@@ -55,8 +55,7 @@ class Plan:
     @property
     def about(self) -> dict[str, Any]:
         """What all trials of a study have in common."""
-        steps = self.config.trial_steps
-        env = self.fixed.get("env")
+        env, steps = self.fixed.get("env"), self.config.trial_steps
         return {"agent": self.algorithm.name, "env": env, "trial_steps": steps}
 
     def settings(self, params: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
@@ -108,7 +107,7 @@ def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     words = ["xagents-ray", "train", algorithm.name]
     for option in train_options(algorithm.config):
         value = settings.get(option.name)
-        if option.name not in settings or value is None:
+        if value is None:
             continue
         if option.type is bool:
             off = option.off or f"--no-{option.flag[2:]}"

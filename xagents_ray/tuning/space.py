@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import (
-    HpType,
-    Option,
-    plain,
-    suggestion,
-)
+from xagents_ray.settings.options import HpType, Option, plain, suggestion
 
 
 @dataclass(frozen=True)
@@ -19,11 +14,11 @@ class Space:
 
     Attributes:
         kind: categorical for any of the values; int and log_uniform for anything
-            from the first to the last one.
+            from the first to the last one; None when the setting can't vary.
         values: at least two.
     """
 
-    kind: HpType
+    kind: HpType | None
     values: tuple[Any, ...]
 
 
@@ -62,23 +57,14 @@ def split(
             raise UserError(f"There is no setting {name!r} of tune{hint}")
         option = known[name]
         if isinstance(value, list | tuple) and not option.many:
-            value = _several(option, tuple(value))
+            several = Space(option.hp_type, tuple(value))
+            value = value[0] if len(value) == 1 else several
         if isinstance(value, Space):
-            values = tuple(map(option.plain, value.values))
-            spaces[name] = Space(value.kind, values)
+            spaces[name] = Space(value.kind, tuple(map(option.plain, value.values)))
             _check(option, spaces[name])
         else:
             fixed |= plain([option], {name: value})
     return fixed, spaces
-
-
-def _several(option: Option, values: tuple[Any, ...]) -> Any:
-    """Return what several values of a flag mean; one alone is fixed."""
-    if len(values) == 1:
-        return values[0]
-    if option.hp_type is None:
-        raise UserError(f"{option.flag} does not vary: give it one value.")
-    return Space(option.hp_type, values)
 
 
 def _check(option: Option, space: Space) -> None:

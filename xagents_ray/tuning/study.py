@@ -3,11 +3,12 @@
 import contextlib
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
+from optuna.distributions import check_distribution_compatibility
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,7 +16,7 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.settings.options import flag
 from xagents_ray.tuning.display import Row
 from xagents_ray.tuning.optuna_parts import (
-    are_compatible,
+    Owner,
     described,
     distribution_of,
     first_line,
@@ -23,7 +24,6 @@ from xagents_ray.tuning.optuna_parts import (
     open_study,
     without_password,
 )
-from xagents_ray.tuning.owner import Owner
 from xagents_ray.tuning.plan import Plan
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Study:
     Args:
         plan: of the sweep.
     Attributes:
-        name: of the study.
         shown: URL of its database, without a password.
         varies: what is varied, by setting.
+        whole: the study itself.
     Raises:
         UserError: the database can't be opened, the study is of something else or
             varies something else, or another process is at work on it.
@@ -56,25 +56,20 @@ class Study:
             optuna.logging.INFO if plan.config.non_silent else optuna.logging.ERROR
         )
         self.varies = {n: distribution_of(space) for n, space in plan.spaces.items()}
-        self.name, self.shown = plan.study, without_password(plan.storage)
-        self._study = open_study(plan.study, plan.storage)
-        self._study.pruner = make_pruner(plan.config, plan.points)
+        self.shown = without_password(plan.storage)
+        self.whole = open_study(plan.study, plan.storage)
+        self.whole.pruner = make_pruner(plan.config, plan.points)
         with self._storage():
-            self._check(plan.about)
-            self._owner = Owner(self._study)
-            self._study.set_user_attr(_ABOUT, plan.about)
+            self._check()
+            self._owner = Owner(self.whole)
+            self.whole.set_user_attr(_ABOUT, plan.about)
         self.interrupt()
 
     @property
     def trials(self) -> list[FrozenTrial]:
         """All trials, in order."""
         with self._storage():
-            return self._study.get_trials(deepcopy=False)
-
-    @property
-    def whole(self) -> optuna.Study:
-        """The study itself."""
-        return self._study
+            return self.whole.get_trials(deepcopy=False)
 
     def counts(self) -> Counter[str]:
         """Count trials by state; those that were only interrupted apart."""
@@ -90,8 +85,8 @@ class Study:
         if self.ended() + self.counts()["running"] >= self._config.n_trials:
             return None
         with self._storage():
-            self._study.sampler = self._sampler()
-            trial = self._study.ask(self.varies)
+            self.whole.sampler = self._sampler()
+            trial = self.whole.ask(self.varies)
             if self._seed is not None and "seed" not in trial.user_attrs:
                 trial.set_user_attr("seed", (self._seed + trial.number) % 2**31)
             return trial
@@ -113,9 +108,8 @@ class Study:
             value: its mean reward there.
             is_full: whether that is the mean of a full reward window.
         """
-        needs_full = isinstance(self._study.pruner, optuna.pruners.MedianPruner)
-        if self._config.warmup_steps is not None:
-            needs_full = False
+        is_median = isinstance(self.whole.pruner, optuna.pruners.MedianPruner)
+        needs_full = is_median and self._config.warmup_steps is None
         with self._storage():
             trial.report(value, step)
             return (is_full or not needs_full) and trial.should_prune()
@@ -146,11 +140,11 @@ class Study:
             kept = {k: v for k, v in trial.user_attrs.items() if k == "seed"}
             with self._storage():
                 if trial.number not in queued:
-                    self._study.enqueue_trial(
+                    self.whole.enqueue_trial(
                         trial.params, user_attrs={**kept, _REPEATS: trial.number}
                     )
             why = "the sweep was ended; queued again with the same parameters"
-            self.note(Trial(self._study, trial._trial_id), **{_INTERRUPTED: why})
+            self.note(Trial(self.whole, trial._trial_id), **{_INTERRUPTED: why})
             self._finish(trial.number, TrialState.FAIL)
         return [trial.number for trial in running]
 
@@ -161,7 +155,7 @@ class Study:
     def frame(self) -> "pd.DataFrame":
         """Return the trials, one row each."""
         with self._storage():
-            return self._study.trials_dataframe()
+            return self.whole.trials_dataframe()
 
     def last_failure(self) -> str:
         """Return why the newest trial that failed did so."""
@@ -187,7 +181,7 @@ class Study:
         self, number: int, state: TrialState, value: float | None = None
     ) -> str:
         with self._storage():
-            return state_of(self._study.tell(number, value, state))
+            return state_of(self.whole.tell(number, value, state))
 
     def _sampler(self) -> optuna.samplers.BaseSampler:
         """Return a sampler for one trial: what it draws goes by seed and number."""
@@ -201,32 +195,33 @@ class Study:
                 seed=seed, constant_liar=self._config.n_jobs > 1
             )
 
-    def _check(self, about: Mapping[str, Any]) -> None:
+    def _check(self) -> None:
         """Raise UserError when the study is of something else."""
-        study, remedy = self._study, "take another --study"
-        stored = study.user_attrs.get(_ABOUT)
+        study, name, remedy = self.whole, self._plan.study, "take another --study"
+        stored, trials = study.user_attrs.get(_ABOUT), study.get_trials(deepcopy=False)
         is_maximum = study.direction == optuna.study.StudyDirection.MAXIMIZE
-        if not is_maximum or (stored is None and study.get_trials(deepcopy=False)):
+        if not is_maximum or (stored is None and trials):
             raise UserError(
-                f"The study {self.name} in {self.shown} is not of xagents-ray: "
-                f"{remedy}."
+                f"The study {name} in {self.shown} is not of xagents-ray: {remedy}."
             )
-        for key, value in about.items():
+        for key, value in self._plan.about.items():
             if stored is not None and stored.get(key) != value:
-                name = {"agent": "the agent"}.get(key, flag(key))
+                what = {"agent": "the agent"}.get(key, flag(key))
                 raise UserError(
-                    f"The study {self.name} has {stored.get(key)} for {name}, not "
-                    f"{value}: its trials could not be compared, so {remedy}."
+                    f"The study {name} has {stored.get(key)} for {what}, not {value}: "
+                    f"its trials could not be compared, so {remedy}."
                 )
-        for trial in study.get_trials(deepcopy=False):
-            for name, space in self.varies.items():
-                before = trial.distributions.get(name)
-                if before is not None and not are_compatible(before, space):
+        for trial in trials:
+            for setting, space in self.varies.items():
+                before = trial.distributions.get(setting, space)
+                try:
+                    check_distribution_compatibility(before, space)
+                except ValueError:
                     over = f"over {described(before)} and can't over {described(space)}"
                     raise UserError(
-                        f"The study {self.name} varies {name} {over}: keep the values, "
+                        f"The study {name} varies {setting} {over}: keep the values, "
                         f"or {remedy}."
-                    )
+                    ) from None
 
     @contextlib.contextmanager
     def _storage(self) -> Iterator[None]:

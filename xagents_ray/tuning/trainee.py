@@ -104,17 +104,13 @@ class Training:
         while self._points and progress.env_steps >= self._points[0]:
             point = self._points.pop(0)
         is_point = point is not None and progress.mean_reward is not None
-        if is_point:
-            self._wait()
+        while is_point and not self.permits.acquire(timeout=_POLL_SECONDS):
+            if self._signals.received is not None:
+                break
         if is_point or now - self._told > _REPORT_SECONDS:
             self._told = now
             told = {"point": point, "is_full": progress.is_full} if is_point else {}
             self._report({**facts, "memory": _memory(), **told})
-
-    def _wait(self) -> None:
-        while not self.permits.acquire(timeout=_POLL_SECONDS):
-            if self._signals.received is not None:
-                return
 
 
 def train_alone(
