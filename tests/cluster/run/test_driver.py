@@ -19,7 +19,7 @@ from xagents_ray.storage.checkpoints import newest_valid
 
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
-DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000}
+DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000, "n_step": 3}
 ACER = {**PPO, "n_steps": 10, "buffer_initial_size": 8, "buffer_max_size": 40}
 PONG = {
     "env": "PongNoFrameskip-v4",
