@@ -203,7 +203,7 @@ def test_reports_hold_whole_games(rolled: Any) -> None:
 
 def test_replayed_transitions_are_those_of_the_emulator(rolled: Any) -> None:
     run, rollouts, (_, *references) = rolled
-    replay = TransitionReplay(run.spec, 300, N_ENVS, max(LENGTHS), 0)
+    replay = TransitionReplay(run.spec, 300, N_ENVS, max(LENGTHS), 0, 1, 0.9)
     known: dict[bytes, set[bytes]] = {}
     for (trajectory, _), reference in zip(rollouts, references, strict=True):
         replay.insert(trajectory)

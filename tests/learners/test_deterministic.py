@@ -48,7 +48,7 @@ def test_one_step_targets_of_ends() -> None:
     rewards = np.arange(6, dtype=np.float32)[:, None]
     actions = np.zeros((6, 1, 2), np.float32)
     flags = terminated, truncated, valid
-    replay = TransitionReplay(SPEC, 6, 1, 6, 0, gamma=0.5)
+    replay = TransitionReplay(SPEC, 6, 1, 6, 0, 1, 0.5)
     replay.insert(
         Trajectory(observations, starts, actions, rewards, *flags, None, None, 1, 0)
     )

@@ -349,7 +349,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
     world = World(spec, 1, 100, 0)
     actor = Actor(world, 0, 1, 0.0)
     actor.lose(9)
-    replay = TransitionReplay(spec, 100, 1, 8, 0, gamma=GAMMA)
+    replay = TransitionReplay(spec, 100, 1, 8, 0, 1, GAMMA)
     for inserted in (1, 2):
         replay.insert(actor.rollout(length))
         assert replay.fill.size == inserted * length
@@ -360,7 +360,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
 def test_an_actor_that_dies_early_again_and_again() -> None:
     """Its rows become invalid one after another, with no valid one between."""
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 300, 1, 16, 0, gamma=GAMMA)
+    replay = TransitionReplay(spec, 300, 1, 16, 0, 1, GAMMA)
     world = World(spec, 1, 300, 0)
     for _ in range(6):
         actor = Actor(world, 0, 1, 0.0)
@@ -374,7 +374,7 @@ def test_an_actor_that_dies_early_again_and_again() -> None:
 
 def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
     spec = spec_of(GREY, 3, True)
-    replay = TransitionReplay(spec, 100, 2, 8, 0, gamma=GAMMA)
+    replay = TransitionReplay(spec, 100, 2, 8, 0, 1, GAMMA)
     world = World(spec, 2, 100, 0)
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
     assert replay.fill.size == 16
@@ -387,7 +387,7 @@ def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
 
 def test_fewer_transitions_than_environments() -> None:
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 2, 3, 4, 0, gamma=GAMMA)
+    replay = TransitionReplay(spec, 2, 3, 4, 0, 1, GAMMA)
     world = World(spec, 3, 2, 0)
     for _ in range(3):
         replay.insert(Actor(world, 0, 3, 0.0).rollout(4))
@@ -399,7 +399,7 @@ def test_fewer_transitions_than_environments() -> None:
 def test_draws_are_uniform() -> None:
     """Over environments of unequal pace and episodes of all lengths."""
     spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 60, 3, 40, 1, gamma=GAMMA)
+    replay = TransitionReplay(spec, 60, 3, 40, 1, 1, GAMMA)
     world = World(spec, 3, 60, 3)
     for env, length in enumerate((3, 14, 40)):
         replay.insert(Actor(world, env, 1, 0.2).rollout(length))
@@ -419,7 +419,7 @@ def test_draws_are_uniform() -> None:
 
 def filled(seed: int) -> TransitionReplay:
     spec = spec_of(VECTOR, 1, True)
-    replay = TransitionReplay(spec, 60, 2, 20, seed, gamma=GAMMA)
+    replay = TransitionReplay(spec, 60, 2, 20, seed, 1, GAMMA)
     replay.insert(Actor(World(spec, 2, 60, 0), 0, 2, 0.1).rollout(20))
     return replay
 
@@ -444,7 +444,7 @@ def test_samples_are_copies() -> None:
 
 @pytest.mark.parametrize("n_envs", [1, 8, 64])
 def test_memory_of_a_million_atari_transitions(n_envs: int) -> None:
-    replay = TransitionReplay(ATARI, 1_000_000, n_envs, 16, 0)
+    replay = TransitionReplay(ATARI, 1_000_000, n_envs, 16, 0, 1, GAMMA)
     frames = replay.arrays()["observations"].nbytes
     assert 7.056e9 < frames <= 7.3e9
     assert (replay.nbytes - frames) / 1e6 <= 365
@@ -452,7 +452,7 @@ def test_memory_of_a_million_atari_transitions(n_envs: int) -> None:
 
 def test_vectors_are_stored_once() -> None:
     spec = EnvSpec((17,), "float32", 1, 0, (-1.0,) * 6, (1.0,) * 6)
-    replay = TransitionReplay(spec, 100_000, 4, 16, 0)
+    replay = TransitionReplay(spec, 100_000, 4, 16, 0, 1, GAMMA)
     frames = replay.arrays()["observations"].nbytes
     assert frames <= 1.04 * 100_000 * 17 * 4
 
@@ -465,7 +465,7 @@ def test_refuses_what_memory_can_not_hold(times: int) -> None:
 
 
 def test_a_batch_of_256_stacks_takes_10_ms() -> None:
-    replay = TransitionReplay(ATARI, 20_000, 8, 500, 0)
+    replay = TransitionReplay(ATARI, 20_000, 8, 500, 0, 1, GAMMA)
     rng = np.random.default_rng(0)
     shape = (500, 8)
     no = np.zeros(shape, bool)
@@ -499,7 +499,7 @@ def test_a_batch_of_256_stacks_takes_10_ms() -> None:
 
 def test_nothing_reaches_across_a_dropped_rollout() -> None:
     """Frames count the steps of an episode that goes on; the second rollout is lost."""
-    replay = TransitionReplay(ATARI, 100, 1, 10, 0)
+    replay = TransitionReplay(ATARI, 100, 1, 10, 0, 1, GAMMA)
 
     def insert(first: int) -> None:
         numbers = np.arange(first - 3, first + 11).clip(0).astype(np.uint8)

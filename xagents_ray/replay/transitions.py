@@ -44,8 +44,8 @@ class TransitionReplay(Replay):
         n_envs: int,
         longest: int,
         seed: int,
-        n_step: int = 1,
-        gamma: float = 0.99,
+        n_step: int,
+        gamma: float,
     ) -> None:
         self.capacity = capacity
         self._stack = spec.stack

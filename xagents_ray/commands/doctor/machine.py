@@ -113,7 +113,8 @@ def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
 
     def nbytes(capacity: int) -> int:
         # Untouched zeros take no memory.
-        replay = make(run.spec, capacity, n_envs, config.batch_steps, 0)
+        own = 0, *config.replay_settings
+        replay = make(run.spec, capacity, n_envs, config.batch_steps, *own)
         return int(replay.nbytes)
 
     return (nbytes(2 * few) - nbytes(few)) / few
