@@ -115,10 +115,7 @@ register(
         policy="xagents_ray.actors.policies.categorical:CategoricalPolicy",
         models=(
             Model(
-                "policy",
-                "acer-{kind}.cfg",
-                ("actions", "actions"),
-                gives_logits=True,
+                "policy", "acer-{kind}.cfg", ("actions", "actions"), gives_logits=True
             ),
         ),
         on_policy=True,

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms.families import (
-    ACTION_CRITIC,
-    DETERMINISTIC_ACTOR,
-    DeterministicConfig,
-)
+from xagents_ray.algorithms.families import DETERMINISTIC_MODELS, DeterministicConfig
 from xagents_ray.algorithms.row import Algorithm, register
 
 
@@ -21,7 +17,7 @@ register(
         config=DDPGConfig,
         learner="xagents_ray.learners.ddpg:DDPG",
         policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
-        models=(DETERMINISTIC_ACTOR, ACTION_CRITIC),
+        models=DETERMINISTIC_MODELS,
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         discrete=False,

@@ -6,11 +6,7 @@ import numpy as np
 
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import (
-    ActorAndCritic,
-    AlgorithmConfig,
-    ReplayConfig,
-)
+from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig, ReplayConfig
 from xagents_ray.settings.options import (
     changed,
     coefficient,
@@ -24,13 +20,13 @@ ACTOR_CRITIC = Model(
     "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
 )
 """One network with two outputs: the policy and the value."""
-DETERMINISTIC_ACTOR = Model(
-    "actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"
+DETERMINISTIC_MODELS = (
+    Model("actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"),
+    Model(
+        "critic", "critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
+    ),
 )
-ACTION_CRITIC = Model(
-    "critic", "critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
-)
-"""The value of an observation and an action."""
+"""An actor, and the value of an observation and an action."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from xagents_ray.algorithms.families import (
-    ACTION_CRITIC,
-    DETERMINISTIC_ACTOR,
-    DeterministicConfig,
-)
+from xagents_ray.algorithms.families import DETERMINISTIC_MODELS, DeterministicConfig
 from xagents_ray.algorithms.row import Algorithm, register
 from xagents_ray.settings.options import coefficient, count
 
@@ -34,9 +30,8 @@ register(
         learner="xagents_ray.learners.td3:TD3",
         policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
         models=(
-            DETERMINISTIC_ACTOR,
-            ACTION_CRITIC,
-            replace(ACTION_CRITIC, name="critic-2"),
+            *DETERMINISTIC_MODELS,
+            replace(DETERMINISTIC_MODELS[1], name="critic-2"),
         ),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",

@@ -100,13 +100,13 @@ class _Agents(click.Group):
         self.callback, self._shared, self._call = self._print, shared, call
         for row in ALGORITHMS.values():
             shown = [*shared, *filter(own, options(row.config)), *options(_Errors)]
-            hidden = [flag(name) for name in (*row.config.replaced, *refused)]
+            hidden = map(flag, (*row.config.replaced, *refused))
             command = Command(
                 row.name,
                 callback=partial(self._run, row, shown),
                 params=[
                     *(parameter(option, varies) for option in shown),
-                    *(click.Option([name], hidden=True) for name in hidden),
+                    *(click.Option([each], hidden=True) for each in hidden),
                 ],
                 help=f"{name.capitalize()} {row.name.upper()}: {row.config.__doc__}",
                 context_settings=_CONTEXT,
@@ -263,9 +263,7 @@ def presets(agent: str | None) -> int:
 
 
 @root.command(
-    cls=Command,
-    context_settings=_CONTEXT,
-    help="Draw training histories to a picture",
+    cls=Command, context_settings=_CONTEXT, help="Draw training histories to a picture"
 )
 @click.argument("histories", nargs=-1)
 @click.option(

@@ -81,12 +81,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
 
 
 def parameter(option: Option, varies: bool) -> click.Option:
-    """Return Click's parameter of an option.
-
-    Args:
-        option: the option.
-        varies: take several values where it has an hp_type.
-    """
+    """Return Click's parameter of an option; one that `varies` takes several values."""
     many = option.many or (varies and option.hp_type is not None)
     shown = [option.help, option.unit, option.bounds]
     if option.choices:

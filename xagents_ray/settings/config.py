@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -36,23 +36,17 @@ class Config:
                 f"--n-actors {actors} is more than --n-envs {envs}: each env actor "
                 "needs an environment, so lower the one or raise the other."
             )
-        self._check_needs()
-        self.algorithm.check_batch(envs)
-
-    def _check_needs(self) -> None:
-        """Raise UserError when an option lacks what it needs."""
         values = self.values()
         for each in train_options(type(self.algorithm)):
-            value = values[each.name]
-            if not value or value == each.default:
-                continue
-            if each.needs_ray and self.placement.local:
+            is_used = values[each.name] and values[each.name] != each.default
+            if is_used and each.needs_ray and self.placement.local:
                 raise UserError(
                     f"{each.flag} is for Ray and --local runs without it: drop one of "
                     "the two."
                 )
-            if each.needs_max_steps and self.training.max_steps is None:
+            if is_used and each.needs_max_steps and self.training.max_steps is None:
                 raise UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
+        self.algorithm.check_batch(envs)
 
     def values(self) -> dict[str, Any]:
         """Return all settings by their flat names."""
@@ -81,12 +75,7 @@ class Config:
 
 
 GROUPS: dict[str, type[Checked]] = {
-    "env": EnvConfig,
-    "training": TrainingConfig,
-    "run": RunConfig,
-    "display": DisplayConfig,
-    "pipeline": PipelineConfig,
-    "placement": PlacementConfig,
+    name: group for name, group in get_type_hints(Config).items() if name != "algorithm"
 }
 """The fields of `Config` that every algorithm shares."""
 

@@ -39,6 +39,7 @@ class Facts:
         hp_type: how `tune` varies it, None when it does not.
         known_as: what other libraries call it; such a name is answered with ours.
         is_path: names files that a run reads.
+        names_directory: names a directory, and has no parents in it.
         needs_ray: refused together with --local.
         needs_max_steps: falls to 0 over --max-steps, which must be given.
         acts: a trained policy acts by it, so `play` and `evaluate` have it too.
@@ -62,6 +63,7 @@ class Facts:
     hp_type: HpType | None = None
     known_as: tuple[str, ...] = ()
     is_path: bool = False
+    names_directory: bool = False
     needs_ray: bool = False
     needs_max_steps: bool = False
     acts: bool = False
@@ -155,6 +157,11 @@ class Option(Facts):
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
             raise UserError(f"{self.flag} takes one of {words}, got {value!r}.")
+        names_none = value in ("", ".", "..") or set("/\\\0") & set(str(value))
+        if self.names_directory and names_none:
+            raise UserError(
+                f"{self.flag} {value!r} can't name a directory: leave out / and \\."
+            )
         below = self.low is not None and (
             value <= self.low if self.exclusive else value < self.low
         )
@@ -243,12 +250,6 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
         if word in each.known_as:
             return f"; did you mean {own}?"
     return near(name, shown.values())
-
-
-def check_directory(flag: str, name: str | None) -> None:
-    """Raise UserError when a name that was given can't be a directory's."""
-    if name is not None and (name in ("", ".", "..") or set("/\\\0") & set(name)):
-        raise UserError(f"{flag} {name!r} can't name a directory: leave out / and \\.")
 
 
 class Checked:

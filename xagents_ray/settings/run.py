@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import (
-    Checked,
-    check_directory,
-    count,
-    option,
-    options,
-)
+from xagents_ray.settings.options import Checked, count, option, options
 
 _IN_TRIALS = "every trial has its own in a directory of its own, below the sweep's"
 
@@ -33,6 +27,7 @@ class RunConfig(Checked):
     name: str | None = option(
         None,
         "Name of the run's own directory; default: time and seed",
+        names_directory=True,
         new_run=True,
         instead="--study names the sweep",
     )
@@ -90,7 +85,6 @@ class RunConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_directory("--name", self.name)
         for each in options(RunConfig):
             given = getattr(self, each.name) is not None
             if each.new_run and given and self.resume is not None:
@@ -173,9 +167,8 @@ class PlacementConfig(ConnectionConfig):
     )
     max_actor_restarts: int = option(
         3,
-        "Failures of an env actor in a row, without a finished rollout, after "
-        "which it is not replaced any more; errors at the same line count until an "
-        "episode ends",
+        "Failures of an env actor in a row, without a finished rollout, after which it "
+        "is not replaced any more; errors at the same line count until an episode ends",
         low=0,
     )
 

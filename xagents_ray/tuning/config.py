@@ -5,14 +5,7 @@ from dataclasses import dataclass
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import GROUPS
-from xagents_ray.settings.options import (
-    Checked,
-    Option,
-    check_directory,
-    count,
-    option,
-    options,
-)
+from xagents_ray.settings.options import Checked, Option, count, option, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +15,7 @@ class TuneConfig(Checked):
     study: str | None = option(
         None,
         "Name of the Optuna study; one that exists is resumed; default: agent and time",
+        names_directory=True,
     )
     storage: str | None = option(
         None,
@@ -57,7 +51,6 @@ class TuneConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_directory("--study", self.study)
         steps = self.warmup_steps
         if steps is not None and steps >= self.trial_steps:
             raise UserError(

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from xagents_ray.algorithms import presets
@@ -82,7 +83,6 @@ def sweep(
     """
     plan, display = plan_of(algorithm, given)
     runs = _examples(plan)
-    study_module = importlib.import_module("xagents_ray.tuning.study")
     with Signals() as signals:
         try:
             plan.directory.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def sweep(
                 f"--run-dir: {plan.directory} can't be made ({error.strerror}); name "
                 "one that can be written."
             ) from None
-        study = study_module.Study(plan)
+        study: Study = resolve_name("xagents_ray.tuning.study:Study")(plan)
         with SweepDisplay(plan.config, display, study.rows()) as shown:
             shown.note(f"{plan.directory}: study {plan.study}")
             for note in runs[0].notes:
@@ -156,7 +156,7 @@ def _examples(plan: Plan) -> list[RunSpec]:
     return runs
 
 
-def _result(plan: Plan, study: Any, signal: int | None) -> TuneResult:
+def _result(plan: Plan, study: "Study", signal: int | None) -> TuneResult:
     """Return how a sweep ended; Broken when it has nothing to show for it."""
     best, counts = study.best(), dict(study.counts())
     if best is None and signal is None:

@@ -14,13 +14,7 @@ import psutil
 
 from xagents_ray.actors.envs.definitions import register
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.errors import (
-    Broken,
-    Diverged,
-    EnvironmentFault,
-    UserError,
-    sentence,
-)
+from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
 from xagents_ray.run.driver import StartDriver
@@ -88,8 +82,8 @@ class Training:
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:
             last["failure"] = str(error)
-            if isinstance(error, Broken | EnvironmentFault) and error.trace:
-                last["traceback"] = error.trace
+            if trace := getattr(error, "trace", ""):
+                last["traceback"] = trace
         except Exception as error:
             last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
         self._report({**self._facts, "memory": _memory(), **last})

@@ -68,9 +68,9 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: there is no such preset, or its file is damaged.
     """
-    if given.get("preset") is None:
+    asked = given.get("preset")
+    if asked is None:
         return dict(given)
-    asked = given["preset"]
     if asked == AUTO:
         settings = _find(algorithm.name, given.get("env")).settings
     else:
@@ -80,19 +80,15 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def fitting(agent: str, env: str) -> Preset | None:
     """Return the preset of the package for an agent and an environment, if any."""
-    for preset in presets():
-        if preset.agent == agent and fnmatchcase(env, preset.env):
-            return preset
-    return None
+    known = (preset for preset in presets() if preset.agent == agent)
+    return next((p for p in known if fnmatchcase(env, p.env)), None)
 
 
 def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     """Return hints for a user who didn't ask for a preset that exists."""
-    env = given.get("env")
-    if env is None or given.get("preset") is not None:
-        return []
+    env, asked = given.get("env"), given.get("preset")
     preset = fitting(algorithm.name, str(env))
-    if preset is None:
+    if env is None or asked is not None or preset is None:
         return []
     return [
         f"There is a preset of {algorithm.name} for {env} ({preset.expected}; "

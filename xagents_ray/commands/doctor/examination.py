@@ -48,7 +48,7 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     check_paths(algorithm, "--checkpoints", config.run.checkpoints)
     with ExitStack() as stack:
         rows = _Examination(algorithm, config, load, stack).rows()
-        found = {row.name: row for row in rows}
+        found = {row.name: row for row in rows if row is not None}
     begin = [found.pop(name, unchecked(name)) for name in _ALWAYS]
     return [*begin, *found.values()]
 
@@ -66,7 +66,7 @@ class _Examination:
         self._run: RunSpec | None = None
         self._acted: Acted | None = None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row | None]:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
         path = "xagents_ray.actors.envs.make:probe"
@@ -128,7 +128,7 @@ class _Examination:
             return 1, cpus
         return placement.n_actors or min(n_envs, cpus), cpus
 
-    def _memory(self) -> Iterator[Row]:
+    def _memory(self) -> Iterator[Row | None]:
         """Yield what transitions, the replay buffer and the object store take."""
         run, placement = self._run, self._config.placement
         if run is not None:

@@ -18,14 +18,7 @@ from xagents_ray.actors.diagnosis import Acted
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import (
-    Row,
-    error,
-    failed,
-    size,
-    unchecked,
-    warning,
-)
+from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.machine import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -66,8 +59,8 @@ def processors(config: Config, load: float) -> Row:
     return Row("cores", found)
 
 
-def transition(run: RunSpec, acted: Acted | None) -> Row:
-    """Return what a transition takes, every frame once."""
+def transition(run: RunSpec, acted: Acted | None) -> Row | None:
+    """Return what a transition takes, every frame once; None if nothing is known."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
         held, (one, _) = _held_bytes(run, config.replay), config.replay.entries
@@ -76,7 +69,7 @@ def transition(run: RunSpec, acted: Acted | None) -> Row:
         steps = config.batch_steps * run.config.env.n_envs
         parts.append(f"{acted.row_bytes:,.0f} bytes per env step in flight")
         parts.append(f"{size(acted.row_bytes * steps)} in a round of {steps:,}")
-    return Row("transition", ", ".join(parts)) if parts else unchecked("transition")
+    return Row("transition", ", ".join(parts)) if parts else None
 
 
 def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
@@ -201,12 +194,7 @@ def has_cuda() -> bool:
 
 
 def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Row:
-    """Compare the GPUs that are there with those that TensorFlow takes.
-
-    Args:
-        shown: by the driver.
-        usable: by TensorFlow, or why that is not known.
-    """
+    """Compare the driver's GPUs with TensorFlow's, or with why those are unknown."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
     if not shown:
