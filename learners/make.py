@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.trajectory import Array
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.learner import Learner
 

@@ -24,8 +24,7 @@ from xagents_ray.cluster.run.supervision import Supervision
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import Array
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
-from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.errors import Broken, Stopped, UserError, counted
 from xagents_ray.core.trajectory import RolloutReport
-from xagents_ray.core.words import counted
 
 _POLL_SECONDS = 0.2
 _START_SECONDS = 120.0

@@ -16,9 +16,9 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Transitions,
     Weights,
+    WeightsFile,
     part,
 )
-from xagents_ray.core.weights_file import WeightsFile
 from xagents_ray.replay.base import Fill, replay_for, shard_bounds
 
 

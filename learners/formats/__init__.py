@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from xagents_ray.core.trajectory import FloatArray
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import FloatArray, WeightsFile
 from xagents_ray.learners.formats import keras_h5, tf_checkpoint
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights

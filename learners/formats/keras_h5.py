@@ -11,8 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.learners.formats.names import EXTRAS, keras_order, temporary_folder
 from xagents_ray.learners.formats.tf_index import checkpoint_keys
 from xagents_ray.networks.layout import Layout

@@ -16,7 +16,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.learners import formats
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind
@@ -369,7 +369,7 @@ def test_nothing_on_the_screen(tmp_path: Path) -> None:
         "from xagents_ray.algorithms.table import find\n"
         "from xagents_ray.core.errors import UserError\n"
         "from xagents_ray.core.spec import EnvSpec\n"
-        "from xagents_ray.core.weights_file import WeightsFile\n"
+        "from xagents_ray.core.trajectory import WeightsFile\n"
         "from xagents_ray.storage.weights import read_file\n"
         "layout = find('ppo').layout(None, EnvSpec((4,), 'float32', 1, 2))\n"
         "arrays, _ = formats.decode(read_file(sys.argv[1]), layout, {})\n"

@@ -22,12 +22,8 @@ from hypothesis import strategies as st
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage import history
-from xagents_ray.storage.history import (
-    COLUMNS,
-    History,
-    Row,
-    read_history,
-)
+from xagents_ray.storage.history import History, read_history
+from xagents_ray.storage.history_parts import COLUMNS, Row
 
 OLD = {name: [1.0] for name in COLUMNS[:5]} | {"step": [10]}
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.layout import layout_for
 from xagents_ray.storage.weights import (
     check,
@@ -117,7 +117,7 @@ def test_killed_before_the_renames(written: list[str], tmp_path: Path) -> None:
 _WRITER = """
 import itertools, sys
 import numpy as np
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.storage.weights import encode_npz, write_file
 for i in itertools.count():
     array = np.full(20_000, i % 2, np.float32)

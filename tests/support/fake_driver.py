@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.core.trajectory import Episode, RolloutReport
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import Episode, RolloutReport, WeightsFile
 from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.storage.arrays import write_arrays
 

@@ -13,6 +13,9 @@ from xagents_ray.core.trajectory import (
     merge,
 )
 
+Part = Trajectory | Replayed | Transitions
+"""What a batch is assembled from."""
+
 
 class Batch(NamedTuple):
     """The data of one learning phase.
@@ -27,11 +30,7 @@ class Batch(NamedTuple):
     sampled: Transitions | Replayed | None = None
 
 
-def assemble(
-    parts: Sequence[Trajectory | Replayed | Transitions],
-    batch_size: int,
-    seed: Sequence[int],
-) -> Batch:
+def assemble(parts: Sequence[Part], batch_size: int, seed: Sequence[int]) -> Batch:
     """Return a batch of a round's trajectories and what each replay shard drew.
 
     Args:
@@ -56,10 +55,8 @@ def mix(
 ) -> Transitions:
     """Return transitions of several shards as K batches, in random order.
 
-    Args:
-        parts: [1, n, ...] each, at least N together.
-        batch_size: N; what is more than K * N is left out.
-        generator: of the order.
+    The parts are [1, n, ...] each, at least N together; what is more than K * N is
+    left out. The batch size is N.
     """
     batches = sum(p.rewards.shape[1] for p in parts) // batch_size
     order = generator.permutation(batches * batch_size)
@@ -75,6 +72,5 @@ def side_by_side(parts: Sequence[Replayed]) -> Replayed:
     """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
     if len(parts) == 1:
         return parts[0]
-    return Replayed(
-        *(np.concatenate(arrays, axis=2) for arrays in zip(*parts, strict=True))
-    )
+    columns = zip(*parts, strict=True)
+    return Replayed(*(np.concatenate(arrays, axis=2) for arrays in columns))

@@ -1,4 +1,4 @@
-"""Errors: those that the user can fix, and those that end a rollout or a run."""
+"""Errors, of the user and of a run, and the words that messages are made of."""
 
 import difflib
 import traceback
@@ -31,6 +31,12 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
     close = difflib.get_close_matches(name.lower(), list(words), n=count, cutoff=0.6)
     matches = [words[each] for each in close]
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return `1 env actor` or `1,200 env actors`; an s makes the default plural."""
+    word = singular if count == 1 else plural or f"{singular}s"
+    return f"{count:,} {word}"
 
 
 def one_line(error: BaseException) -> str:

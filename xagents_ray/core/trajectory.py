@@ -116,6 +116,18 @@ VERSION = "count/version"
 """Where a learner's state holds the version of its newest weights."""
 
 
+class WeightsFile(NamedTuple):
+    """A weights file's bytes, which another process may decode.
+
+    Attributes:
+        path: as the user named it, `best.tf`.
+        files: contents by what is appended to the path; `""` for a single file.
+    """
+
+    path: str
+    files: dict[str, bytes]
+
+
 class Episode(NamedTuple):
     """An episode that ended in a rollout.
 

@@ -13,11 +13,9 @@ from xagents_ray.networks.layout import Layout
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
     """Return a kernel's initializer; every layer needs a seed of its own."""
-    if name == "orthogonal":
-        return keras.initializers.Orthogonal(gain, seed=seed)
-    if name == "zeros":
-        return keras.initializers.Zeros()
-    return keras.initializers.get({"class_name": name, "config": {"seed": seed}})
+    special = {"orthogonal": {"gain": gain, "seed": seed}, "zeros": {}}
+    config = special.get(name, {"seed": seed})
+    return keras.initializers.get({"class_name": name, "config": config})
 
 
 def build(layout: Layout, seed: int, name: str) -> Any:

@@ -1,8 +1,7 @@
 """A trained agent to play with: from a run's directory, or from weights files."""
 
-import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, UserError
-from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks.layout import Layout
@@ -20,13 +18,7 @@ from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate
-from xagents_ray.storage.weights import (
-    check,
-    check_paths,
-    decode_npz,
-    kind,
-    read_file,
-)
+from xagents_ray.storage.weights import check, check_paths, decode_npz, kind, read_file
 
 _DECODE = "xagents_ray.learners.formats:decode"
 _DECODE_SECONDS = 300
@@ -81,14 +73,13 @@ class Trained:
 
 
 def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
-    """Return the trained agent that the settings name.
+    """Return the trained agent that the settings, by their flat names, give.
 
-    Args:
-        algorithm: of the agent.
-        given: settings by their flat names.
     Raises:
         UserError: there is none, or it does not fit the environment.
     """
+    from xagents_ray.actors.envs import make as environments
+
     source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(
@@ -105,8 +96,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     env, config = EnvConfig.of(values), algorithm.config.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
-    environments = importlib.import_module("xagents_ray.actors.envs.make")
-    spec: EnvSpec = environments.check(env)
+    spec = environments.check(env)
     algorithm.check_spaces(spec)
     model = algorithm.models[0]
     layout = model.layout(getattr(config, model.file), spec)
@@ -161,7 +151,13 @@ def _chosen(
     best = checkpoints.best(directory.checkpoints)
     evaluation = None if best is None else checkpoints.best_evaluation(best)
     if which is not None and which.isdecimal():
-        return _of_step(int(which), found), "chosen by --which"
+        steps = {checkpoints.step_of(path): path for path in reversed(found)}
+        if int(which) not in steps:
+            raise UserError(
+                f"--which {int(which)}: the run has checkpoints of env steps "
+                f"{', '.join(map(str, steps))}; name one of them, best or last."
+            )
+        return steps[int(which)], "chosen by --which"
     if which == "last" or (which is None and evaluation is None):
         without = "" if which else "; no evaluation ranked them, see --eval-every"
         return found[0], f"the newest checkpoint{without}"
@@ -175,17 +171,6 @@ def _chosen(
     return best, f"the best evaluation, mean reward {evaluation:.2f}"
 
 
-def _of_step(step: int, found: Sequence[Path]) -> Path:
-    """Return the checkpoint of an env step; UserError with those that there are."""
-    steps = {checkpoints.step_of(path): path for path in reversed(found)}
-    if step not in steps:
-        raise UserError(
-            f"--which {step}: the run has checkpoints of env steps "
-            f"{', '.join(map(str, steps))}; name one of them, best or last."
-        )
-    return steps[step]
-
-
 def _read(
     path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Array], list[str]]:
@@ -196,8 +181,8 @@ def _read(
     # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
     # they end in a segmentation fault.
     until = time.monotonic() + _DECODE_SECONDS
-    arguments = file, layout, extras
-    with TimedSubprocess(_DECODE, *arguments, seconds=_DECODE_SECONDS) as reader:
+    call = _DECODE, file, layout, extras
+    with TimedSubprocess(*call, seconds=_DECODE_SECONDS) as reader:
         try:
             found = reader.result(until)
         except TimeoutError:

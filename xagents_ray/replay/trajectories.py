@@ -63,14 +63,8 @@ class TrajectoryReplay(Replay):
     def sample(self, batches: int, batch_size: int) -> Replayed:
         """Draw K batches, in each of them N trajectories of every environment.
 
-        Args:
-            batches: K.
-            batch_size: N; each is drawn by itself, uniformly with replacement.
-        Returns:
-            K batches of N * n_envs trajectories, the environments in turn; without
-            those that have inserted none.
-        Raises:
-            ValueError: it is empty.
+        Each is drawn by itself. The environments come in turn, without those that have
+        inserted none; ValueError if all have.
         """
         if not self._inserted.any():
             raise ValueError("The replay is empty: insert a trajectory first.")

@@ -7,6 +7,7 @@ import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
+    Array,
     FloatArray,
     IntArray,
     Trajectory,
@@ -56,11 +57,10 @@ class TransitionReplay(Replay):
         frames = (*shape, *spec.observation_shape)
         self._observations = np.zeros(frames, spec.observation_dtype)
         self._starts = np.zeros(shape, np.bool_)
-        discrete = spec.is_discrete
-        self._actions = np.zeros(
-            shape if discrete else (*shape, spec.action_units),
-            np.int32 if discrete else np.float32,
-        )
+        if spec.is_discrete:
+            self._actions: Array = np.zeros(shape, np.int32)
+        else:
+            self._actions = np.zeros((*shape, spec.action_units), np.float32)
         self._rewards = np.zeros(shape, np.float32)
         self._terminated = np.zeros(shape, np.bool_)
         self._valid = np.zeros(shape, np.bool_)
@@ -83,15 +83,10 @@ class TransitionReplay(Replay):
             self._insert(trajectory, column, np.flatnonzero(shown[:, column]))
 
     def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
-        """Copy one environment's steps in.
+        """Copy one environment's steps in; `shown` rows are in their first stack.
 
         Where they don't follow the steps held (a rollout between was lost, or this
-        replay replaces another), the older frames of their first stack come with them.
-
-        Args:
-            trajectory: of this environment and others.
-            column: of this environment.
-            shown: rows of the trajectory that its first stack shows.
+        replay replaces another), the older frames of that stack come with them.
         """
         env, first = trajectory.first_env + column, self._stack - 1
         head, length = int(self._head[env]), len(trajectory.rewards)
@@ -154,14 +149,7 @@ class TransitionReplay(Replay):
             self._full[env] = True
 
     def sample(self, batches: int, batch_size: int) -> Transitions:
-        """Draw K batches of N transitions, uniformly with replacement.
-
-        Args:
-            batches: K.
-            batch_size: N.
-        Raises:
-            ValueError: it is empty.
-        """
+        """Draw K batches of N transitions; ValueError if it is empty."""
         if self.fill.size == 0:
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows = self._draw(batches * batch_size)
@@ -188,11 +176,10 @@ class TransitionReplay(Replay):
     def _span(
         self, envs: IntArray, rows: IntArray
     ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return what follows from these rows on, up to `n_step` steps of one episode.
+        """Return rewards, discounts and steps of up to `n_step` steps of one episode.
 
-        Returns:
-            The discounted sum of rewards, the discount of the value that follows, and
-            the steps taken; [M] each.
+        They are [M] each: the discounted sum of rewards from a row on, the discount of
+        the value that follows, and the steps taken.
         Source: arXiv:1710.02298, "Multi-step learning".
         """
         ahead = np.arange(self._n_step)

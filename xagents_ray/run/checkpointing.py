@@ -1,10 +1,8 @@
 """When a run's checkpoints are taken and written."""
 
-import functools
 import math
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -25,14 +23,8 @@ class Saver:
     """Takes and writes the checkpoints of one session of a run.
 
     The state is taken by `between_phases` where it `is_due`, by `begin_evaluation` and
-    by `write_newest`: no learning phase may be in progress then.
-
-    Args:
-        run: whose checkpoints.
-        driver: has the parts' states.
-        directory: of the run.
-        state: counters of the run, at the start of the session.
-        recorder: has the histories, which must not end before a checkpoint.
+    by `write_newest`: no learning phase may be in progress then. The recorder has the
+    histories, which must not end before a checkpoint.
     """
 
     def __init__(
@@ -93,22 +85,17 @@ class Saver:
             self._best, self._progress.best_evaluation = state, mean
 
     def finish(self) -> str | None:
-        """Write what the last evaluations made the best.
+        """Write what the last evaluations made the best; return what to tell the user.
 
         Where there is no best, --checkpoints gets the final weights.
-
-        Returns:
-            What the user should know.
         """
         self.write_best()
-        paths = self._config.checkpoints
-        if paths is None or not self._no_best:
+        why, paths = self._no_best, self._config.checkpoints
+        if paths is None or not why:
             return None
-        snapshot = self._driver.state()
-        write = functools.partial(self._write_models, snapshot, paths)
-        if not self._best_effort("--checkpoints", write):
+        snapshot, write = self._driver.state(), self._write_models
+        if not self._best_effort("--checkpoints", write, snapshot, paths):
             return None
-        why = self._no_best
         return f"--checkpoints has the final weights, as there is no best: {why}"
 
     def write_best(self) -> None:
@@ -122,26 +109,16 @@ class Saver:
             self._lose_best(facts["progress"]["env_steps"])
             return
         self._no_best = ""
-        self._best_effort(
-            "A checkpoint", lambda: self._write(snapshot, facts, is_best=True)
-        )
-        paths = self._config.checkpoints
-        if paths is not None:
-            write = functools.partial(self._write_models, snapshot, paths)
-            self._best_effort("--checkpoints", write)
+        self._write(snapshot, facts, is_best=True)
+        if (paths := self._config.checkpoints) is not None:
+            self._best_effort("--checkpoints", self._write_models, snapshot, paths)
 
     def write_newest(self, with_replay: bool) -> None:
-        """Take the newest state and write it.
-
-        Args:
-            with_replay: with --checkpoint-replay, write the replay too.
-        """
+        """Take and write the newest state, and the replay with --checkpoint-replay."""
         self._written = self._progress.env_steps
+        with_replay = with_replay and self._config.checkpoint_replay
         snapshot, facts = self._driver.state(), self._state.facts()
-        use = with_replay and self._config.checkpoint_replay
-        save_replay = self._driver.save_replay if use else None
-        write = functools.partial(self._write, write_replay=save_replay)
-        self._best_effort("A checkpoint", lambda: write(snapshot, facts))
+        self._write(snapshot, facts, with_replay=with_replay)
 
     def _written_evaluation(self) -> float | None:
         """Return the mean return of the best evaluation whose state is written."""
@@ -191,16 +168,18 @@ class Saver:
         snapshot: Snapshot,
         facts: dict[str, Any],
         is_best: bool = False,
-        write_replay: Callable[[Path], None] | None = None,
+        with_replay: bool = False,
     ) -> None:
         self._flush()
         is_ranked = is_best and self._by_evaluation
-        self._checkpoints.write(
+        self._best_effort(
+            "A checkpoint",
+            self._checkpoints.write,
             facts["progress"]["env_steps"],
             snapshot.learner,
             {**facts, "actors": snapshot.actors},
             is_best=is_best,
             evaluation=self._progress.best_evaluation if is_ranked else None,
-            write_replay=write_replay,
-            replay_nbytes=self._driver.replay_nbytes if write_replay else 0,
+            write_replay=self._driver.save_replay if with_replay else None,
+            replay_nbytes=self._driver.replay_nbytes if with_replay else 0,
         )

@@ -2,7 +2,6 @@
 
 import time
 from datetime import timedelta
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -41,12 +40,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live:
             self._live.stop()
 
@@ -60,10 +54,7 @@ class Display:
             if progress.episode_count // every > self._lines:
                 self._lines = progress.episode_count // every
                 self._print(progress)
-        elif self._live and now - self._shown >= _REFRESH_SECONDS:
-            self._shown = now
-            self._live.update(self._table(progress), refresh=True)
-        elif not self._live and now - self._shown >= _LINE_SECONDS:
+        elif now - self._shown >= (_REFRESH_SECONDS if self._live else _LINE_SECONDS):
             self._shown = now
             self._print(progress)
 
@@ -81,14 +72,16 @@ class Display:
         if self._quiet:
             return
         self._has_ended = True
+        self._print(progress)
         if self._live:
-            self._live.update(self._table(progress), refresh=True)
             self._live.stop()
-        else:
-            self._print(progress)
         self._console.print(reason)
 
     def _print(self, progress: Progress) -> None:
+        """Show the table, or print a line."""
+        if self._live:
+            self._live.update(self._table(progress), refresh=True)
+            return
         fields = self._fields(progress)
         line = ", ".join(f"{title}: {value}" for title, value in fields.items())
         self._console.print(line, soft_wrap=True)
@@ -112,8 +105,7 @@ class Display:
         }
         replay = self._config.algorithm.replay
         if replay is not None:
-            size = f"{progress.replay_size or 0}/{replay.buffer_max_size}"
-            fields["replay"] = size
+            fields["replay"] = f"{progress.replay_size or 0}/{replay.buffer_max_size}"
         if self._config.pipeline.policy_lag and progress.lags:
             lag = progress.policy_lag
             fields["lag"] = f"{lag['min']}/{lag['mean']:.1f}/{lag['max']}"

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import RolloutReport
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import RolloutReport, WeightsFile
 from xagents_ray.replay.base import Fill
 from xagents_ray.storage.checkpoints import Checkpoint
 

@@ -1,11 +1,10 @@
 """Playing and evaluating: whole episodes with given weights, in this process."""
 
 import dataclasses
-import importlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.errors import Stopped, UserError, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
-from xagents_ray.core.words import counted
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
-from xagents_ray.settings.training import EnvConfig
 
 
 @dataclass(frozen=True)
@@ -43,23 +40,23 @@ def play(
 ) -> Played:
     """Play episodes in one environment; show them, write videos or pictures.
 
-    Args:
-        run: whose policy acts in its environment, always stepped alone.
-        weights: of the network.
-        config: how many episodes, and where their pictures go.
-        say: gets a line for each episode.
+    The environment is always stepped alone; `say` gets a line for each episode.
+
     Raises:
         UserError: there is no display, no picture, no place for a file, or no such
             output of the network.
     """
+    from xagents_ray.actors.env_actor import ActorSetup
+    from xagents_ray.actors.envs.interface import naming_their_line
+    from xagents_ray.actors.player import Player
+
     layout = _action_first(run.layout, config.action_idx)
     run = _seeded(dataclasses.replace(run, layouts=(layout,)), config.seed)
-    player = importlib.import_module("xagents_ray.actors.player").Player
     episodes: list[Episode] = []
-    with Signals() as signals, closing(player(_setup(run, 1), config)) as made:
-        signals.on_first = made.stop
-        with suppress(Stopped), _naming_their_line(run.config.env):
-            for episode in made.play(weights, run.seed):
+    with Signals() as signals, closing(Player(ActorSetup.of(run, 1), config)) as player:
+        signals.on_first = player.stop
+        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
+            for episode in player.play(weights, run.seed):
                 episodes.append(episode)
                 say(episode_line(len(episodes), episode))
     return Played(tuple(episodes), run.seed, signals.received)
@@ -74,22 +71,21 @@ def film(run: RunSpec, weights: Weights, folder: Path) -> None:
 def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Played:
     """Play episodes in `--n-envs` environments for their returns.
 
-    Args:
-        run: whose policy acts in its environments.
-        weights: of the network.
-        config: how many episodes.
     Returns:
         All episodes; none when a signal came.
     """
+    from xagents_ray.actors.env_actor import ActorSetup
+    from xagents_ray.actors.envs.interface import naming_their_line
+    from xagents_ray.actors.evaluator import Evaluator
+
     run = _seeded(run, config.seed)
-    evaluator = importlib.import_module("xagents_ray.actors.evaluator").Evaluator
-    n_envs = min(run.config.env.n_envs, config.episodes)
+    setup = ActorSetup.of(run, min(run.config.env.n_envs, config.episodes))
     episodes: list[Episode] = []
-    with Signals() as signals, closing(evaluator(_setup(run, n_envs))) as made:
-        signals.on_first = made.stop
-        with suppress(Stopped), _naming_their_line(run.config.env):
+    with Signals() as signals, closing(Evaluator(setup)) as evaluator:
+        signals.on_first = evaluator.stop
+        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
             count, greedy = config.episodes, not config.sample
-            episodes = made.evaluate(weights, count, run.seed, greedy)
+            episodes = evaluator.evaluate(weights, count, run.seed, greedy)
     return Played(tuple(episodes), run.seed, signals.received)
 
 
@@ -126,22 +122,10 @@ def episode_line(number: int, episode: Episode) -> str:
     return f"episode {number}: reward {total:.2f}, {length} env steps"
 
 
-def _naming_their_line(config: EnvConfig) -> AbstractContextManager[None]:
-    interface = importlib.import_module("xagents_ray.actors.envs.interface")
-    naming: AbstractContextManager[None] = interface.naming_their_line(str(config.env))
-    return naming
-
-
 def _seeded(run: RunSpec, seed: int | None) -> RunSpec:
     """Return the run with a given seed, or else with a drawn one."""
     drawn = secrets.randbits(31) if seed is None else seed
     return dataclasses.replace(run, seed=drawn)
-
-
-def _setup(run: RunSpec, n_envs: int) -> Any:
-    """Return the setup of who acts in that many environments."""
-    setup = importlib.import_module("xagents_ray.actors.env_actor").ActorSetup
-    return setup.of(run, n_envs)
 
 
 def _action_first(layout: Layout, index: int) -> Layout:

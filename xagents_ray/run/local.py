@@ -14,16 +14,10 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Batch, assemble
+from xagents_ray.core.batch import Batch, Part, assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
-from xagents_ray.core.trajectory import (
-    Replayed,
-    RolloutReport,
-    Trajectory,
-    Transitions,
-)
-from xagents_ray.core.weights_file import WeightsFile
+from xagents_ray.core.trajectory import RolloutReport, Trajectory, WeightsFile
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
@@ -54,15 +48,14 @@ class LocalDriver:
         self._actor = EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
         self.replay_nbytes = 0
-        kind = run.algorithm.replay
-        config = self._config.replay
+        kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
             self._replay = replay_for(kind, run.spec, config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
         self._weights = self._learner.policy_weights(1)
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
-        self._round: list[Trajectory | Replayed | Transitions] = []
+        self._round: list[Part] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[tuple[int, float]] = []
 

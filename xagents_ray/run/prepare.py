@@ -1,6 +1,5 @@
 """A run before it starts: the one it resumes, and its fit with its environment."""
 
-import importlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,9 +42,6 @@ def find_resumed(
 ) -> tuple[Resumed, dict[str, Any]]:
     """Return the run that `given["resume"]` names, and its settings now.
 
-    Args:
-        agent: that was asked for.
-        given: settings that the user gave, by flat name.
     Raises:
         UserError: there is no such run or checkpoint, it is damaged or of another
             agent, or a setting is given that can't change.
@@ -124,7 +120,8 @@ def prepare(
     algorithm: Algorithm, config: Config, resumed: Resumed | None = None
 ) -> RunSpec:
     """Return a run with notes on its environment; refuse what can't work."""
-    environments = importlib.import_module("xagents_ray.actors.envs.make")
+    from xagents_ray.actors.envs import make as environments
+
     run = build_run(algorithm, config, environments.check(config.env), resumed)
     return replace(run, notes=environments.notes(config.env))
 

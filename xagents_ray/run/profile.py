@@ -24,10 +24,6 @@ class Profile:
 
     Stepping and acting are means of the env actors. Learning overlaps with them with
     --policy-lag 1 or more, so that the shares of all parts may be more than 1.
-
-    Args:
-        config: of the run.
-        n_actors: env actors.
     """
 
     def __init__(self, config: Config, n_actors: int) -> None:
@@ -69,12 +65,7 @@ class Profile:
         self._on_the_way(waited - longest - replay)
 
     def learned(self, phases: Iterable[dict[str, float]], waited: float) -> None:
-        """Count learning phases, and take their seconds out of their metrics.
-
-        Args:
-            phases: their metrics.
-            waited: seconds until all of it was there.
-        """
+        """Count phases waited for so long; take their seconds out of their metrics."""
         seconds = sum(metrics.pop("seconds", 0.0) for metrics in phases)
         self._seconds["learning"] += seconds
         self._on_the_way(waited - seconds)
@@ -103,9 +94,8 @@ class Profile:
             lost = self._dropped / self._rollouts
             return f"raise --policy-lag: {lost:.0%} of the rollouts are too old for it"
         if not self._overlaps and min(acting, shares["learning"]) > _OVERLAP:
-            if not self._config.placement.local:
-                return "--policy-lag 1 overlaps acting and learning"
-            return "without --local, --policy-lag 1 overlaps acting and learning"
+            how = "without --local, " if self._config.placement.local else ""
+            return f"{how}--policy-lag 1 overlaps acting and learning"
         return self._remedy(self.limit)
 
     def sentence(self) -> str:
@@ -145,10 +135,8 @@ class Profile:
             if placement.local and cores() > 1 and n_envs > 1:
                 return "leave out --local: env actors use every core"
             if self._n_actors < n_envs and self._cores_are_idle:
-                return (
-                    f"raise --n-actors, up to {n_envs}: the environments wait more "
-                    "than they compute"
-                )
+                more = f"raise --n-actors, up to {n_envs}"
+                return f"{more}: the environments wait more than they compute"
             if self._n_actors < min(cores(), n_envs):
                 return f"raise --n-actors to {min(cores(), n_envs)}"
             if n_envs < 2 * cores():

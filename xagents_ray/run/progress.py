@@ -4,19 +4,14 @@ import math
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.core.moments import (
-    Statistics,
-    from_json,
-    merge_all,
-    to_json,
-)
-from xagents_ray.core.trajectory import Episode, RolloutReport
+from xagents_ray.core.moments import Statistics, from_json, merge_all, to_json
+from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.training import TrainingConfig
 
 
@@ -116,7 +111,8 @@ class Progress:
         steps = np.sum([report.steps for report in reports], axis=0).cumsum()
         before, reason = self.env_steps, None
         ended = []
-        for episode in _in_order(reports):
+        episodes = [episode for report in reports for episode in report.episodes]
+        for episode in sorted(episodes, key=lambda each: (each.row, each.env)):
             step = before + int(steps[episode.row])
             ended.append(self._ended(step, episode.episode_return))
             if reason is None and self._achieved(config, ended[-1].mean_reward):
@@ -198,9 +194,3 @@ class Progress:
     def is_full(self) -> bool:
         """Whether the mean reward is that of a full reward buffer."""
         return len(self.rewards) == self.rewards.maxlen
-
-
-def _in_order(reports: Iterable[RolloutReport]) -> list[Episode]:
-    """Return all episodes by the row in which they ended, then by environment."""
-    episodes = [episode for report in reports for episode in report.episodes]
-    return sorted(episodes, key=lambda episode: (episode.row, episode.env))

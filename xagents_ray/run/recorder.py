@@ -1,12 +1,12 @@
 """What a run writes as it proceeds; a failure costs a warning, not the run."""
 
 import contextlib
-import functools
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ParamSpec
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.quiet import without_packages
@@ -15,19 +15,7 @@ from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
 
 _TRACK_SECONDS = 1.0
-
-
-class Tracker(Protocol):
-    """Takes numbers by name. Any method may raise; the run continues without it."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take numbers of one env step."""
-
-    def video(self, step: int, path: Path) -> None:
-        """Take a video of an episode."""
-
-    def close(self) -> None:
-        """Write what is left."""
+_P = ParamSpec("_P")
 
 
 class TensorBoard:
@@ -97,6 +85,10 @@ class Wandb:
         self._run.finish()
 
 
+Tracker = TensorBoard | Wandb
+"""Takes numbers by name. Any method may raise; the run continues without it."""
+
+
 class BestEffort:
     """Runs what may fail for lack of disk space or network, and warns once of each.
 
@@ -108,10 +100,12 @@ class BestEffort:
         self.warn = warn
         self._warned: set[str] = set()
 
-    def __call__(self, what: str, work: Callable[[], object]) -> bool:
+    def __call__(
+        self, what: str, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+    ) -> bool:
         """Do the work; return whether that succeeded."""
         try:
-            work()
+            work(*args, **kwargs)
         except Exception as error:
             if what not in self._warned:
                 self._warned.add(what)
@@ -122,16 +116,10 @@ class BestEffort:
 
 
 class Recorder:
-    """Histories and trackers of one session of a run.
+    """Histories and trackers of one session of a run, which starts at an env step.
 
-    Args:
-        run: whose.
-        directory: of the run.
-        histories: files that get every episode.
-        best_effort: warns where writing fails.
-        step: env steps of the run at the start of the session.
     Attributes:
-        best_effort: likewise.
+        best_effort: warns where writing fails.
     """
 
     def __init__(
@@ -149,21 +137,14 @@ class Recorder:
         self._tracked = 0.0
         config = run.config.run
         if config.tensorboard:
-            folder = directory.path / "tensorboard"
-            events = functools.partial(TensorBoard, folder, step)
+            events = partial(TensorBoard, directory.path / "tensorboard", step)
             self._planned.append(("What TensorBoard reads", events))
-        name = config.monitor_session
-        if name is not None:
-            make = functools.partial(Wandb, name, run.config.values(), directory.path)
+        if (name := config.monitor_session) is not None:
+            make = partial(Wandb, name, run.config.values(), directory.path)
             self._planned.append(("--monitor-session", make))
 
     def episodes(self, ended: Sequence[EndedEpisode], seconds: float) -> None:
-        """Record the episodes that ended in one round.
-
-        Args:
-            ended: in order.
-            seconds: of the run so far.
-        """
+        """Record the episodes that ended in one round, `seconds` into the run."""
         for history in self._histories:
             for episode in ended:
                 history.add(
@@ -199,8 +180,7 @@ class Recorder:
         self._log(step, values)
         for tracker in self._trackers:
             if video is not None:
-                show = functools.partial(tracker.video, step, video)
-                self.best_effort("The video", show)
+                self.best_effort("The video", tracker.video, step, video)
             self.best_effort(type(tracker).__name__, tracker.close)
 
     def _track(self, make: Callable[[], Tracker]) -> None:
@@ -209,10 +189,9 @@ class Recorder:
     def _log(self, step: int, values: Mapping[str, float]) -> None:
         while self._planned:
             what, make = self._planned.pop(0)
-            self.best_effort(what, functools.partial(self._track, make))
+            self.best_effort(what, self._track, make)
         for tracker in list(self._trackers):
-            name = type(tracker).__name__
-            if not self.best_effort(name, functools.partial(tracker.log, step, values)):
+            if not self.best_effort(type(tracker).__name__, tracker.log, step, values):
                 self._trackers.remove(tracker)
                 with contextlib.suppress(Exception):
                     tracker.close()

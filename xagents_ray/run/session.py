@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Broken, Diverged, Stopped
+from xagents_ray.core.errors import Broken, Diverged, Stopped, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.core.words import counted
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
 from xagents_ray.run.driver import Collected, Driver, StartDriver
@@ -78,10 +77,8 @@ def _train(
     if reason := state.progress.over(run.config.training):
         path = str(resumed.directory.path) if resumed else ""
         return end(f"{reason}: raise --max-steps or --target-reward to continue", path)
-    if resumed is not None:
-        directory = resumed.directory
-    else:
-        directory = RunDirectory.create(run.config, run.algorithm.name, run.seed)
+    facts = run.config, run.algorithm.name, run.seed
+    directory = resumed.directory if resumed else RunDirectory.create(*facts)
     try:
         with closing(start(run, signals)) as driver:
             if resumed is not None:
@@ -100,15 +97,8 @@ def _train(
 class Session:
     """Collects and learns in turn until the run ends, and saves what came of it.
 
-    Args:
-        run: to train.
-        driver: of its parts, which have their states already.
-        state: counters of the run, likewise.
-        directory: of the run.
-        histories: files that get every episode, besides the run's own.
-        display: shows the run.
-        signals: end it early.
-        watch: called before the first rollout and after each learning phase.
+    The driver's parts and the counters have their states already; `histories` get
+    every episode, as does the run's own history.
     """
 
     def __init__(
@@ -126,10 +116,8 @@ class Session:
         self._directory, self._display, self._signals = directory, display, signals
         self._progress, self._training = state.progress, run.config.training
         self._best_effort = BestEffort(display.warn)
-        self._best_effort(
-            "The run's settings",
-            lambda: directory.begin(run.config, run.algorithm.name, run.seed),
-        )
+        facts = run.config, run.algorithm.name, run.seed
+        self._best_effort("The run's settings", directory.begin, *facts)
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1)
         files = [own, *(h for h in histories if h.path != own.path)]
@@ -313,6 +301,5 @@ class Session:
             losses=self._telemetry.failures,
             profile=self._telemetry.profile.summary(),
         )
-        facts = summary(result)
-        self._best_effort("The summary", lambda: self._directory.finish(facts))
+        self._best_effort("The summary", self._directory.finish, summary(result))
         return result

@@ -98,13 +98,11 @@ class UpdateSchedule:
 
 
 class RunState:
-    """The counters of a run.
+    """The counters of a run, which continue those of a checkpoint or of a history.
 
-    Args:
-        run: before it starts.
-        resumed: has the checkpoint whose counters continue; None for a new run.
-        histories: are cut where the checkpoint was taken; the counters of a new run
-            continue those of the first one.
+    The histories of a resumed run are cut where its checkpoint was taken; the counters
+    of a new run continue those of the first history.
+
     Attributes:
         session: how many times the run has been resumed, this one included.
         progress: what the run has done so far.

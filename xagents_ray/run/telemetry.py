@@ -18,13 +18,8 @@ _TRACKED = ("policy_lag/", "lost/", "share/")
 class Telemetry:
     """Measures a session of a run; tells the display, trackers and the cluster.
 
-    Args:
-        run: that is measured.
-        driver: of its parts.
-        progress: of the run; learning phases are counted there.
-        recorder: tracks the metrics.
-        display: shows the rest.
-        watch: called before the first rollout and after each learning phase.
+    Learning phases are counted in the progress, which `watch` gets when it is shown.
+
     Attributes:
         profile: where the time goes.
         failures: what failures have cost so far, by name.
@@ -52,23 +47,15 @@ class Telemetry:
             self._watch(self._progress)
 
     def collected(self, round_: Collected, waited: float) -> None:
-        """Measure a round of rollouts.
-
-        Args:
-            round_: of rollouts.
-            waited: seconds until all of it was there.
-        """
+        """Measure a round of rollouts that took so many seconds to come."""
         self._progress.lags.update(round_.lags)
         self.profile.collected(
             round_.reports, round_.replay_seconds, waited, round_.dropped
         )
 
     def learned(self, phases: Sequence[dict[str, float]], waited: float = 0.0) -> None:
-        """Count learning phases that ended, and track their metrics.
+        """Count learning phases that ended, waited for so long; track their metrics.
 
-        Args:
-            phases: metrics of each.
-            waited: seconds until all of them were there.
         Raises:
             Diverged: a metric is not finite.
         """

@@ -12,6 +12,8 @@ from numpy.lib import format as npy
 
 from xagents_ray.core.trajectory import Array
 
+Kind = tuple[npt.DTypeLike, tuple[int, ...]]
+"""Dtype and shape of an array."""
 _CHUNK = 1 << 20  # bytes
 _READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
@@ -44,13 +46,8 @@ def write_arrays(file: Path | IO[bytes], arrays: Mapping[str, Array]) -> None:
         OSError: it can't be written; a part of it may be left.
         ValueError: an array of another kind.
     """
-    write_piecemeal(
-        file,
-        (
-            Piecemeal(name, array.dtype, array.shape, _pieces(array))
-            for name, array in arrays.items()
-        ),
-    )
+    pieces = (Piecemeal(k, a.dtype, a.shape, _pieces(a)) for k, a in arrays.items())
+    write_piecemeal(file, pieces)
 
 
 def write_piecemeal(file: Path | IO[bytes], arrays: Iterable[Piecemeal]) -> None:
@@ -110,7 +107,7 @@ def read_arrays(
 
 def read_piecemeal(
     file: BinaryIO,
-    expected: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]] | None,
+    expected: Mapping[str, Kind] | None,
     nbytes: int,
     growth: int = 1,
 ) -> Iterator[Piecemeal]:
@@ -140,31 +137,17 @@ def read_piecemeal(
                 raise ValueError(f"{name!r} is compressed in another way")
             found.add(name)
             with archive.open(info) as member:
-                dtype, shape, is_fortran = _read_header(name, member, info.file_size)
-                if expected is not None:
-                    _check_kind(name, dtype, shape, is_fortran, expected[name])
+                kind = None if expected is None else expected[name]
+                header = _read_header(name, member, info.file_size, kind)
+                dtype, shape, is_fortran = header
                 pieces = _read_pieces(name, member, info.file_size, nbytes)
                 yield Piecemeal(name, dtype, shape, pieces, is_fortran)
     if expected is not None and len(expected) != len(found):
         raise ValueError(f"the array {min(expected.keys() - found)!r} is missing")
 
 
-def _check_kind(
-    name: str,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    is_fortran: bool,
-    expected: tuple[npt.DTypeLike, tuple[int, ...]],
-) -> None:
-    needed = np.dtype(expected[0]), tuple(expected[1])
-    if needed != (dtype, shape) or is_fortran:
-        raise ValueError(
-            f"{name!r} is {dtype} {shape}, expected {needed[0]} {needed[1]}"
-        )
-
-
 def _read_header(
-    name: str, member: IO[bytes], size: int
+    name: str, member: IO[bytes], size: int, expected: Kind | None
 ) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Return dtype, shape and order of an array, which fit its size in bytes."""
     shape, is_fortran, dtype = _READ_HEADER[npy.read_magic(member)](member)
@@ -174,6 +157,11 @@ def _read_header(
         raise ValueError(f"{name!r} has a negative shape")
     if math.prod(shape) * dtype.itemsize != size - member.tell():
         raise ValueError(f"the shape of {name!r} doesn't fit its size")
+    if expected is not None:
+        needed = np.dtype(expected[0]), tuple(expected[1])
+        if needed != (dtype, shape) or is_fortran:
+            found = f"{name!r} is {dtype} {shape}"
+            raise ValueError(f"{found}, expected {needed[0]} {needed[1]}")
     return dtype, shape, is_fortran
 
 

@@ -78,10 +78,12 @@ class CheckpointWriter:
                 existing ones stay.
             ValueError: a float is NaN or an array not finite; nothing is written.
         """
-        text = _encode(facts)
+        text = json.dumps(facts).encode()
+        decode_facts(text)
         check_finite(arrays)
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._check_room(_nbytes(arrays) + len(text) + replay_nbytes)
+        nbytes = sum(array.nbytes + 512 for array in arrays.values())
+        self._check_room(nbytes + len(text) + replay_nbytes)
         path = self._directory / f"step-{step:012d}"
         aside = self._aside()
         try:
@@ -192,14 +194,3 @@ def _discard(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def _nbytes(arrays: Mapping[str, Array]) -> int:
-    """Return about what a file of the arrays takes."""
-    return sum(array.nbytes + 512 for array in arrays.values())
-
-
-def _encode(facts: Mapping[str, Any]) -> bytes:
-    text = json.dumps(facts)
-    decode_facts(text.encode())
-    return text.encode()

@@ -143,14 +143,11 @@ def read_replay(
 def read_replay_piecemeal(
     file: Path, expected: Mapping[str, tuple[str, tuple[int, ...]]], nbytes: int
 ) -> Iterator[Piecemeal]:
-    """Yield the arrays of one file of a replay, verified before one is read.
+    """Yield the arrays of one file of a replay in pieces of `nbytes` at most.
 
-    Args:
-        file: one of `replay_files`.
-        expected: dtype and shape of each array.
-        nbytes: of a piece, at most.
     Raises:
-        UserError: as `read_replay` does.
+        UserError: as `read_replay` does, before one is read; not the dtypes and shapes
+            that are `expected`.
     """
     with verified(file, read_manifest(file.parent)) as opened:
         yield from read_piecemeal(opened, expected, nbytes)

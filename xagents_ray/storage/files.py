@@ -70,9 +70,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 def remove_leftovers(folder: Path, name: str) -> None:
     """Remove what killed processes left next to files that `replacing` replaces.
 
-    Args:
-        folder: of the files.
-        name: regular expression for their names.
+    The name is a regular expression for those of the files.
     """
     with suppress(OSError):
         for entry in list(folder.iterdir()):

@@ -2,14 +2,12 @@
 
 import os
 import uuid
-from array import array
 from pathlib import Path
 from time import monotonic
 
 import numpy as np
 
 from xagents_ray.storage.history_parts import (
-    COLUMNS,
     DTYPE,
     OPTIONAL,
     Row,
@@ -53,7 +51,7 @@ class History:
         except OSError as error:
             raise unreadable(path, error.strerror or str(error)) from None
         self._rows = read_parts(self._parts)
-        self._new = array("d")
+        self._new: list[tuple[float, ...]] = []  # as in DTYPE
         self._evaluation = np.nan
         self._unwritten: set[int] = set()
         self._groups: list[int] = []  # where each ends
@@ -67,20 +65,17 @@ class History:
     @property
     def rows(self) -> int:
         """Number of episodes in it."""
-        return len(self._rows) + len(self._new) // len(COLUMNS)
+        return len(self._rows) + len(self._new)
 
     @property
     def last(self) -> Row | None:
         """The newest row by time; None without one."""
-        if self._new:
-            *rewards, step, time, evaluation = self._new[-len(COLUMNS) :]
-        elif len(self._rows):
-            *rewards, step, time, evaluation, _ = self._rows[-1].item()
-        else:
+        self._settle()
+        if not len(self._rows):
             return None
-        mean, best, reward = rewards
+        mean, best, reward, step, time, evaluation, _ = self._rows[-1].item()
         evaluated = None if np.isnan(evaluation) else evaluation
-        return Row(mean, best, reward, int(step), time, evaluated)
+        return Row(mean, best, reward, step, time, evaluated)
 
     def newest_rewards(self, count: int) -> list[float]:
         """Return episode_reward of the `count` newest rows at most, oldest first."""
@@ -117,16 +112,14 @@ class History:
             best_reward: largest mean reward of a full window; None before one.
         """
         best = np.nan if best_reward is None else best_reward
-        self._new.extend(
-            (mean_reward, best, episode_reward, step, time, self._evaluation)
-        )
+        values = mean_reward, best, episode_reward, step, time, self._evaluation
+        self._new.append((*values, len(self._parts) - 1))
         self._evaluation = np.nan
 
     def evaluated(self, reward: float) -> None:
         """Set evaluation_reward of the newest row, or of the first one to come."""
-        if self._new:
-            self._new[-1] = reward
-        elif len(self._rows):
+        self._settle()
+        if len(self._rows):
             self._rows[OPTIONAL][-1] = reward
             self._unwritten.add(int(self._rows["part"][-1]))
         else:
@@ -185,14 +178,9 @@ class History:
         """Move the new rows to the others."""
         if not self._new:
             return
-        values = np.array(self._new).reshape(-1, len(COLUMNS))
-        rows = np.empty(len(values), DTYPE)
-        for index, name in enumerate(COLUMNS):
-            rows[name] = values[:, index]
-        rows["part"] = newest = len(self._parts) - 1
-        self._rows = np.concatenate([self._rows, rows])
-        self._unwritten.add(newest)
-        self._new = array("d")
+        self._rows = np.concatenate([self._rows, np.array(self._new, DTYPE)])
+        self._unwritten.add(len(self._parts) - 1)
+        self._new = []
 
     def _grouped(self, rows: int) -> list[int]:
         """Return where each row group of the file ends; a part is one group."""
@@ -211,10 +199,8 @@ class History:
 
 
 def read_history(path: str | Path) -> Rows:
-    """Return the rows of a history, oldest first.
+    """Return the rows of a history, a file or a directory, oldest first.
 
-    Args:
-        path: of the file or the directory.
     Returns:
         Structured [episodes] with the fields of `Row`: int64 step, else float64, where
         NaN means no value.

@@ -43,14 +43,6 @@ DTYPE = np.dtype(
 )
 
 
-COLUMNS = Row._fields
-_REQUIRED = COLUMNS[:5]
-OPTIONAL = COLUMNS[5]
-DTYPE = np.dtype(
-    [(name, "i8" if name == "step" else "f8") for name in COLUMNS] + [("part", "i4")]
-)
-
-
 def find_parts(path: Path, name: str | Path) -> list[Path]:
     """Return the parquet files of a history: none, itself, or what is in it."""
     if path.is_file():

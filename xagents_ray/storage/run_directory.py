@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,7 @@ class RunDirectory:
                 "versions": _versions(),
             }
         )
-        text = json.dumps(starts, indent=2)
-        replace_bytes(self.path / _STARTS, text.encode())
+        replace_bytes(self.path / _STARTS, json.dumps(starts, indent=2).encode())
 
     def starts(self) -> list[dict[str, Any]]:
         """Return how the run was started and resumed; [] when that is lost."""
@@ -104,8 +104,9 @@ class RunDirectory:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write how the run ended; OSError if it can't be."""
-        text = json.dumps(dict(summary), indent=2)
-        replace_bytes(self.path / _SUMMARY, text.encode())
+        replace_bytes(
+            self.path / _SUMMARY, json.dumps(dict(summary), indent=2).encode()
+        )
 
     def settings(self) -> tuple[str, dict[str, Any]]:
         """Return the agent and the settings by their flat names.
@@ -127,9 +128,7 @@ class RunDirectory:
                 for name in names
                 for key, value in found.pop(name).items()
             }
-            if found or not isinstance(agent, str):
-                raise ValueError
-            if not all(isinstance(name, str) for name in values):
+            if found or not all(isinstance(name, str) for name in (agent, *values)):
                 raise ValueError
         except OSError as error:
             raise UserError(
@@ -157,12 +156,9 @@ def locate(
 ) -> tuple[RunDirectory, Path | None]:
     """Return the run's directory that a flag names, and the checkpoint if it named one.
 
-    Args:
-        flag: for the message.
-        named: a run's directory, one of its checkpoints, or `last`: the agent's run
-            that was started or resumed last.
-        run_dir: where the last one is looked for.
-        agent: of the last run.
+    What it names is a run's directory, one of its checkpoints, or `last`: the agent's
+    run in `run_dir` that was started or resumed last.
+
     Raises:
         UserError: it doesn't exist.
     """
@@ -188,10 +184,8 @@ def locate(
 def _versions() -> dict[str, str]:
     versions = {"xagents-ray": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, counted, near
 from xagents_ray.core.moments import OBSERVATION
-from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.core.weights_file import WeightsFile
-from xagents_ray.core.words import counted
+from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage.arrays import read_arrays, write_arrays
 from xagents_ray.storage.files import sync_directory, write_new
@@ -176,17 +174,6 @@ def damaged(path: str) -> UserError:
     )
 
 
-def _frames(name: str, shape: tuple[int, ...], layout: Layout | None) -> int | None:
-    """Return how many frames a kernel reads that reads images; None for any other."""
-    if layout is None or len(layout.input_shape) != 3 or len(shape) != 4:
-        return None
-    first = [x.name for x in layout.layers if x.source < 0]
-    channels = layout.input_shape[-1] // layout.stack
-    frames, rest = divmod(shape[2], channels)
-    is_stack = name.removesuffix("/kernel") in first and frames != layout.stack
-    return frames if is_stack and rest == 0 and frames > 0 else None
-
-
 def check(
     arrays: Mapping[str, Array],
     expected: Mapping[str, tuple[int, ...]],
@@ -254,12 +241,14 @@ def _problem(
         return "was trained with --normalize-observations: give that flag too"
     if expected is None:
         return f"has {name}, which this agent's network lacks; {_REMEDY}"
-    frames = _frames(name, shape, layout)
-    if frames is not None:
-        return (
-            f"was trained on {counted(frames, 'frame')} at a time, not on "
-            f"{layout.stack if layout else 1}: give --frame-stack {frames}"
-        )
+    if layout is not None and len(layout.input_shape) == 3 and len(shape) == 4:
+        first = [f"{x.name}/kernel" for x in layout.layers if x.source < 0]
+        frames, rest = divmod(shape[2], layout.input_shape[-1] // layout.stack)
+        if name in first and frames not in (0, layout.stack) and rest == 0:
+            return (
+                f"was trained on {counted(frames, 'frame')} at a time, not on "
+                f"{layout.stack}: give --frame-stack {frames}"
+            )
     return (
         f"{name} is {list(shape)}, this agent's network needs {list(expected)}; use "
         f"the same environment, and {_REMEDY}"

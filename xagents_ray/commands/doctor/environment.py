@@ -7,10 +7,9 @@ from xagents_ray.actors.envs.make import notes
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.core.words import counted
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
