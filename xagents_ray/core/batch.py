@@ -18,15 +18,12 @@ Part = Trajectory | Replayed | Transitions
 
 
 class Batch(NamedTuple):
-    """The data of one learning phase.
+    """The data of one learning phase."""
 
-    Attributes:
-        fresh: the newest round, all of its environments side by side; None for an
-            algorithm that learns from its replay only.
-        sampled: K batches drawn from the replay; None when nothing was drawn.
-    """
-
+    # The newest round, all of its environments side by side; None for an algorithm that
+    # learns from its replay only.
     fresh: Trajectory | None = None
+    # K batches drawn from the replay; None when nothing was drawn.
     sampled: Transitions | Replayed | None = None
 
 

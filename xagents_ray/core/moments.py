@@ -15,17 +15,11 @@ OBSERVATION = "observation"
 
 
 class Moments(NamedTuple):
-    """Moments of numbers, or of each component of vectors.
+    """Moments of numbers, or of each component of vectors."""
 
-    Attributes:
-        size: how many.
-        mean: float64 [...].
-        variance: float64 [...], around the mean, divided by the size.
-    """
-
-    size: float
-    mean: npt.NDArray[Any]
-    variance: npt.NDArray[Any]
+    size: float  # how many
+    mean: npt.NDArray[Any]  # float64 [...]
+    variance: npt.NDArray[Any]  # float64 [...], around the mean, divided by the size
 
 
 Statistics = dict[str, Moments]

@@ -18,17 +18,13 @@ _ECHO_SECONDS = 0.1
 
 
 class Signals:
-    """Handles both signals within its block, and restores the handlers after it.
-
-    Attributes:
-        received: the first signal's number; None before it.
-        on_first: called in the handler of the first one; exits by default, None
-            leaves it to those who read `received`.
-    """
+    """Handles both signals within its block, and restores the handlers after it."""
 
     def __init__(self) -> None:
-        self.received: int | None = None
+        self.received: int | None = None  # the first signal's number
         self._received_at = 0.0
+        # Called in the handler of the first signal; None leaves it to those who read
+        # `received`.
         self.on_first: Callable[[], None] | None = self._exit
         self._previous: list[Any] = []
 

@@ -5,23 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """Shapes of one environment; the same for all copies of it.
+    """Shapes of one environment; the same for all copies of it."""
 
-    Attributes:
-        observation_shape: of one frame, `(84, 84)` or `(H, W, C)`, or of a vector.
-        observation_dtype: `uint8` or `float32`, as stored.
-        stack: newest frames that the network sees; 1 for vectors.
-        n_actions: number of discrete actions; 0 for a continuous space.
-        action_low: lower bounds of a continuous action; empty for a discrete one.
-        action_high: upper bounds, likewise.
-    """
-
+    # Of one frame, `(84, 84)` or `(H, W, C)`, or of a vector.
     observation_shape: tuple[int, ...]
-    observation_dtype: str
-    stack: int
-    n_actions: int
+    observation_dtype: str  # `uint8` or `float32`, as stored
+    stack: int  # newest frames that the network sees; 1 for vectors
+    n_actions: int  # number of discrete actions; 0 for a continuous space
+    # Lower bounds of a continuous action; empty for a discrete one.
     action_low: tuple[float, ...] = ()
-    action_high: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()  # upper bounds, likewise
 
     @property
     def is_image(self) -> bool:

@@ -22,17 +22,11 @@ _ORPHAN_SECONDS = 60
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call failed.
+    """Why a call failed."""
 
-    Attributes:
-        sentence: what was raised, and where.
-        is_advice: the sentence has a remedy in it.
-        trace: traceback of the user's code; "" if it is not to blame.
-    """
-
-    sentence: str
-    is_advice: bool = False
-    trace: str = ""
+    sentence: str  # what was raised, and where
+    is_advice: bool = False  # the sentence has a remedy in it
+    trace: str = ""  # traceback of the user's code; "" if it is not to blame
 
 
 class TimedSubprocess:

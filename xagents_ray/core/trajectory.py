@@ -1,4 +1,4 @@
-"""Trajectories with frames stored once, and the NumPy rebuild of their stacks.
+"""Trajectories with frames stored once, the rebuild of their stacks, and weights.
 
 Row `t` of a trajectory holds the action taken on observation `t` and what it
 brought; observation `t + 1` is the next row's. After an end the environment
@@ -22,36 +22,23 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Trajectory(NamedTuple):
-    """T steps of B environments, time-major, with the weights of one version.
+    """T steps of B environments, time-major, with the weights of one version."""
 
-    Attributes:
-        observations: [T + stack, B, *observation_shape], each once; the first
-            stack - 1 rows are the frames before, the last row follows step T - 1.
-        starts: bool [T + stack, B], an episode's first observation.
-        actions: int32 [T, B], or float32 [T, B, A], as the policy drew them.
-        rewards: float32 [T, B], for learning (clipped on Atari).
-        terminated: bool [T, B], no value after this step.
-        truncated: bool [T, B], cut off; the next observation has a value.
-        valid: bool [T, B], False for a step that only reset its environment.
-        log_probs: float32 [T, B] of the actions under the acting policy, or None.
-        values: float32 [T + 1, B], the acting network's, or None.
-        weights_version: which weights acted.
-        first_env: index of the first environment among all of the run.
-        probabilities: float32 [T, B, n] of all actions under the acting policy, or
-            None.
-    """
-
+    # [T + stack, B, *observation_shape], each once; the first stack - 1 rows are the
+    # frames before, the last row follows step T - 1.
     observations: Array
-    starts: BoolArray
-    actions: Array
-    rewards: FloatArray
-    terminated: BoolArray
-    truncated: BoolArray
-    valid: BoolArray
+    starts: BoolArray  # bool [T + stack, B], an episode's first observation
+    actions: Array  # int32 [T, B], or float32 [T, B, A], as the policy drew them
+    rewards: FloatArray  # float32 [T, B], for learning (clipped on Atari)
+    terminated: BoolArray  # bool [T, B], no value after this step
+    truncated: BoolArray  # bool [T, B], cut off; the next observation has a value
+    valid: BoolArray  # bool [T, B], False for a step that only reset its environment
+    # float32 [T, B] of the actions under the acting policy, or None.
     log_probs: FloatArray | None
-    values: FloatArray | None
-    weights_version: int
-    first_env: int
+    values: FloatArray | None  # float32 [T + 1, B], the acting network's, or None
+    weights_version: int  # which weights acted
+    first_env: int  # index of the first environment among all of the run
+    # float32 [T, B, n] of all actions under the acting policy, or None.
     probabilities: FloatArray | None = None
 
     @property
@@ -61,48 +48,31 @@ class Trajectory(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """K batches of N transitions from the replay, frames unstacked.
+    """K batches of N transitions from the replay, frames unstacked."""
 
-    Attributes:
-        observations: [K, N, F, *observation_shape]; the first `stack` frames are the
-            observation, the last `stack` the next one: F is stack + 1, or with more
-            than one step 2 * stack.
-        starts: bool [K, N, F], an episode's first observation.
-        actions: int32 [K, N], or float32 [K, N, A].
-        rewards: float32 [K, N], for learning: the discounted sum of each step's.
-        discounts: float32 [K, N], of the next observation's value; 0 where no value
-            follows, as the last step terminated.
-    """
-
+    # [K, N, F, *observation_shape]; the first `stack` frames are the observation, the
+    # last `stack` the next one: F is stack + 1, or with more than one step 2 * stack.
     observations: Array
-    starts: BoolArray
-    actions: Array
+    starts: BoolArray  # bool [K, N, F], an episode's first observation
+    actions: Array  # int32 [K, N], or float32 [K, N, A]
+    # float32 [K, N], for learning: the discounted sum of each step's.
     rewards: FloatArray
+    # float32 [K, N], of the next observation's value; 0 where no value follows, as the
+    # last step terminated.
     discounts: FloatArray
 
 
 class Replayed(NamedTuple):
-    """K batches of trajectories of B environments, as they were inserted.
+    """K batches of trajectories of B environments, as they were inserted."""
 
-    Attributes:
-        observations: [K, T + stack, B, *observation_shape], as in a Trajectory.
-        starts: bool [K, T + stack, B].
-        actions: int32 [K, T, B].
-        rewards: float32 [K, T, B].
-        terminated: bool [K, T, B].
-        truncated: bool [K, T, B].
-        valid: bool [K, T, B].
-        probabilities: float32 [K, T, B, n], of the policies that acted.
-    """
-
-    observations: Array
-    starts: BoolArray
-    actions: Array
-    rewards: FloatArray
-    terminated: BoolArray
-    truncated: BoolArray
-    valid: BoolArray
-    probabilities: FloatArray
+    observations: Array  # [K, T + stack, B, *observation_shape], as in a Trajectory
+    starts: BoolArray  # bool [K, T + stack, B]
+    actions: Array  # int32 [K, T, B]
+    rewards: FloatArray  # float32 [K, T, B]
+    terminated: BoolArray  # bool [K, T, B]
+    truncated: BoolArray  # bool [K, T, B]
+    valid: BoolArray  # bool [K, T, B]
+    probabilities: FloatArray  # float32 [K, T, B, n], of the policies that acted
 
 
 class Weights(NamedTuple):
@@ -117,58 +87,37 @@ VERSION = "count/version"
 
 
 class WeightsFile(NamedTuple):
-    """A weights file's bytes, which another process may decode.
+    """A weights file's bytes, which another process may decode."""
 
-    Attributes:
-        path: as the user named it, `best.tf`.
-        files: contents by what is appended to the path; `""` for a single file.
-    """
-
-    path: str
+    path: str  # as the user named it, `best.tf`
+    # Contents by what is appended to the path; `""` for a single file.
     files: dict[str, bytes]
 
 
 class Episode(NamedTuple):
-    """An episode that ended in a rollout.
+    """An episode that ended in a rollout."""
 
-    Attributes:
-        env: index of its environment among all of the run.
-        row: the rollout's step in which it ended.
-        episode_return: sum of raw rewards.
-        length: env steps.
-    """
-
-    env: int
-    row: int
-    episode_return: float
-    length: int
+    env: int  # index of its environment among all of the run
+    row: int  # the rollout's step in which it ended
+    episode_return: float  # sum of raw rewards
+    length: int  # env steps
 
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """What a driver needs to know of a rollout; small.
+    """What a driver needs to know of a rollout; small."""
 
-    Attributes:
-        steps: int64 [T], env steps of all of the actor's environments by row.
-        episodes: those that ended, by row.
-        seconds: how long the rollout took.
-        statistics: moments of what is normalized.
-        weights_version: which weights acted.
-        stepping: seconds of the environments' steps.
-        acting: seconds of the policy.
-        resets: rows of single environments that only reset, which are no env steps.
-        computing: seconds of processor time; the rest was spent waiting.
-    """
-
-    steps: IntArray
-    episodes: tuple[Episode, ...]
-    seconds: float
+    steps: IntArray  # int64 [T], env steps of all of the actor's environments by row
+    episodes: tuple[Episode, ...]  # those that ended, by row
+    seconds: float  # how long the rollout took
+    # Moments of what is normalized.
     statistics: Statistics = field(default_factory=dict)
-    weights_version: int = 0
-    stepping: float = 0.0
-    acting: float = 0.0
+    weights_version: int = 0  # which weights acted
+    stepping: float = 0.0  # seconds of the environments' steps
+    acting: float = 0.0  # seconds of the policy
+    # Rows of single environments that only reset, which are no env steps.
     resets: int = 0
-    computing: float = 0.0
+    computing: float = 0.0  # seconds of processor time; the rest was spent waiting
 
 
 def seen(starts: BoolArray) -> BoolArray:
@@ -196,9 +145,8 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
     """
     mask = seen(starts)
     if not mask.all():
-        frames = np.where(
-            mask.reshape(mask.shape + (1,) * (frames.ndim - 2)), frames, 0
-        )
+        shown = mask.reshape(mask.shape + (1,) * (frames.ndim - 2))
+        frames = np.where(shown, frames, 0)
     axis = frames.ndim - 1 if frames.ndim == 4 else -2
     stacked = np.stack(list(frames), axis=axis)
     return stacked.reshape((*stacked.shape[:3], -1))
@@ -218,13 +166,7 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
 
 
 def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
-    """Return the columns of environments first to end - 1, or None without one.
-
-    Args:
-        trajectory: of any environments.
-        first: index among all environments of the run.
-        end: likewise.
-    """
+    """Return the columns of the run's environments first to end - 1, or None."""
     own, count = trajectory.first_env, trajectory.rewards.shape[1]
     low, high = max(first, own) - own, min(end, own + count) - own
     if low >= high:

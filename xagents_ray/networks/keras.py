@@ -21,10 +21,7 @@ def _initializer(name: str, gain: float, seed: int) -> Any:
 def build(layout: Layout, seed: int, name: str) -> Any:
     """Return a `keras.Model` of float32 [B, *input_shape] to its output or outputs.
 
-    Args:
-        layout: the network.
-        seed: of the initial weights; networks with different names differ.
-        name: of the model.
+    Initial weights differ by the seed, and by the name of the model.
     """
     entropy = np.random.SeedSequence([seed, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))

@@ -21,21 +21,13 @@ Initializer = Callable[[str, float], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Layer(ABC):
-    """One layer.
+    """One layer."""
 
-    Attributes:
-        keys: of its section in a .cfg file.
-        name: its section, `dense-0`.
-        source: index of the layer that it reads; -1 for the input.
-        output_shape: without the batch.
-        activation: one of ACTIVATIONS.
-    """
-
-    keys: ClassVar[tuple[str, ...]] = ("common",)
-    name: str
-    source: int
-    output_shape: tuple[int, ...]
-    activation: str = "linear"
+    keys: ClassVar[tuple[str, ...]] = ("common",)  # of its section in a .cfg file
+    name: str  # its section, `dense-0`
+    source: int  # index of the layer that it reads; -1 for the input
+    output_shape: tuple[int, ...]  # without the batch
+    activation: str = "linear"  # one of ACTIVATIONS
 
     @classmethod
     @abstractmethod
@@ -44,11 +36,8 @@ class Layer(ABC):
     ) -> "Layer":
         """Return the layer of a section; UserError when it doesn't fit.
 
-        Args:
-            section: of the .cfg file.
-            source: index of the layer that it reads.
-            shape: of its input, without the batch.
-            units: that the agent needs of an output; None for other layers.
+        The shape is that of its input, without the batch; `units` are what the agent
+        needs of an output, None for other layers.
         """
 
     @property
@@ -88,18 +77,12 @@ class Flatten(Layer):
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Layer):
-    """Reads a vector; it alone can be an output.
-
-    Attributes:
-        kernel_shape: its last axis are the units.
-        initializer: one of INITIALIZERS, for the kernel.
-        gain: of an orthogonal initializer.
-    """
+    """Reads a vector; it alone can be an output."""
 
     keys: ClassVar[tuple[str, ...]] = ("units", *Section.WEIGHTED, "common", "output")
-    kernel_shape: tuple[int, ...]
-    initializer: str
-    gain: float
+    kernel_shape: tuple[int, ...]  # its last axis are the units
+    initializer: str  # one of INITIALIZERS, for the kernel
+    gain: float  # of an orthogonal initializer
 
     @classmethod
     def read(
@@ -156,14 +139,10 @@ class Dense(Layer):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolutional(Dense):
-    """A dense layer on each square patch of an image, without padding.
-
-    Attributes:
-        stride: between patches.
-    """
+    """A dense layer on each square patch of an image, without padding."""
 
     keys = ("filters", "size", "stride", *Section.WEIGHTED, "common")
-    stride: int
+    stride: int  # between patches
 
     @classmethod
     def read(

@@ -22,13 +22,7 @@ INITIALIZERS = (
 
 
 class Section:
-    """One section.
-
-    Attributes:
-        name: `dense-0`.
-        kind: `dense`.
-        values: text by key.
-    """
+    """One section, `dense-0` of the kind `dense`, with text by key as its values."""
 
     WEIGHTED = ("activation", "initializer", "gain")
     """Keys of layers with weights."""
@@ -43,9 +37,8 @@ class Section:
         """Raise UserError for a wrong name, or a key that isn't one of these."""
         if self.kind not in kinds or not self._number.isalnum():
             words = ", ".join(kinds)
-            raise self.error(
-                "", f"sections are named KIND-NUMBER with a kind of {words}"
-            )
+            remedy = f"sections are named KIND-NUMBER with a kind of {words}"
+            raise self.error("", remedy)
         for key in self.values:
             if key not in keys:
                 known = ", ".join(keys)
@@ -98,9 +91,8 @@ class Section:
     def _word(self, key: str, default: str, known: Sequence[str]) -> str:
         text = self.values.get(key, default)
         if text not in known:
-            raise self.error(
-                key, f"unknown {text!r}{near(text, known)}; known: {', '.join(known)}"
-            )
+            advice = f"{near(text, known)}; known: {', '.join(known)}"
+            raise self.error(key, f"unknown {text!r}{advice}")
         return text
 
 

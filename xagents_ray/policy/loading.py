@@ -60,16 +60,12 @@ class SourceConfig(Checked):
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained agent.
+    """A trained agent."""
 
-    Attributes:
-        run: its environment, network and settings, with notes for the user; its seed
-            is unused.
-        weights: to act with.
-    """
-
+    # Its environment, network and settings, with notes for the user; its seed is
+    # unused.
     run: RunSpec
-    weights: Weights
+    weights: Weights  # to act with
 
 
 def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:

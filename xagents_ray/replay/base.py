@@ -22,15 +22,11 @@ _STATE_BYTES = 512
 
 
 class Fill(NamedTuple):
-    """The fill level of a replay.
+    """The fill level of a replay."""
 
-    Attributes:
-        size: transitions or trajectories held.
-        is_full: old ones make room for new ones; of transitions, with episodes
-            shorter than 30 steps, that begins below the capacity.
-    """
-
-    size: int
+    size: int  # transitions or trajectories held
+    # Old ones make room for new ones; of transitions, with episodes shorter than 30
+    # steps, that begins below the capacity.
     is_full: bool
 
 

@@ -14,33 +14,22 @@ from xagents_ray.storage.checkpoints import Checkpoint
 
 
 class Collected(NamedTuple):
-    """One round of rollouts, as the loop sees it.
+    """One round of rollouts, as the loop sees it."""
 
-    Attributes:
-        reports: of the rollouts.
-        replay: how full it is; None without one.
-        lags: of each rollout, the newest weights' version less the one that acted.
-        replay_seconds: that the replay took to copy them in.
-        dropped: reports of rollouts that were too old to learn from.
-    """
-
-    reports: Sequence[RolloutReport]
-    replay: Fill | None
+    reports: Sequence[RolloutReport]  # of the rollouts
+    replay: Fill | None  # how full it is; None without one
+    # Of each rollout, the newest weights' version less the one that acted.
     lags: Sequence[int]
-    replay_seconds: float = 0.0
+    replay_seconds: float = 0.0  # that the replay took to copy them in
+    # Reports of rollouts that were too old to learn from.
     dropped: Sequence[RolloutReport] = ()
 
 
 class Snapshot(NamedTuple):
-    """The state of a run's parts at one moment, or references to it.
+    """The state of a run's parts at one moment, or references to it."""
 
-    Attributes:
-        learner: arrays by name.
-        actors: states of the env actors; none where rollouts are ahead of them.
-    """
-
-    learner: Any
-    actors: Any
+    learner: Any  # arrays by name
+    actors: Any  # states of the env actors; none where rollouts are ahead of them
 
 
 class Supervision(Protocol):
@@ -58,22 +47,15 @@ class Supervision(Protocol):
 
 
 class Driver(Protocol):
-    """Where the parts of a run live: this process, or Ray.
-
-    Attributes:
-        n_actors: env actors.
-        notes: what the user should know of the start, one sentence each.
-        replay_nbytes: of the whole replay; 0 without one.
-        supervision: of the parts; None where every failure ends the run.
-    """
+    """Where the parts of a run live: this process, or Ray."""
 
     n_actors: int
-    notes: list[str]
-    replay_nbytes: int
+    notes: list[str]  # what the user should know of the start, one sentence each
+    replay_nbytes: int  # of the whole replay; 0 without one
 
     @property
     def supervision(self) -> Supervision | None:
-        """See the class."""
+        """Of the parts; None where every failure ends the run."""
 
     @property
     def learner_threads(self) -> int:
@@ -127,9 +109,7 @@ class Driver(Protocol):
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Continue from a checkpoint; return how many unfinished episodes it dropped.
 
-        Args:
-            checkpoint: of the same config.
-            session: how many times the run has been resumed, this one included.
+        The run has been resumed `session` times, this one included.
         """
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:

@@ -21,18 +21,13 @@ from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 
 @dataclass(frozen=True)
 class Played:
-    """Episodes that were played.
+    """Episodes that were played."""
 
-    Attributes:
-        episodes: with raw returns; fewer than asked for after a signal, or when the
-            user closed the window.
-        seed: given, or drawn.
-        signal: that ended them early; None when there was none.
-    """
-
+    # With raw returns; fewer than asked for after a signal, or when the user closed the
+    # window.
     episodes: tuple[Episode, ...]
-    seed: int
-    signal: int | None
+    seed: int  # given, or drawn
+    signal: int | None  # that ended them early; None when there was none
 
 
 def play(

@@ -14,7 +14,7 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Batch, Part, assemble
+from xagents_ray.core.batch import Part, assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import RolloutReport, Trajectory, WeightsFile
@@ -80,7 +80,13 @@ class LocalDriver:
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
         """Run one learning phase and take its weights."""
-        batch = self._batch(batches, env_steps)
+        config, parts = self._config.replay, list(self._round)
+        sampled, size = batches - len(parts), 0
+        if sampled:
+            assert self._replay is not None and config is not None
+            size = config.buffer_batch_size
+            parts.append(self._replay.sample(sampled, size))
+        batch = assemble(parts, size, [self._run.seed, env_steps])
         began = time.perf_counter()
         version = self._weights.version + 1
         metrics, self._weights = self._learning(
@@ -164,16 +170,6 @@ class LocalDriver:
         self._actor.close()
         if self._evaluator is not None:
             self._evaluator.close()
-
-    def _batch(self, batches: int, env_steps: int) -> Batch:
-        """Return the round, or samples, or both."""
-        config, parts = self._config.replay, list(self._round)
-        sampled, size = batches - len(parts), 0
-        if sampled:
-            assert self._replay is not None and config is not None
-            size = config.buffer_batch_size
-            parts.append(self._replay.sample(sampled, size))
-        return assemble(parts, size, [self._run.seed, env_steps])
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Run something in the learner's thread."""

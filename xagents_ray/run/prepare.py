@@ -24,17 +24,11 @@ _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to resume.
+    """A run to resume."""
 
-    Attributes:
-        directory: of the run.
-        checkpoint: that it continues from.
-        session: how many times the run has been resumed, this one included.
-    """
-
-    directory: RunDirectory
-    checkpoint: Checkpoint
-    session: int
+    directory: RunDirectory  # of the run
+    checkpoint: Checkpoint  # that it continues from
+    session: int  # how many times the run has been resumed, this one included
 
 
 def find_resumed(

@@ -44,13 +44,10 @@ class Profile:
         waited: float,
         dropped: Sequence[RolloutReport] = (),
     ) -> None:
-        """Count a round of rollouts.
+        """Count a round of rollouts, and those that were too old to learn from.
 
-        Args:
-            reports: of it.
-            replay: seconds of the insertions.
-            waited: seconds until all of it was there.
-            dropped: reports of rollouts that were too old to learn from.
+        The replay took so many seconds for the insertions; `waited` are the seconds
+        until all of it was there.
         """
         done = [*reports, *dropped]
         self._rollouts += len(done)
@@ -82,8 +79,7 @@ class Profile:
     @property
     def limit(self) -> str:
         """The part that takes most of the time."""
-        shares = self.shares
-        return max(PARTS[:-1], key=lambda part: shares[part])
+        return max(PARTS[:-1], key=self.shares.__getitem__)
 
     @property
     def advice(self) -> str:

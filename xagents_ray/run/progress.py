@@ -26,46 +26,35 @@ class EndedEpisode(NamedTuple):
 
 @dataclass
 class Progress:
-    """What a run has done so far.
+    """What a run has done so far."""
 
-    Attributes:
-        rewards: returns of the newest episodes, at most `reward_buffer_size`.
-        round_rows: rows of one round, of all environments together.
-        env_steps: of all environments together.
-        resets: rows that only reset an environment.
-        episode_count: episodes that ended.
-        updates: gradient steps.
-        replay_size: transitions in the replay; None without one.
-        best_reward: largest mean reward of a full window; None before there is one.
-        best_evaluation: largest mean return of an evaluation; None before one.
-        steady: env steps and seconds when the first learning phase ended.
-        learned_until: env steps and seconds when the newest one ended.
-        episode_steps: env step at which every episode ended, in order.
-        episode_returns: return of every episode, in order.
-        earlier_seconds: of earlier sessions of a resumed run.
-        dropped: unfinished episodes that were lost on resuming.
-        statistics: what env actors have measured since the newest learning phase.
-        started_at: clock when every part was ready.
-        lags: how many rollouts of this session had which policy lag.
-    """
-
+    # Returns of the newest episodes, at most `reward_buffer_size`.
     rewards: deque[float]
-    round_rows: int = 0
-    env_steps: int = 0
-    resets: int = 0
-    episode_count: int = 0
-    updates: int = 0
-    replay_size: int | None = None
+    round_rows: int = 0  # rows of one round, of all environments together
+    env_steps: int = 0  # of all environments together
+    resets: int = 0  # rows that only reset an environment
+    episode_count: int = 0  # episodes that ended
+    updates: int = 0  # gradient steps
+    replay_size: int | None = None  # transitions in the replay; None without one
+    # Largest mean reward of a full window; None before there is one.
     best_reward: float | None = None
+    # Largest mean return of an evaluation; None before one.
     best_evaluation: float | None = None
+    # Env steps and seconds when the first learning phase ended.
     steady: tuple[int, float] | None = None
+    # Env steps and seconds when the newest one ended.
     learned_until: tuple[int, float] = (0, 0.0)
+    # Env step at which every episode ended, in order.
     episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
+    # Return of every episode, in order.
     episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
-    earlier_seconds: float = 0.0
-    dropped: int = 0
+    earlier_seconds: float = 0.0  # of earlier sessions of a resumed run
+    dropped: int = 0  # unfinished episodes that were lost on resuming
+    # What env actors have measured since the newest learning phase.
     statistics: Statistics = field(default_factory=dict)
+    # Clock when every part was ready.
     started_at: float = field(default_factory=time.perf_counter)
+    # How many rollouts of this session had which policy lag.
     lags: Counter[int] = field(default_factory=Counter)
 
     @property

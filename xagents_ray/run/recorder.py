@@ -90,11 +90,7 @@ Tracker = TensorBoard | Wandb
 
 
 class BestEffort:
-    """Runs what may fail for lack of disk space or network, and warns once of each.
-
-    Attributes:
-        warn: shows a warning.
-    """
+    """Runs what may fail for lack of disk space or network, and warns once of each."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
@@ -116,11 +112,7 @@ class BestEffort:
 
 
 class Recorder:
-    """Histories and trackers of one session of a run, which starts at an env step.
-
-    Attributes:
-        best_effort: warns where writing fails.
-    """
+    """Histories and trackers of one session of a run, which starts at an env step."""
 
     def __init__(
         self,

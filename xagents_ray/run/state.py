@@ -17,20 +17,13 @@ from xagents_ray.storage.history import History
 
 @dataclass
 class Plateau:
-    """Learning-rate reduction and early stopping when the mean reward stands still.
+    """Learning-rate reduction and early stopping when the mean reward stands still."""
 
-    Attributes:
-        misses: checks without a new best mean reward since the newest reduction or
-            new best.
-        reduces: reductions since the newest new best.
-        best: largest mean reward at a check.
-        episodes: that had ended at the newest check.
-    """
-
+    # Checks without a new best mean reward since the newest reduction or new best.
     misses: int = 0
-    reduces: int = 0
-    best: float | None = None
-    episodes: int = 0
+    reduces: int = 0  # reductions since the newest new best
+    best: float | None = None  # largest mean reward at a check
+    episodes: int = 0  # that had ended at the newest check
 
     def check(
         self, config: TrainingConfig, env_steps: int, mean_reward: float
@@ -62,15 +55,11 @@ class Plateau:
 
 
 class UpdateSchedule:
-    """How many batches the next learning phase takes.
-
-    Attributes:
-        steps: env steps that have made no batch due yet.
-    """
+    """How many batches the next learning phase takes."""
 
     def __init__(self, run: RunSpec) -> None:
         self._run = run
-        self.steps = 0
+        self.steps = 0  # env steps that have made no batch due yet
         self._has_begun = False
 
     def batches(self, before: int, now: int, replay: Fill | None) -> int:
@@ -101,13 +90,8 @@ class RunState:
     """The counters of a run, which continue those of a checkpoint or of a history.
 
     The histories of a resumed run are cut where its checkpoint was taken; the counters
-    of a new run continue those of the first history.
-
-    Attributes:
-        session: how many times the run has been resumed, this one included.
-        progress: what the run has done so far.
-        plateau: checks of the mean reward.
-        schedule: of the updates.
+    of a new run continue those of the first history. The session is how many times the
+    run has been resumed, this one included.
     """
 
     def __init__(

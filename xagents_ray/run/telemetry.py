@@ -12,17 +12,11 @@ from xagents_ray.run.profile import Profile
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import Recorder
 
-_TRACKED = ("policy_lag/", "lost/", "share/")
-
 
 class Telemetry:
     """Measures a session of a run; tells the display, trackers and the cluster.
 
     Learning phases are counted in the progress, which `watch` gets when it is shown.
-
-    Attributes:
-        profile: where the time goes.
-        failures: what failures have cost so far, by name.
     """
 
     def __init__(
@@ -37,7 +31,7 @@ class Telemetry:
         self._supervision, self._progress = driver.supervision, progress
         self._recorder, self._display, self._watch = recorder, display, watch
         self.profile = display.profile = Profile(run.config, driver.n_actors)
-        self.failures: dict[str, int] = {}
+        self.failures: dict[str, int] = {}  # what they have cost so far, by name
         self._metrics: dict[str, float] = {}
 
     def show(self) -> None:
@@ -96,25 +90,28 @@ class Telemetry:
         }
         if progress.mean_reward is not None:
             metrics["mean_reward"] = progress.mean_reward
-        groups: dict[str, Mapping[str, float]] = {
-            "share": self.profile.shares,
-            "policy_lag": progress.policy_lag,
-            "lost": self.failures,
-        }
-        for group, values in groups.items():
-            metrics |= {f"{group}/{name}": value for name, value in values.items()}
-        return metrics
+        return metrics | self._health()
 
     def _tracked(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return what trackers get of a learning phase."""
         progress = self._progress
-        tracked = {f"train/{name}": value for name, value in metrics.items()}
         rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
-        for name, value in rewards.items():
-            if value is not None:
-                tracked[f"reward/{name}"] = value
-        published = self._published()
-        tracked |= {k: v for k, v in published.items() if k.startswith(_TRACKED)}
-        tracked["run/steps_per_second"] = progress.steps_per_second
-        tracked["run/games"] = progress.episode_count
-        return tracked
+        return {
+            **_grouped("train", metrics),
+            **_grouped("reward", rewards),
+            **self._health(),
+            "run/steps_per_second": progress.steps_per_second,
+            "run/games": progress.episode_count,
+        }
+
+    def _health(self) -> dict[str, float]:
+        return {
+            **_grouped("share", self.profile.shares),
+            **_grouped("policy_lag", self._progress.policy_lag),
+            **_grouped("lost", self.failures),
+        }
+
+
+def _grouped(group: str, values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the values that there are as `group/name`."""
+    return {f"{group}/{k}": value for k, value in values.items() if value is not None}

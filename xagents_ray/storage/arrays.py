@@ -19,21 +19,14 @@ _READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header
 
 
 class Piecemeal(NamedTuple):
-    """An array that comes in pieces.
+    """An array that comes in pieces."""
 
-    Attributes:
-        name: of the array.
-        dtype: of booleans, integers or floats.
-        shape: of the array.
-        pieces: buffers of its bytes, in C order unless it is a `fortran_order` one.
-        fortran_order: whether its first axis changes fastest.
-    """
-
-    name: str
-    dtype: npt.DTypeLike
-    shape: tuple[int, ...]
+    name: str  # of the array
+    dtype: npt.DTypeLike  # of booleans, integers or floats
+    shape: tuple[int, ...]  # of the array
+    # Buffers of its bytes, in C order unless it is a `fortran_order` one.
     pieces: Iterable[Any]
-    fortran_order: bool = False
+    fortran_order: bool = False  # whether its first axis changes fastest
 
 
 def write_arrays(file: Path | IO[bytes], arrays: Mapping[str, Array]) -> None:

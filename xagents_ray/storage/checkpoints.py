@@ -30,16 +30,11 @@ NAME = re.compile(r"step-([0-9]{12,})~?")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint, but for its replay.
+    """A verified checkpoint, but for its replay."""
 
-    Attributes:
-        path: its directory.
-        arrays: by name (`policy/dense-0/kernel`), all finite.
-        facts: what else was written, as JSON has it: lists and string keys.
-    """
-
-    path: Path
-    arrays: dict[str, Array]
+    path: Path  # its directory
+    arrays: dict[str, Array]  # by name (`policy/dense-0/kernel`), all finite
+    # What else was written, as JSON has it: lists and string keys.
     facts: dict[str, Any]
 
 
@@ -81,12 +76,9 @@ def best_evaluation(path: Path) -> float | None:
 def load(path: Path, advice: str = "use") -> Checkpoint:
     """Return a checkpoint, verified but for its replay.
 
-    Args:
-        path: its directory.
-        advice: what to do with another checkpoint, before its path:
-            `resume with --resume`.
     Raises:
-        UserError: a file of it is missing or damaged; offers the newest valid one.
+        UserError: a file of it is missing or damaged; says what to do with the newest
+            valid one, after the advice, `resume with --resume`.
     """
     try:
         return _read(path)
@@ -127,11 +119,10 @@ def replay_files(path: Path) -> list[Path]:
 def read_replay(
     file: Path, into: Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
-    """Return the arrays of one file of a replay, verified before one is read.
+    """Return the arrays of one of `replay_files`, verified before one is read.
 
-    Args:
-        file: one of `replay_files`.
-        into: C-contiguous arrays to fill and return in place of new ones.
+    C-contiguous arrays to fill and return in place of new ones may be given.
+
     Raises:
         UserError: it is damaged, or its names, shapes or dtypes are not those of
             `into`.

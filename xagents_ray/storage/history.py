@@ -102,14 +102,10 @@ class History:
         mean_reward: float,
         best_reward: float | None,
     ) -> None:
-        """Append an episode that ended.
+        """Append an episode that ended; `Row` says what the values are.
 
-        Args:
-            step: env steps, those before a continued history's end included.
-            time: seconds, likewise; not before the newest row's.
-            episode_reward: return of the episode.
-            mean_reward: mean return of the newest episodes.
-            best_reward: largest mean reward of a full window; None before one.
+        Env steps and seconds include those before a continued history's end; the time
+        is not before the newest row's. There is no best reward before a full window.
         """
         best = np.nan if best_reward is None else best_reward
         values = mean_reward, best, episode_reward, step, time, self._evaluation
@@ -130,10 +126,7 @@ class History:
 
         In a directory that flush rewrites each part that held such a row, one after
         the other, and removes those left empty. Killed in between, it leaves some
-        of the rows, and the same cut finishes it.
-
-        Args:
-            step: env steps; rows of this very step are kept.
+        of the rows, and the same cut finishes it. Rows of this very step are kept.
         """
         self._settle()
         past = self._rows["step"] > step

@@ -16,22 +16,14 @@ Rows: TypeAlias = npt.NDArray[np.void]
 
 
 class Row(NamedTuple):
-    """One episode that ended; the columns of the file.
+    """One episode that ended; the columns of the file."""
 
-    Attributes:
-        mean_reward: mean return of the newest episodes.
-        best_reward: largest mean reward of a full window so far; NaN before one.
-        episode_reward: return of this episode.
-        step: env steps of all environments since the start.
-        time: seconds since the start.
-        evaluation_reward: mean return of a greedy evaluation; None without one.
-    """
-
-    mean_reward: float
-    best_reward: float
-    episode_reward: float
-    step: int
-    time: float
+    mean_reward: float  # mean return of the newest episodes
+    best_reward: float  # largest mean reward of a full window so far; NaN before one
+    episode_reward: float  # return of this episode
+    step: int  # env steps of all environments since the start
+    time: float  # seconds since the start
+    # Mean return of a greedy evaluation; None without one.
     evaluation_reward: float | None = None
 
 

@@ -27,13 +27,7 @@ _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
 
 class RunDirectory:
-    """`RUNS/<agent>/<env>/<name>/`.
-
-    Attributes:
-        path: of the directory.
-        checkpoints: directory of its checkpoints.
-        history: parquet file of its episodes.
-    """
+    """`RUNS/<agent>/<env>/<name>/`, with its checkpoints and history of episodes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,17 +76,15 @@ class RunDirectory:
         plain = json.loads(json.dumps({"agent": agent, **groups}))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
         replace_bytes(self.path / _CONFIG, _digest(data) + data)
-        starts = self.starts()
-        starts.append(
-            {
-                "command": shlex.join(sys.argv),
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                "seed": seed,
-                "commit": _commit(),
-                "versions": _versions(),
-            }
-        )
-        replace_bytes(self.path / _STARTS, json.dumps(starts, indent=2).encode())
+        start = {
+            "command": shlex.join(sys.argv),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "seed": seed,
+            "commit": _commit(),
+            "versions": _versions(),
+        }
+        text = json.dumps([*self.starts(), start], indent=2)
+        replace_bytes(self.path / _STARTS, text.encode())
 
     def starts(self) -> list[dict[str, Any]]:
         """Return how the run was started and resumed; [] when that is lost."""
