@@ -45,11 +45,8 @@ class Model:
     def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return its arrays within a learner's state, by their own names."""
         start = f"{self.name}/"
-        return {
-            name.removeprefix(start): array
-            for name, array in arrays.items()
-            if name.startswith(start)
-        }
+        own = [name for name in arrays if name.startswith(start)]
+        return {name.removeprefix(start): arrays[name] for name in own}
 
 
 @dataclass(frozen=True)

@@ -217,12 +217,9 @@ def options(config: type) -> Iterator[Option]:
             hint = next(t for t in hint.__args__ if t is not type(None))
         many = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if many else hint
+        facts = vars(field.metadata["facts"])
         yield Option(
-            name=field.name,
-            type=kind,
-            default=field.default,
-            many=many,
-            **vars(field.metadata["facts"]),
+            name=field.name, type=kind, default=field.default, many=many, **facts
         )
 
 

@@ -7,12 +7,7 @@ from typing import Any
 
 import optuna
 import psutil
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -65,21 +60,23 @@ def make_pruner(
     return optuna.pruners.NopPruner()
 
 
-def distribution_of(space: Space) -> BaseDistribution:
+def distribution_of(space: Space) -> distributions.BaseDistribution:
     """Return a space as Optuna has it."""
     if space.kind == "categorical":
-        return CategoricalDistribution(space.values)
+        return distributions.CategoricalDistribution(space.values)
     low, high = space.values
     if space.kind == "int":
-        return IntDistribution(low, high)
-    return FloatDistribution(low, high, log=True)
+        return distributions.IntDistribution(low, high)
+    return distributions.FloatDistribution(low, high, log=True)
 
 
-def described(distribution: BaseDistribution) -> str:
+def described(distribution: distributions.BaseDistribution) -> str:
     """Return the values of a distribution in words."""
-    if isinstance(distribution, CategoricalDistribution):
+    if isinstance(distribution, distributions.CategoricalDistribution):
         return " ".join(map(str, distribution.choices))
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    assert isinstance(
+        distribution, distributions.IntDistribution | distributions.FloatDistribution
+    )
     return f"{distribution.low} to {distribution.high}"
 
 

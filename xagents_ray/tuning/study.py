@@ -14,16 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.settings.options import flag
+from xagents_ray.tuning import optuna_parts as parts
 from xagents_ray.tuning.display import Row
-from xagents_ray.tuning.optuna_parts import (
-    Owner,
-    described,
-    distribution_of,
-    first_line,
-    make_pruner,
-    open_study,
-    without_password,
-)
 from xagents_ray.tuning.plan import Plan
 
 if TYPE_CHECKING:
@@ -55,13 +47,13 @@ class Study:
         optuna.logging.set_verbosity(
             optuna.logging.INFO if plan.config.non_silent else optuna.logging.ERROR
         )
-        self.varies = {n: distribution_of(space) for n, space in plan.spaces.items()}
-        self.shown = without_password(plan.storage)
-        self.whole = open_study(plan.study, plan.storage)
-        self.whole.pruner = make_pruner(plan.config, plan.points)
+        self.varies = {n: parts.distribution_of(s) for n, s in plan.spaces.items()}
+        self.shown = parts.without_password(plan.storage)
+        self.whole = parts.open_study(plan.study, plan.storage)
+        self.whole.pruner = parts.make_pruner(plan.config, plan.points)
         with self._storage():
             self._check()
-            self._owner = Owner(self.whole)
+            self._owner = parts.Owner(self.whole)
             self.whole.set_user_attr(_ABOUT, plan.about)
         self.interrupt()
 
@@ -187,8 +179,8 @@ class Study:
         """Return a sampler for one trial: what it draws goes by seed and number."""
         seed = None
         if self._seed is not None:
-            parts = np.random.SeedSequence([self._seed, len(self.trials)])
-            seed = int(parts.generate_state(1)[0])
+            sequence = np.random.SeedSequence([self._seed, len(self.trials)])
+            seed = int(sequence.generate_state(1)[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # constant_liar is called experimental
             return optuna.samplers.TPESampler(
@@ -217,10 +209,10 @@ class Study:
                 try:
                     check_distribution_compatibility(before, space)
                 except ValueError:
-                    over = f"over {described(before)} and can't over {described(space)}"
+                    old, new = parts.described(before), parts.described(space)
                     raise UserError(
-                        f"The study {name} varies {setting} {over}: keep the values, "
-                        f"or {remedy}."
+                        f"The study {name} varies {setting} over {old} and can't over "
+                        f"{new}: keep the values, or {remedy}."
                     ) from None
 
     @contextlib.contextmanager
@@ -229,9 +221,10 @@ class Study:
         try:
             yield
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+            why = parts.first_line(error)
             raise Broken(
-                f"The study's database {self.shown} failed ({first_line(error)}); "
-                "once it is fixed, the same command with the same --study resumes."
+                f"The study's database {self.shown} failed ({why}); once it is fixed, "
+                "the same command with the same --study resumes."
             ) from None
 
 

@@ -122,21 +122,14 @@ def plan_of(
     own = {each.name for each in options(TuneConfig)}
     fixed = {name: value for name, value in fixed.items() if name not in own}
     whole = presets.apply(algorithm, fixed)
-    ray = {each.name for each in options(ConnectionConfig)}
-    left_out = {*UNSUPPORTED_OPTIONS, *spaces, *ray, "preset", "run_dir"}
+    of_ray = {each.name for each in options(ConnectionConfig)}
+    left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     above = Path(whole.get("run_dir") or RunConfig().run_dir)
     directory = above.resolve() / "tune" / study
-    plan = Plan(
-        algorithm,
-        config,
-        resolve_paths(algorithm, kept),
-        spaces,
-        study,
-        directory,
-        ConnectionConfig.of(whole),
-    )
+    fixed, ray = resolve_paths(algorithm, kept), ConnectionConfig.of(whole)
+    plan = Plan(algorithm, config, fixed, spaces, study, directory, ray)
     return plan, DisplayConfig.of(kept)
 
 
