@@ -10,7 +10,7 @@ import numpy as np
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.envs.vector import Envs
-from xagents_ray.actors.episode_counter import EpisodeCounter
+from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
@@ -21,11 +21,7 @@ _MOST_STEPS = 5_000
 
 @dataclass(frozen=True)
 class Began:
-    """Something that may hang begins.
-
-    Attributes:
-        activity: an infinitive, as in "can't reset".
-    """
+    """Something that may hang begins: an infinitive, as in "can't reset"."""
 
     activity: str
 
@@ -75,11 +71,8 @@ Event: TypeAlias = Began | EnvsMade | SteppedAtRandom | Acted
 def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
     """Make the environments of an env actor, step them at random, then act in them.
 
-    Args:
-        setup: of the env actor.
-        seconds: for the steps, and again for the acting.
-    Yields:
-        What begins, and what it showed.
+    Both take some seconds. Yield what begins, and what it showed.
+
     Raises:
         Diverged: a reward or an observation is not finite.
         EnvironmentFault: the environment raised.

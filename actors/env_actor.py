@@ -13,10 +13,13 @@ from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.state import decode, encode
 from xagents_ray.actors.envs.vector import Envs
-from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.policies.base import Policy, noise_generators
-from xagents_ray.actors.rollout import TrajectoryWriter, first_window
-from xagents_ray.actors.rollout_moments import RolloutMoments
+from xagents_ray.actors.rollout import (
+    EpisodeCounter,
+    RolloutMoments,
+    TrajectoryWriter,
+    first_window,
+)
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError, one_line
@@ -68,12 +71,7 @@ class ActorSetup:
     ) -> "ActorSetup":
         """Return the setup of one env actor of a run; see the class.
 
-        Args:
-            run: whose policy acts.
-            n_envs: of the actor.
-            first_env: index of the first one.
-            env_threads: cores; None for all that the run may use on this machine.
-            definitions: of environments.
+        Without `env_threads`, its environments may use all cores of the run.
         """
         name, threads = run.algorithm.name, env_threads or run.cores
         parts = name, run.config, run.layout, run.seed
@@ -99,7 +97,6 @@ class EnvActor:
         # the cores are for the environments and the learner.
         threadpool_limits(1, user_api="blas")
         self._setup = setup
-        self._env_steps_per_row = setup.config.env.n_envs
         self._envs = setup.make_envs()
         self.spec = self._envs.spec
         self._policy = setup.make_policy(self.spec)
@@ -124,14 +121,10 @@ class EnvActor:
     def rollout(
         self, weights: Weights, length: int, env_steps: int
     ) -> tuple[Trajectory, RolloutReport]:
-        """Step every environment `length` times.
+        """Step every environment `length` times; return also what a driver reads of it.
 
-        Args:
-            weights: of the policy, for the whole rollout.
-            length: rows of the trajectory.
-            env_steps: of the whole run so far; exploration falls with them.
-        Returns:
-            The trajectory, and what a driver reads of it.
+        Exploration falls with the env steps of the whole run so far.
+
         Raises:
             Stopped: `stop` was called.
             Diverged: a reward is not finite.
@@ -147,7 +140,10 @@ class EnvActor:
         episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._window = rows.last_window()
         self._midway = False
-        trajectory = self._finish(rows, weights.version)
+        rows.check_rewards()
+        self._envs.check_finite(rows.observations)
+        values = self._policy.values(rows.input(length))
+        trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
         steps = rows.valid.sum(axis=1, dtype=np.int64)
         report = RolloutReport(
             steps,
@@ -171,7 +167,7 @@ class EnvActor:
         for t, drawn in enumerate(noise):
             if self._stopping:
                 raise Stopped
-            done = env_steps + t * self._env_steps_per_row
+            done = env_steps + t * self._setup.config.env.n_envs
             clock = time.perf_counter()
             chosen = self._policy.act(rows.input(t), drawn, done)
             chose = time.perf_counter()
@@ -182,13 +178,6 @@ class EnvActor:
             self._policy.reset_memory(self._counter.ended)
             episodes += self._counter.add(t, step)
         return episodes, acting, stepping
-
-    def _finish(self, rows: TrajectoryWriter, version: int) -> Trajectory:
-        """Return the trajectory once its numbers are known to be finite."""
-        rows.check_rewards()
-        self._envs.check_finite(rows.observations)
-        values = self._policy.values(rows.input(len(rows.valid)))
-        return rows.trajectory(values, version, self._setup.first_env)
 
     def state(self) -> dict[str, Any]:
         """Return all that the next rollouts depend on but the weights, as JSON.
@@ -234,10 +223,9 @@ class EnvActor:
             ) from None
 
     def restart(self, times: int) -> None:
-        """Begin with other episodes than before; this one must be new.
+        """Begin with other episodes and noise for each number of times, 1 or more.
 
-        Args:
-            times: 1 or more; each number gives other episodes and noise.
+        This one must be new.
         """
         self._restarts = times
         setup = self._setup
@@ -267,8 +255,7 @@ class EnvActor:
         self._counter.lengths = lengths
         self._counter.returns = decode(state["returns"], self._counter.returns)
         self._counter.ended = decode(state["ended"], self._counter.ended)
-        discounted = decode(state["discounted"], self._moments.returns)
-        self._moments.returns = discounted
+        self._moments.returns = decode(state["discounted"], self._moments.returns)
         shape = (self._setup.n_envs, self.spec.action_units)
         like = np.zeros(shape if state["memory"]["base64"] else 0, np.float32)
         self._policy.memory = decode(state["memory"], like)

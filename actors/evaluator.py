@@ -8,16 +8,10 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import Envs, EnvStep
-from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.policies.base import Policy, noise_generators
-from xagents_ray.actors.rollout import first_window
+from xagents_ray.actors.rollout import EpisodeCounter, first_window
 from xagents_ray.core.errors import Stopped
-from xagents_ray.core.trajectory import (
-    Array,
-    Episode,
-    Weights,
-    stack_frames,
-)
+from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
 
 # Exploration that decays with the env steps has ended by then.
 _TRAINED = sys.maxsize
@@ -38,14 +32,10 @@ class Evaluator:
     ) -> list[Episode]:
         """Play episodes, each environment an equal share of them.
 
-        Counting the first ones to end instead would favor short episodes.
+        Counting the first ones to end instead would favor short episodes. The first
+        environments play one more if the shares can't be equal. Environment i has seed
+        + i. A greedy policy takes the likeliest actions, not samples.
 
-        Args:
-            weights: of the policy.
-            episodes: of all environments together; the first environments
-                play one more if the shares can't be equal.
-            seed: environment i has seed + i.
-            greedy: take the likeliest actions, not samples.
         Returns:
             Episodes with raw returns, by environment and then in order of time.
         Raises:
@@ -86,14 +76,10 @@ def play_forever(
     generators: list[np.random.Generator],
     greedy: bool,
 ) -> Iterator[EnvStep]:
-    """Yield steps of environments without end.
+    """Yield steps of environments that were just reset, without end.
 
-    Args:
-        envs: just reset.
-        policy: with weights.
-        first: what the reset gave.
-        generators: of each environment's action noise.
-        greedy: take the likeliest actions, not samples.
+    `first` is what the reset gave; the policy has weights, and takes the likeliest
+    actions if it is greedy, else samples with each environment's generator.
     """
     frames, starts = first_window(first, envs.spec.stack)
     ended = np.zeros(len(first), np.bool_)

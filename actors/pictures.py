@@ -129,14 +129,9 @@ class Window:
         self._screen: pygame.Surface | None = None
 
     def show(self, picture: Array, fps: float, delay: float) -> bool:
-        """Show a picture for as long as it takes.
+        """Show uint8 [H, W, 3], RGB, at `fps` at most, and `delay` seconds longer.
 
-        Args:
-            picture: uint8 [H, W, 3], RGB.
-            fps: largest number of pictures a second.
-            delay: seconds to wait beyond that.
-        Returns:
-            False when the user closed the window.
+        Return False when the user closed the window.
         """
         pygame = self._pygame
         if self._screen is None:

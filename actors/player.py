@@ -1,5 +1,6 @@
 """The player: episodes of one environment as a person sees them."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,13 +8,13 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_one
-from xagents_ray.actors.episode_counter import EpisodeCounter
 from xagents_ray.actors.evaluator import play_forever
 from xagents_ray.actors.pictures import Video, Window, write_jpg
 from xagents_ray.actors.policies.base import noise_generators
+from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.quiet import quiet_stderr
-from xagents_ray.core.trajectory import Array, Episode, Weights
+from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.settings.episodes import PlayConfig
 
 
@@ -39,9 +40,6 @@ class Player:
 
         An episode's first picture follows the reset, then comes one per env step.
 
-        Args:
-            weights: of the policy.
-            seed: of the environment and of the noise.
         Yields:
             Each episode when it has ended and its video is complete.
         Raises:
@@ -85,7 +83,9 @@ class Player:
         if not self._has_pictures:
             return
         c = self._config
-        picture = self._picture(number == 1 and row == 0)
+        # SDL, which draws many environments, writes to stderr at its start.
+        with quiet_stderr() if (number, row) == (1, 0) else contextlib.nullcontext():
+            picture = self._envs.picture()
         name = f"game-{number:0{len(str(c.episodes))}}"
         if c.video_dir is not None:
             if self._video is None:
@@ -94,15 +94,9 @@ class Player:
             self._video.write(picture)
         if c.frame_dir is not None and row % c.frame_frequency == 0:
             write_jpg(Path(c.frame_dir, f"{name}-{row:06}.jpg"), picture)
-        if self._window:
-            if not self._window.show(picture, self._envs.fps, c.frame_delay):
-                raise Stopped
-
-    def _picture(self, is_first: bool) -> Array:
-        if is_first:
-            with quiet_stderr():  # SDL, which draws many environments
-                return self._envs.picture()
-        return self._envs.picture()
+        fps, delay = self._envs.fps, c.frame_delay
+        if self._window and not self._window.show(picture, fps, delay):
+            raise Stopped
 
     def _end_video(self) -> None:
         if self._video:

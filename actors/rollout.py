@@ -1,27 +1,27 @@
-"""A trajectory while an env actor writes it, row by row."""
+"""A rollout while it is played: its trajectory, and what is counted on the way."""
 
 import numpy as np
 
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.core.errors import Diverged
+from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
+    Episode,
     FloatArray,
     Trajectory,
     stack_frames,
 )
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
     """Return the newest frames after a reset, zeros before it, and their starts.
 
-    Args:
-        first: [B, *observation_shape], what the reset gave.
-        stack: frames of a window.
-    Returns:
-        [stack, B, *observation_shape] and bool [stack, B].
+    From [B, *observation_shape], what the reset gave, to [stack, B, *observation_shape]
+    and bool [stack, B].
     """
     observations = np.zeros((stack, *first.shape), first.dtype)
     starts = np.zeros(observations.shape[:2], np.bool_)
@@ -91,7 +91,7 @@ class TrajectoryWriter:
     def trajectory(
         self, last_values: FloatArray | None, version: int, first_env: int
     ) -> Trajectory:
-        """Return the trajectory."""
+        """Return the trajectory; `last_values`, [B], are those after the last row."""
         stored, _, log_probs, values, probabilities = zip(*self._chosen, strict=True)
         return Trajectory(
             self.observations,
@@ -107,3 +107,70 @@ class TrajectoryWriter:
             first_env,
             None if probabilities[0] is None else np.stack(probabilities),
         )
+
+
+class EpisodeCounter:
+    """Adds up the steps of B environments, episode by episode.
+
+    Args:
+        n_envs: B.
+        first_env: index of the first one among all of the run.
+    Attributes:
+        returns: float64 [B], sums of raw rewards so far.
+        lengths: int64 [B], env steps so far.
+        ended: bool [B], environments that only reset in the next step.
+    """
+
+    def __init__(self, n_envs: int, first_env: int = 0) -> None:
+        self.returns: Array = np.zeros(n_envs)
+        self.lengths: Array = np.zeros(n_envs, np.int64)
+        self.ended: BoolArray = np.zeros(n_envs, np.bool_)
+        self._first_env = first_env
+
+    def add(self, row: int, step: EnvStep) -> list[Episode]:
+        """Count a step; return the episodes that ended in it, with this row."""
+        self.returns += step.raw_rewards
+        self.lengths += ~self.ended
+        self.ended = step.ended
+        returns, lengths = self.returns, self.lengths
+        episodes = [
+            Episode(self._first_env + int(i), row, float(returns[i]), int(lengths[i]))
+            for i in np.flatnonzero(step.ended)
+        ]
+        self.returns[step.ended] = self.lengths[step.ended] = 0
+        return episodes
+
+
+class RolloutMoments:
+    """Moments of observations and discounted returns, of valid rows only.
+
+    Attributes:
+        returns: float64 [B], sums of the rewards for learning so far, discounted; their
+            variance sets the scale of rewards.
+    """
+
+    def __init__(self, config: AlgorithmConfig, n_envs: int) -> None:
+        self._config = config
+        self.returns: Array = np.zeros(n_envs)
+
+    def update(self, trajectory: Trajectory) -> Statistics:
+        """Return the moments of one more rollout, for the learner's normalization."""
+        found: Statistics = {}
+        valid = trajectory.valid
+        if not valid.any():
+            return found
+        if self._config.normalize_observations:
+            found[OBSERVATION] = moments_of(trajectory.observations[:-1][valid])
+        if self._config.normalize_rewards:
+            found["return"] = moments_of(self._discounted(trajectory)[valid])
+        return found
+
+    def _discounted(self, trajectory: Trajectory) -> Array:
+        """Return float64 [T, B], the sums of rewards up to each row."""
+        sums = np.empty(trajectory.rewards.shape)
+        ends = trajectory.terminated | trajectory.truncated
+        for t, rewards in enumerate(trajectory.rewards):
+            self.returns = self._config.gamma * self.returns + rewards
+            sums[t] = self.returns
+            self.returns = np.where(ends[t], 0.0, self.returns)
+        return sums

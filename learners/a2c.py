@@ -28,14 +28,12 @@ class A2C:
         self._config, self._setup = setup.config, setup
         self._model = networks.build(setup.layouts[0], setup.seed, "policy")
         self._head = PolicyHead(setup.spec)
-        self._variables = [
-            *self._model.trainable_variables,
-            *self._head.variables.values(),
-        ]
+        log_std = self._head.variables
+        self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)
         self.models = {"policy": self._model}
         self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{k}": v for k, v in self._head.variables.items()}
+        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
 
     def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
         """Take one step on [T, B] rows, none if none is valid."""

@@ -1,31 +1,14 @@
 """Actor-critic with experience replay."""
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
-from xagents_ray.learners.math.targets import update_targets
 from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup, with_target
 from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
-
-
-class Critic(NamedTuple):
-    """What the critic makes of N rows; no gradient passes through the objective.
-
-    Attributes:
-        targets: float32 [N], Retrace targets of the taken actions' values.
-        q_values: float32 [N, n], of all actions.
-        values: float32 [N], their means under the policy.
-    """
-
-    targets: tf.Tensor
-    q_values: tf.Tensor
-    values: tf.Tensor
 
 
 class ACER:
@@ -87,7 +70,7 @@ class ACER:
             )
             targets = self._retrace(batch, ratio, taken, values)
             value_loss = 0.5 * losses.masked_mean(tf.square(targets - taken), valid)
-            critic = Critic(targets, q_values, values[:count])
+            critic = targets, q_values, values[:count]
             objective, parts = self._objective(policy, ratios, actions, critic, average)
             loss = c.value_loss_coef * value_loss
             loss -= losses.masked_mean(objective, valid)
@@ -118,17 +101,15 @@ class ACER:
         policy: tf.Tensor,
         ratios: tf.Tensor,
         actions: tf.Tensor,
-        critic: Critic,
+        critic: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         average: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Return what the policy's step raises, within the trust region if it's on.
 
-        Args:
-            policy: float32 [N, n] probabilities.
-            ratios: float32 [N, n].
-            actions: int32 [N].
-            critic: of these rows.
-            average: float32 [N, n], the average policy's probabilities.
+        The policy, its average and the ratios are float32 [N, n], the actions int32
+        [N]. The critic's are [N] Retrace targets of the actions, [N, n] values of all
+        and [N] their means under the policy; no gradient passes through these.
+
         Returns:
             float32 [N], of which the gradient counts, and metrics [N] by name.
         """
@@ -147,9 +128,5 @@ class ACER:
             )
             objective = tf.reduce_sum(policy * tf.stop_gradient(gradient), axis=-1)
             bound = tf.cast(binds, tf.float32)
-        metrics = {
-            "policy_loss": -gains,
-            "entropy": entropies,
-            "trust_region_bound": bound,
-        }
-        return objective, metrics
+        metrics = {"policy_loss": -gains, "entropy": entropies}
+        return objective, {**metrics, "trust_region_bound": bound}

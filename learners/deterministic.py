@@ -4,21 +4,75 @@ from typing import Any
 
 import tensorflow as tf
 
-from xagents_ray.learners.optimizer import descend
+from xagents_ray.algorithms.families import DeterministicConfig
+from xagents_ray.learners.math import losses
+from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, with_target
 
 
-def with_targets(
-    setup: LearnerSetup[Any], *names: str
-) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
-    """Return all networks by name, and each target with the network it follows."""
-    models: dict[str, Any] = {}
-    targets = []
-    for name, layout in zip(names, setup.layouts, strict=True):
-        model, target = with_target(layout, setup.seed, name)
-        models |= {name: model, f"{name}-target": target}
-        targets.append((target, model))
-    return models, targets
+class ActorAndCritics:
+    """An actor, one or more critics, the target of each, and their optimizers.
+
+    Args:
+        setup: of the algorithm.
+        names: of the actor, then of each critic, in a checkpoint.
+    Attributes:
+        models: networks by name.
+        targets: each target with the network that it follows, the actor's first.
+        optimizers: the actor's and the critics' by name.
+        actor_target: network.
+        critic_targets: networks.
+    """
+
+    def __init__(self, setup: LearnerSetup[DeterministicConfig], *names: str) -> None:
+        config = setup.config
+        self.models: dict[str, Any] = {}
+        self.targets: list[tuple[Any, Any]] = []
+        for name, layout in zip(names, setup.layouts, strict=True):
+            model, target = with_target(layout, setup.seed, name)
+            self.models |= {name: model, f"{name}-target": target}
+            self.targets.append((target, model))
+        (self.actor_target, self._actor), *critics = self.targets
+        self.critic_targets, self._critics = zip(*critics, strict=True)
+        self._critic_variables = [v for _, x in critics for v in x.trainable_variables]
+        self._actor_optimizer = make_optimizer(config, self._actor.trainable_variables)
+        self._critic_optimizer = make_optimizer(
+            config, self._critic_variables, config.critic_lr
+        )
+        self.optimizers = {
+            "actor-optimizer": self._actor_optimizer,
+            "critic-optimizer": self._critic_optimizer,
+        }
+        self._grad_norm = config.grad_norm
+
+    def update_critics(
+        self, obs: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Take one gradient step of all critics towards float32 [N] targets.
+
+        The observations are float32 [N, D], the actions [N, A]. Return metrics.
+        """
+        with tf.GradientTape() as tape:
+            values = [action_values(critic, obs, actions) for critic in self._critics]
+            loss = tf.add_n([losses.squared(targets - x) for x in values])
+        variables, largest = self._critic_variables, self._grad_norm
+        norm = descend(self._critic_optimizer, tape, loss, variables, largest)
+        q_value = tf.reduce_mean(values[0])
+        return {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
+
+    def update_actor(self, obs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Take one gradient step of the actor up the first critic; return metrics.
+
+        Source: arXiv:1509.02971, eq. 6.
+        """
+        variables = self._actor.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            # Not the critic's: their gradient isn't needed.
+            tape.watch([variable.value for variable in variables])
+            values = action_values(self._critics[0], obs, self._actor(obs))
+            loss = -tf.reduce_mean(values)
+        norm = descend(self._actor_optimizer, tape, loss, variables, self._grad_norm)
+        return {"policy_loss": loss, "policy_grad_norm": norm}
 
 
 def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
@@ -26,23 +80,23 @@ def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     return critic(tf.concat([obs, actions], axis=-1))[:, 0]
 
 
-def update_actor(
-    actor: Any, critic: Any, optimizer: Any, obs: tf.Tensor, grad_norm: float | None
-) -> dict[str, tf.Tensor]:
-    """Take one gradient step of the actor up its critic; return metrics.
+def smooth_target_actions(
+    actions: tf.Tensor, normal: tf.Tensor, scale: float, largest: float
+) -> tf.Tensor:
+    """Return target actions, float32 [N, A], with clipped noise, within -1 to 1.
 
-    Args:
-        actor: network, changed.
-        critic: network of observations and actions.
-        optimizer: of the actor.
-        obs: float32 [N, D].
-        grad_norm: limit of the gradient's norm, or None.
-    Source: arXiv:1509.02971, eq. 6.
+    The noise is standard normal, [N, A], times `scale`, and at most `largest` in size.
+
+    Source: arXiv:1802.09477, eq. 14.
     """
-    variables = actor.trainable_variables
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        # Not the critic's: their gradient isn't needed.
-        tape.watch([variable.value for variable in variables])
-        loss = -tf.reduce_mean(action_values(critic, obs, actor(obs)))
-    norm = descend(optimizer, tape, loss, variables, grad_norm)
-    return {"policy_loss": loss, "policy_grad_norm": norm}
+    noise = tf.clip_by_value(scale * normal, -largest, largest)
+    return tf.clip_by_value(actions + noise, -1.0, 1.0)
+
+
+def normal_noise(seed: int, update: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    """Return standard normal float32 noise, the same whenever this update is done.
+
+    `update`, int64 [], is how many went before in the whole run of this seed.
+    """
+    own = tf.stack([tf.constant(seed, tf.int64), update])
+    return tf.random.stateless_normal(shape, own)

@@ -5,11 +5,9 @@ import tensorflow as tf
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
-from xagents_ray.learners.math.targets import update_targets
 from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup, with_target
-from xagents_ray.learners.state import counter
+from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
+from xagents_ray.learners.setup import LearnerSetup, counter, with_target
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
@@ -50,11 +48,8 @@ class DQN:
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
         """Return how many syncs of the whole run come before an update.
 
-        Args:
-            later: int32 [], updates of this phase that follow it; the last one
-                answers the newest env step, the others one `train_frequency` earlier
-                per `gradient_steps`.
-            env_steps: int64 [], of the whole run.
+        The phase's last update answers the newest env step; those with `later` ones
+        after them answer one `train_frequency` earlier per `gradient_steps`.
         """
         c = self._config
         periods = tf.cast(later // c.gradient_steps, tf.int64)

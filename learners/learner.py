@@ -1,4 +1,4 @@
-"""The learner: what all algorithms have, around the one that learns."""
+"""A run's learner: what all algorithms have, around the one that learns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,18 +9,23 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import Batch
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import VERSION, Array, Weights
+from xagents_ray.core.trajectory import VERSION, Array, Weights, WeightsFile
+from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.normalizer import Normalizer
-from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.state import COUNT, LearnerState, counter
+from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, signature
+from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+COUNT = "count/"
+"""Begins the names of counters, which are 0 where a checkpoint lacks them."""
 Metrics = dict[str, float]
 """Means over one learning phase by name, and its number of `updates`."""
 
@@ -90,7 +95,7 @@ class Learner:
             VERSION: self._version,
             f"{COUNT}env_steps": self._env_steps,
         }
-        self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
+        self.state = LearnerState(algorithm, others)
         tensors = signature(algorithm.data, spec), signature(Phase, spec)
         self._phase = tf.function(self._learn, input_signature=tensors)
 
@@ -175,3 +180,104 @@ class Learner:
     def _learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
         rewards = self.normalizer.rewards(data.rewards)
         return self.algorithm.learn(data._replace(rewards=rewards), phase)
+
+
+class LearnerState:
+    """Variables of a learner by name, which checkpoints hold.
+
+    Their names are like `policy/dense-0/kernel` and `count/version`.
+    """
+
+    def __init__(self, algorithm: LearningAlgorithm, others: Mapping[str, Any]) -> None:
+        self.variables: dict[str, Any] = {}
+        for name, model in algorithm.models.items():
+            for key, variable in networks.named_weights(model).items():
+                self.variables[f"{name}/{key}"] = variable
+        for name, optimizer in algorithm.optimizers.items():
+            for i, variable in enumerate(optimizer.variables):
+                self.variables[f"{name}/{i}"] = variable
+        self._lr_scale = tf.Variable(1.0, trainable=False)
+        self.variables |= {**others, "lr-scale": self._lr_scale}
+        self._optimizers = list(algorithm.optimizers.values())
+        self._first_lr = [float(x.learning_rate) for x in self._optimizers]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return a copy of all variables and counters by name."""
+        return {k: np.array(v.numpy()) for k, v in self.variables.items()}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Restore everything from a copy.
+
+        Raises:
+            UserError: it is of another learner.
+        """
+        counters = {k for k in self.variables if k.startswith(COUNT)}
+        if missing := self.variables.keys() - counters - arrays.keys():
+            raise UserError(
+                f"The checkpoint has no {min(missing)}: it is of another agent or "
+                "model; resume with the versions that wrote it."
+            )
+        self.assign({**dict.fromkeys(counters, np.array(0, np.int64)), **arrays})
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Assign some variables from arrays.
+
+        Raises:
+            UserError: one has another name or shape than here.
+        """
+        for name, array in arrays.items():
+            variable = self.variables.get(name)
+            if variable is None or tuple(variable.shape) != array.shape:
+                has = None if variable is None else tuple(variable.shape)
+                raise UserError(
+                    f"{name} has shape {array.shape} there and {has or 'no place'} "
+                    "here: take what the same agent, --env and --model saved."
+                )
+        for name, array in arrays.items():
+            self.variables[name].assign(array)
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply every optimizer's learning rate; return the first one's new one."""
+        self._lr_scale.assign(self._lr_scale * factor)
+        for optimizer in self._optimizers:
+            optimizer.learning_rate.assign(optimizer.learning_rate * factor)
+        return float(self._optimizers[0].learning_rate)
+
+    def decay_lr(self, remaining: float) -> None:
+        """Set every optimizer's learning rate for what remains of the run, 1 to 0."""
+        scale = float(self._lr_scale) * remaining
+        for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
+            optimizer.learning_rate.assign(first * scale)
+
+
+def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
+    """Return the learner of a run with its first weights, and notes on these.
+
+    Raises:
+        UserError: a weights file is damaged, or of other models.
+    """
+    runtime.configure(run.cores, run.is_seeded)
+    row, config = run.algorithm, run.config.algorithm
+    max_steps = run.config.training.max_steps
+    learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps)
+    notes: list[str] = []
+    for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
+        extras = row.extras(model, config, run.spec)
+        arrays, more = formats.decode(file, layout, extras)
+        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
+        notes += more
+    return learner, notes
+
+
+def encode_models(
+    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
+) -> list[WeightsFile]:
+    """Return the models within a learner's state as weights files.
+
+    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
+    the formats by their endings.
+    """
+    parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
+    return [
+        formats.encode(model.own(arrays), layout, path) for model, layout, path in parts
+    ]

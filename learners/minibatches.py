@@ -1,24 +1,46 @@
-"""Minibatches of a rollout's rows."""
+"""Passes of minibatches over a rollout's rows."""
+
+from collections.abc import Callable
 
 import tensorflow as tf
 
+from xagents_ray.learners.metrics import Means, add
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
-def shuffled(
-    rows: tf.Tensor, seed: int, phases: tf.Tensor, passes: int, number: tf.Tensor
-) -> tf.Tensor:
-    """Return rows in an order of their own for each pass of each learning phase.
 
-    Args:
-        rows: int64 [N].
-        seed: of the run.
-        phases: int64 [], how many went before in the whole run.
-        passes: over each phase's rows.
-        number: int32 [], of the pass within its phase.
+def update_in_passes(
+    update: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    rows: tf.Tensor,
+    metrics: Means,
+    passes: int,
+    parts: int,
+    phases: tf.Tensor,
+    setup: LearnerSetup[AlgorithmConfig],
+) -> Means:
+    """Update on minibatches of rows, int64 [N], until the learner is stopping.
+
+    Each pass of each phase has another order, and parts of sizes as equal as can be,
+    without empty ones. `phases`, int64 [], is how many went before in the whole run.
+    Return the metrics with those of each update.
     """
-    own = tf.stack([seed, tf.cast(phases, tf.int32) * passes + number])
-    return tf.random.experimental.stateless_shuffle(rows, own)
+    count = tf.size(rows)
+    for i in tf.range(passes):
+        if setup.stopping:
+            break
+        seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
+        order = tf.random.experimental.stateless_shuffle(rows, seed)
+        for j in tf.range(parts):
+            begin, end = (n * count // parts for n in (j, j + 1))
+            if begin < end:
+                metrics = add(metrics, update(order[begin:end]))
+    return metrics
 
 
 def filled(rows: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Return rows, repeated from the first one on up to a size."""
+    """Return rows, repeated from the first one on up to a size; they weigh nothing.
+
+    Networks' inputs have one size, whatever is valid: for each new shape the kernels of
+    convolutions take memory that they keep.
+    """
     return tf.gather(rows, tf.range(size) % tf.size(rows))

@@ -8,11 +8,10 @@ from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.minibatches import filled, shuffled
+from xagents_ray.learners.metrics import Means, added, no_means
+from xagents_ray.learners.minibatches import filled, update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.state import counter
+from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
 from xagents_ray.networks import keras as networks
 
@@ -42,15 +41,13 @@ class PPO:
         self._config, self._setup = setup.config, setup
         self._model = networks.build(setup.layouts[0], setup.seed, "policy")
         self._head = PolicyHead(setup.spec)
-        self._variables = [
-            *self._model.trainable_variables,
-            *self._head.variables.values(),
-        ]
+        log_std = self._head.variables
+        self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)
         self._phases = counter()
         self.models = {"policy": self._model}
         self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{k}": v for k, v in self._head.variables.items()}
+        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
     def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
@@ -58,25 +55,20 @@ class PPO:
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
         samples, inputs = self._samples(rollout)
-        rows = tf.where(flatten(rollout.valid))[:, 0]
-        count = tf.size(rows)
-        # Inputs of convolutions have one size, whatever is valid: for each new shape
-        # their kernels take memory that they keep. Rows that fill up weigh nothing.
         size = (tf.size(rollout.valid) + c.mini_batches - 1) // c.mini_batches
+
+        def update(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            batch = Samples(*(tf.gather(x, rows) for x in samples))
+            if self._setup.spec.is_image:
+                rows = filled(rows, size)
+            return self._update(tf.gather(inputs, rows), batch, clip)
+
+        rows = tf.where(flatten(rollout.valid))[:, 0]
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
-        for epoch in tf.range(c.ppo_epochs):
-            if self._setup.stopping:
-                break
-            order = shuffled(rows, self._setup.seed, self._phases, c.ppo_epochs, epoch)
-            for i in tf.range(c.mini_batches):
-                begin, end = (j * count // c.mini_batches for j in (i, i + 1))
-                if begin < end:
-                    picked = order[begin:end]
-                    batch = Samples(*(tf.gather(x, picked) for x in samples))
-                    if self._setup.spec.is_image:
-                        picked = filled(picked, size)
-                    update = self._update(tf.gather(inputs, picked), batch, clip)
-                    metrics = add(metrics, update)
+        passes, parts = c.ppo_epochs, c.mini_batches
+        metrics = update_in_passes(
+            update, rows, metrics, passes, parts, self._phases, self._setup
+        )
         self._phases.assign_add(1)
         return metrics, added(metrics)
 

@@ -17,11 +17,7 @@ with quiet_stderr(), without_packages("pandas", "matplotlib"):
 
 
 def _delete_generated_files(loader: Any) -> None:
-    """Let AutoGraph delete its files at once: a process that is killed can't.
-
-    Args:
-        loader: the module with `load_source`; without it, nothing changes.
-    """
+    """Let AutoGraph delete its files at once: a process that is killed can't."""
     load_source = getattr(loader, "load_source", None)
     if load_source is None:
         return
@@ -47,9 +43,8 @@ with contextlib.suppress(ImportError):  # it is no public interface of TensorFlo
 def configure(threads: int, deterministic: bool) -> None:
     """Set TensorFlow up; call it before the first operation.
 
-    Args:
-        threads: cores that one operation may use.
-        deterministic: whether operations must repeat bit for bit.
+    One operation may use as many cores as threads; if deterministic, all repeat bit for
+    bit.
     """
     tf.get_logger().setLevel("ERROR")
     if deterministic:
@@ -61,3 +56,10 @@ def configure(threads: int, deterministic: bool) -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         pass  # this process has used TensorFlow before; its settings stand
+
+
+def usable_gpus() -> list[str]:
+    """Return the names of the GPUs on which a learner would run."""
+    gpus = tf.config.list_physical_devices("GPU")
+    details = map(tf.config.experimental.get_device_details, gpus)
+    return [str(each.get("device_name", "GPU")) for each in details]

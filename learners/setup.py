@@ -1,4 +1,4 @@
-"""What an algorithm is made from."""
+"""What an algorithm is made from, and what it makes of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
-ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
+ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,9 @@ def with_target(layout: Layout, seed: int, name: str) -> tuple[Any, Any]:
     model, target = (networks.build(layout, seed, x) for x in (name, f"{name}-target"))
     target.set_weights(model.get_weights())
     return model, target
+
+
+def counter() -> tf.Variable:
+    """Return an int64 [] variable, 0; loops look at it, so it stays off a GPU."""
+    with tf.device("CPU"):
+        return tf.Variable(0, trainable=False, dtype=tf.int64)

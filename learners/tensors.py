@@ -60,8 +60,7 @@ class Rollout(NamedTuple):
         values = t.values
         if values is None:
             values = np.zeros((length + 1, width), np.float32)
-        version = np.int64(t.weights_version)
-        return cls(*t[:7], t.log_probs, values, version)
+        return cls(*t[:7], t.log_probs, values, np.int64(t.weights_version))
 
 
 class RolloutBatches(NamedTuple):

@@ -9,10 +9,9 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
 from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.minibatches import filled, shuffled
+from xagents_ray.learners.minibatches import filled, update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.state import counter
+from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
 from xagents_ray.networks import keras as networks
 
@@ -43,17 +42,15 @@ class TRPO:
         self._actor = networks.build(actor_layout, setup.seed, "actor")
         self._critic = networks.build(critic_layout, setup.seed, "critic")
         self._head = PolicyHead(setup.spec)
-        self._variables = [
-            *self._actor.trainable_variables,
-            *self._head.variables.values(),
-        ]
+        log_std = self._head.variables
+        self._variables = [*self._actor.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(
             setup.config, self._critic.trainable_variables, setup.config.critic_lr
         )
         self._phases = counter()
         self.models = {"actor": self._actor, "critic": self._critic}
         self.optimizers = {"critic-optimizer": self._optimizer}
-        self.variables = {f"actor/{k}": v for k, v in self._head.variables.items()}
+        self.variables = {f"actor/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
     def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
@@ -71,12 +68,9 @@ class TRPO:
         if tf.size(rows) > 0 and not self._setup.stopping:
             columns = r.actions, r.behavior_log_probs, advantages
             samples = Samples(*(tf.gather(flatten(x), rows) for x in columns))
-            # The networks' inputs have one size: their kernels keep memory for each.
-            # Rows that fill up weigh nothing.
             actor_inputs = tf.gather(inputs, filled(rows, tf.size(r.valid)))
-            actor_metrics = add(
-                actor_metrics, self._update_actor(actor_inputs, samples)
-            )
+            update = self._update_actor(actor_inputs, samples)
+            actor_metrics = add(actor_metrics, update)
             critic_metrics = self._update_critic(inputs, targets, rows, critic_metrics)
         self._phases.assign_add(1)
         updates = added(actor_metrics) + added(critic_metrics)
@@ -128,12 +122,8 @@ class TRPO:
                 evaluate, start, step, gain, c.max_kl, c.actor_iterations
             )
             _, kl = evaluate(end)  # which leaves the network there
-        return {
-            "policy_loss": -gain,
-            "kl": kl,
-            "entropy": entropy,
-            "step_fraction": taken,
-        }
+        metrics = {"policy_loss": -gain, "kl": kl, "entropy": entropy}
+        return {**metrics, "step_fraction": taken}
 
     def _gain(
         self, policy: Distribution, samples: Samples
@@ -150,34 +140,20 @@ class TRPO:
         self, inputs: tf.Tensor, targets: tf.Tensor, rows: tf.Tensor, metrics: Means
     ) -> Means:
         """Make all passes over the valid rows."""
-        c, count = self._config, tf.size(rows)
+        c, variables = self._config, self._critic.trainable_variables
         size = (tf.size(targets) + c.mini_batches - 1) // c.mini_batches
-        for i in tf.range(c.critic_iterations):
-            if self._setup.stopping:
-                break
-            order = shuffled(
-                rows, self._setup.seed, self._phases, c.critic_iterations, i
-            )
-            for j in tf.range(c.mini_batches):
-                begin, end = (n * count // c.mini_batches for n in (j, j + 1))
-                if begin < end:
-                    picked = order[begin:end]
-                    update = self._update_values(
-                        tf.gather(inputs, filled(picked, size)),
-                        tf.gather(targets, picked),
-                    )
-                    metrics = add(metrics, update)
-        return metrics
 
-    def _update_values(
-        self, inputs: tf.Tensor, targets: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Take one gradient step on the first N of the inputs."""
-        c = self._config
-        variables = self._critic.trainable_variables
-        with tf.GradientTape() as tape:
-            values = self._values(inputs)[: tf.size(targets)]
-            value_loss = losses.squared(targets - values)
-            loss = c.value_loss_coef * value_loss
-        norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
-        return {"value_loss": value_loss, "value_grad_norm": norm}
+        def update(part: tf.Tensor) -> dict[str, tf.Tensor]:
+            chosen = tf.gather(targets, part)
+            part_inputs = tf.gather(inputs, filled(part, size))
+            with tf.GradientTape() as tape:
+                values = self._values(part_inputs)[: tf.size(part)]
+                value_loss = losses.squared(chosen - values)
+                loss = c.value_loss_coef * value_loss
+            norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
+            return {"value_loss": value_loss, "value_grad_norm": norm}
+
+        passes, parts = c.critic_iterations, c.mini_batches
+        return update_in_passes(
+            update, rows, metrics, passes, parts, self._phases, self._setup
+        )

@@ -217,7 +217,7 @@ def test_the_shared_room_loads_no_framework() -> None:
 
 def test_actors_load_no_framework() -> None:
     names = modules_of("actors")
-    assert "xagents_ray.actors.envs.legacy" in names
+    assert "xagents_ray.actors.envs.registry" in names
     loaded = loaded_after(*names)
     assert "xagents_ray.actors" in loaded
     others = {"xagents_ray.learners", "xagents_ray.cluster"}

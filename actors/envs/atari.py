@@ -9,12 +9,9 @@ from ale_py.vector_env import AtariVectorEnv
 
 from xagents_ray.core.trajectory import Array
 
-SKIP = 4
-"""Frames per agent step."""
-NOOPS = 30
-"""Fewer than this many no-ops begin an episode."""
-SIDE = 84
-"""Pixels of a preprocessed frame's side."""
+SKIP = 4  # frames per agent step
+NOOPS = 30  # fewer than this many no-ops begin an episode
+SIDE = 84  # pixels of a preprocessed frame's side
 
 # The emulator's banner goes to stderr otherwise.
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

@@ -20,10 +20,9 @@ _MAIN = "__main__"
 def export(env: str) -> tuple[bytes, ...]:
     """Return what another process needs to make an environment as this one does.
 
-    Definitions in `__main__` go by value, those in modules by name.
+    It is a Gymnasium id, or `module:factory`. Definitions in `__main__` go by value,
+    those in modules by name.
 
-    Args:
-        env: a Gymnasium id, or `module:factory`.
     Raises:
         UserError: it holds something that can't be sent.
     """

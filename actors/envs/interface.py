@@ -30,9 +30,6 @@ _RESET = "def reset(self, *, seed=None, options=None)"
 class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
     """Checks all that a user's environment returns, and changes nothing.
 
-    Args:
-        env: theirs.
-        env_id: the value of --env.
     Raises:
         EnvironmentFault: in `reset` and `step` too; it breaks Gymnasium's interface.
     """
@@ -55,21 +52,12 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         if missing:
             what = f"reset() takes no {' and no '.join(sorted(missing, reverse=True))}"
             raise self._fault("reset", what, f"write {_RESET}")
-        result = self._call("reset", **given)
-        if not isinstance(result, tuple) or len(result) != 2:
-            what = f"reset() returned {_described(result)}"
-            raise self._fault("reset", what, "return observation, info")
-        self._check_observation("reset", result[0])
-        return result
+        return self._call("reset", "observation, info", **given)
 
     def step(self, action: Any) -> Any:
         """Return what one step gives."""
-        result = self._call("step", action)
-        if not isinstance(result, tuple) or len(result) != 5:
-            what = f"step() returned {_described(result)}"
-            values = "observation, reward, terminated, truncated, info"
-            raise self._fault("step", what, f"return {values}")
-        self._check_observation("step", result[0])
+        values = "observation, reward, terminated, truncated, info"
+        result = self._call("step", values, action)
         try:
             float(result[1])
         except (TypeError, ValueError):
@@ -77,10 +65,13 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
             raise self._fault("step", what, "return a number") from None
         return result
 
-    def _call(self, name: str, *values: Any, **given: Any) -> Any:
-        """Call a method; an error that Gymnasium's wrappers raise is a fault."""
+    def _call(self, name: str, values: str, *given: Any, **options: Any) -> Any:
+        """Call a method that returns these values; check their number and the first.
+
+        An error that Gymnasium's wrappers raise is a fault.
+        """
         try:
-            return getattr(self.env, name)(*values, **given)
+            result = getattr(self.env, name)(*given, **options)
         except (UserError, Diverged, Stopped):
             raise
         except Exception as error:
@@ -91,6 +82,11 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
             what = f"{name}() led to {one_line(error)}"
             remedy = "see Gymnasium's interface, gymnasium.farama.org/api/env"
             raise self._fault(name, what, remedy, _trace(error)) from error
+        if not isinstance(result, tuple) or len(result) != values.count(",") + 1:
+            what = f"{name}() returned {_described(result)}"
+            raise self._fault(name, what, f"return {values}")
+        self._check_observation(name, result[0])
+        return result
 
     def _check_observation(self, name: str, observation: Any) -> None:
         """Raise EnvironmentFault when an observation isn't one of its space."""
@@ -120,12 +116,9 @@ _FINITE = "return finite numbers"
 
 
 def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
-    """Raise EnvironmentFault when observations of any environment are not finite.
+    """Raise EnvironmentFault when observations are not finite.
 
-    Args:
-        env_id: the value of --env.
-        env: one of them, if one is in this process.
-        rows: observations.
+    They are of any environment; `env` is one of them, if one is in this process.
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         place = "" if env is None else place_of(env, "step")
@@ -156,21 +149,21 @@ def naming_their_line(env_id: str) -> Iterator[None]:
 
 
 def place_of(env: gym.Env[Any, Any], name: str) -> str:
-    """Return `file, line N` of the user's class that defines a method; '' if none.
-
-    Args:
-        env: theirs, with wrappers of anyone's around it.
-        name: of the method.
-    """
-    layer: Any = env
-    while True:
+    """Return `file, line N` of the user's class that defines a method; '' if none."""
+    for layer in layers(env):
         function = getattr(type(layer), name, None)
         if isinstance(function, FunctionType) and not _is_library(function.__module__):
             return line_of(function)
-        if not isinstance(layer, gym.Wrapper):
-            kind = type(layer)
-            return "" if _is_library(kind.__module__) else line_of(kind)
-        layer = layer.env
+    kind = type(layer)
+    return "" if _is_library(kind.__module__) else line_of(kind)
+
+
+def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
+    """Yield the wrappers of an environment from the outermost inwards, then itself."""
+    while isinstance(env, gym.Wrapper):
+        yield env
+        env = env.env
+    yield env
 
 
 def line_of(what: Any) -> str:
@@ -188,21 +181,18 @@ def line_of(what: Any) -> str:
 
 def _named(env: gym.Env[Any, Any]) -> set[str]:
     """Return which of `seed` and `options` every layer's reset takes."""
-    names, layer = {"seed", "options"}, env
-    while True:
+    names = {"seed", "options"}
+    for layer in layers(env):
         parameters = inspect.signature(type(layer).reset).parameters
         kinds = {each.kind for each in parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             names &= parameters.keys()
-        if not isinstance(layer, gym.Wrapper):
-            return names
-        layer = layer.env
+    return names
 
 
 def _described(result: Any) -> str:
-    if isinstance(result, tuple):
-        return f"{len(result)} values"
-    return f"one {type(result).__name__}"
+    is_tuple = isinstance(result, tuple)
+    return f"{len(result)} values" if is_tuple else f"one {type(result).__name__}"
 
 
 def _infinite(numbers: Array) -> str:

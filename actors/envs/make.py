@@ -8,17 +8,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from xagents_ray.actors.envs import atari, interface
+from xagents_ray.actors.envs import atari, interface, registry
 from xagents_ray.actors.envs.definitions import register
-from xagents_ray.actors.envs.registry import (
-    find_factory,
-    from_factory,
-    is_user_defined,
-    newest_version,
-    registered_id,
-    unknown_environment,
-    without_version_warning,
-)
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -26,11 +17,8 @@ from xagents_ray.settings.training import EnvConfig
 
 
 def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
-    """Return the spec of an environment by making one.
+    """Return the spec of an environment by making one; see `definitions.export`.
 
-    Args:
-        config: which, and how.
-        definitions: of environments, for a process that doesn't know them.
     Raises:
         UserError: there is no such environment, or no algorithm can learn in it.
     """
@@ -61,26 +49,20 @@ def check(config: EnvConfig) -> EnvSpec:
 def notes(config: EnvConfig) -> tuple[str, ...]:
     """Return what the user should know about an environment."""
     env_id = str(config.env)
-    if ":" in env_id:
-        return ()
-    newest = newest_version(env_id)
+    newest = None if ":" in env_id else registry.newest_version(env_id)
     if newest in (None, env_id):
         return ()
     return (f"{env_id} is outdated; its newest version is {newest}",)
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
-    """Return vector environments.
+    """Return vector environments, on as many threads where their kind has threads.
 
-    Args:
-        config: which, and how.
-        n_envs: how many.
-        threads: cores that they may use, where their kind has threads.
     Raises:
         UserError: there is no such environment, or not in this vectorization.
     """
     env_id = str(config.env)
-    factory = find_factory(env_id)
+    factory = registry.find_factory(env_id)
     mode = config.vectorization
     try:
         if mode == "envpool":
@@ -94,26 +76,28 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
                 "--vectorization auto."
             )
         make = functools.partial(_single, config, factory)
-        return Envs(_sync_or_async(mode, [make] * n_envs), config)
+        kind = _AsyncEnvs if mode == "async" else gym.vector.SyncVectorEnv
+        return Envs(kind([make] * n_envs), config)
     except gym.error.Error as error:
-        raise unknown_environment(env_id, error) from None
+        raise registry.unknown_environment(env_id, error) from None
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
-    """Return a single environment, not in its own vector form.
+    """Return a single environment, whatever the config's `vectorization`.
 
-    Args:
-        config: which, and how; `vectorization` does not matter.
-        render_mode: `rgb_array` for `Envs.picture`, None for no pictures.
+    The render mode is `rgb_array` for `Envs.picture`, None for no pictures.
+
     Raises:
         UserError: there is no such environment, or it takes no render mode.
     """
     env_id = str(config.env)
-    make = functools.partial(_single, config, find_factory(env_id), render_mode)
+    make = functools.partial(
+        _single, config, registry.find_factory(env_id), render_mode
+    )
     try:
         return Envs(gym.vector.SyncVectorEnv([make]), config)
     except gym.error.Error as error:
-        raise unknown_environment(env_id, error) from None
+        raise registry.unknown_environment(env_id, error) from None
     except TypeError as error:
         if "'render_mode'" not in str(error):
             raise
@@ -139,14 +123,10 @@ class _AsyncEnvs(gym.vector.AsyncVectorEnv):
         raise raised
 
 
-def _sync_or_async(mode: str, makers: list[Callable[[], gym.Env[Any, Any]]]) -> Any:
-    return _AsyncEnvs(makers) if mode == "async" else gym.vector.SyncVectorEnv(makers)
-
-
-@without_version_warning()
+@registry.without_version_warning()
 def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return the environment's own vector form, None when it has none."""
-    env_id = registered_id(str(config.env))
+    env_id = registry.registered_id(str(config.env))
     atari_settings = atari.settings(env_id)
     if atari_settings is not None:
         if not config.preprocess:
@@ -154,9 +134,7 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
         return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
     if config.preprocess or gym.spec(env_id).vector_entry_point is None:
         return None
-    envs = gym.make_vec(
-        env_id, num_envs=n_envs, vectorization_mode="vector_entry_point"
-    )
+    envs = gym.make_vec(env_id, n_envs, "vector_entry_point")
     mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
     if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
         envs.close()
@@ -168,7 +146,7 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     return envs
 
 
-@without_version_warning()
+@registry.without_version_warning()
 def _single(
     config: EnvConfig,
     factory: Callable[..., Any] | None,
@@ -178,13 +156,13 @@ def _single(
     env_id = str(config.env)
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     if factory is not None:
-        env = from_factory(env_id, factory, options)
+        env = registry.from_factory(env_id, factory, options)
     else:
-        name = registered_id(env_id)
+        name = registry.registered_id(env_id)
         if config.preprocess and atari.settings(name) is not None:
             options["frameskip"] = 1
         env = gym.make(name, **options)
-    if is_user_defined(env_id, factory, env):
+    if registry.is_user_defined(env_id, factory, env):
         env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env):
         env = atari.Preprocessing(env, config.max_frame)

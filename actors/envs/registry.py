@@ -1,4 +1,4 @@
-"""What a value of --env names: an id of Gymnasium, or a factory of the user's."""
+"""What a value of --env names: an id of Gymnasium or the old gym, or a factory."""
 
 import contextlib
 import functools
@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs import registration
 
 from xagents_ray.actors.envs import interface
 from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.quiet import quiet_stderr
 
 
 def registered_id(env_id: str) -> str:
@@ -32,8 +34,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     if not colon:
         return None
     if module == "gym":
-        legacy = importlib.import_module("xagents_ray.actors.envs.legacy")
-        return functools.partial(legacy.make, name)
+        return functools.partial(_from_old_gym, name)
     try:
         with interface.naming_their_line(env_id):
             imported = importlib.import_module(module)
@@ -59,12 +60,8 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
 def from_factory(
     env_id: str, factory: Callable[..., Any], options: dict[str, Any]
 ) -> gym.Env[Any, Any]:
-    """Return what a factory makes.
+    """Return what a factory makes, with options if it takes render_mode.
 
-    Args:
-        env_id: the value of --env.
-        factory: that it names.
-        options: render_mode, which is left out if the factory doesn't take it.
     Raises:
         EnvironmentFault: it requires arguments, or makes something else.
     """
@@ -136,3 +133,54 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
             f"{hint or '; see gymnasium.pprint_registry().'}"
         )
     return UserError(f"{env_id} can't be made: {str(error).rstrip('.')}.")
+
+
+def _from_old_gym(env_id: str, render_mode: str | None = None) -> gym.Env[Any, Any]:
+    """Return an environment of gym 0.26, of the extra `[gym]`, as a Gymnasium one."""
+    # gym 0.26 uses two names that NumPy 2 dropped.
+    for name, kind in (("bool8", np.bool_), ("float_", np.float64)):
+        if not hasattr(np, name):
+            setattr(np, name, kind)
+    try:
+        with quiet_stderr():  # its farewell banner
+            import gym as old_gym
+    except ImportError:
+        raise UserError(
+            f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."
+        ) from None
+    try:
+        made = old_gym.make(env_id, disable_env_checker=True, render_mode=render_mode)
+        return _Adapter(made, render_mode)
+    except old_gym.error.Error as error:
+        raise UserError(f"gym:{env_id} can't be made: {error}") from None
+
+
+class _Adapter(gym.Env[Any, Any]):
+    def __init__(self, env: Any, render_mode: str | None) -> None:
+        self._env, self.render_mode = env, render_mode
+        self.metadata = dict(env.metadata)
+        self.observation_space = _space(env.observation_space)
+        self.action_space = _space(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        return observation, float(reward), bool(terminated), bool(truncated), info
+
+    def render(self) -> Any:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _space(space: Any) -> gym.Space[Any]:
+    kind = type(space).__name__
+    if kind == "Box":
+        return gym.spaces.Box(space.low, space.high, space.shape, space.dtype.type)
+    if kind == "Discrete":
+        return gym.spaces.Discrete(int(space.n), start=int(space.start))
+    raise UserError(f"gym spaces of the kind {kind} are not supported.")

@@ -11,8 +11,7 @@ from gymnasium.envs import classic_control as classic
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
-from xagents_ray.actors.envs import atari
-from xagents_ray.actors.envs.interface import InterfaceCheck
+from xagents_ray.actors.envs import atari, interface
 from xagents_ray.core.trajectory import Array
 
 # By exact type, since a subclass may hold more; without what only rendering and
@@ -84,11 +83,8 @@ def encode(array: Array) -> dict[str, Any]:
 
 
 def decode(value: dict[str, Any], like: Array) -> Array:
-    """Return an encoded array.
+    """Return an encoded array, like another of its shape and kind of numbers.
 
-    Args:
-        value: from `encode`.
-        like: an array of the same shape and kind; the width of numbers may differ.
     Raises:
         Exception: of some kind; the value is damaged or not like that.
     """
@@ -110,17 +106,15 @@ def _layers(envs: Any) -> list[Any]:
     """Return the vector environment, and all within it if it is Gymnasium's."""
     layers = [envs]
     for env in envs.envs if type(envs) is SyncVectorEnv else ():
-        while isinstance(env, gym.Wrapper):
-            if type(env) is not InterfaceCheck:  # it has no state
-                layers.append(env)
-            env = env.env
-        layers.append(env)
+        within = interface.layers(env)
+        # The check of a user's interface has no state.
+        layers += [x for x in within if type(x) is not interface.InterfaceCheck]
     return layers
 
 
 def _is_own(layer: Any) -> bool:
-    methods = (getattr(layer, name, None) for name in ("get_state", "set_state"))
-    return all(callable(method) for method in methods)
+    names = "get_state", "set_state"
+    return all(callable(getattr(layer, name, None)) for name in names)
 
 
 def _state_of(layer: Any) -> dict[str, Any]:

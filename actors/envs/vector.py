@@ -46,10 +46,8 @@ class Envs:
         self._id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
-        made_at = ""
-        if self._one is not None:
-            made_at = interface.place_of(self._one, "__init__")
-        self.spec = spec_of(space, actions, config, made_at)
+        made_at = "" if self._one is None else interface.place_of(self._one, "__init__")
+        self.spec = _spec_of(space, actions, config, made_at)
         self._start = int(actions.start) if self.spec.is_discrete else 0
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
@@ -115,9 +113,8 @@ class Envs:
     def state(self) -> dict[str, Any] | None:
         """Return their state as JSON; None if a layer's state is not available."""
         envs = env_state.get_state(self._envs)
-        if envs is None:
-            return None
-        return {"lives": env_state.encode(self._lives.astype(np.int64)), "envs": envs}
+        lives = env_state.encode(self._lives.astype(np.int64))
+        return None if envs is None else {"lives": lives, "envs": envs}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Put a state back, after a reset.
@@ -140,7 +137,7 @@ class Envs:
         return np.asarray(infos.get("lives", self._lives))
 
 
-def spec_of(
+def _spec_of(
     observations: gym.Space[Any],
     actions: gym.Space[Any],
     config: EnvConfig,
@@ -148,16 +145,9 @@ def spec_of(
 ) -> EnvSpec:
     """Return the spec of an environment with these spaces.
 
-    uint8 observations of two or three dimensions are frames; all others are
-    vectors, flattened when they have more than one dimension.
-
-    Args:
-        observations: of one environment.
-        actions: of one environment.
-        config: settings of the environment.
-        made_at: file and line where the user defines it; "" if a library does.
-    Raises:
-        UserError: no algorithm can learn in it.
+    uint8 observations of two or three dimensions are frames; all others are vectors,
+    flattened when they have more than one dimension. Errors say where the user defines
+    it, `made_at`; "" if a library does.
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
     if not isinstance(observations, gym.spaces.Box):

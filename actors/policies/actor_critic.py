@@ -1,6 +1,4 @@
-"""The policy of A2C, PPO and TRPO."""
-
-from collections.abc import Sequence
+"""The policies of A2C, PPO and TRPO, and of ACER."""
 
 import numpy as np
 
@@ -11,18 +9,18 @@ from xagents_ray.actors.policies.base import (
     sample_categorical,
 )
 from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.activations import softmax
 
 
 class ActorCriticPolicy(Policy):
     """Samples from a categorical or a diagonal Gaussian policy; may have values."""
 
-    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
-        """Draw uniform [T, B], or standard normal [T, B, A] for Gaussians."""
+    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+        """Draw uniform [T], or standard normal [T, A] for Gaussians."""
         if self._spec.is_discrete:
-            return np.stack([g.random(steps) for g in generators], axis=1)
+            return generator.random(steps)
         shape = (steps, self._spec.action_units)
-        draws = [g.standard_normal(shape, dtype=np.float32) for g in generators]
-        return np.stack(draws, axis=1)
+        return generator.standard_normal(shape, dtype=np.float32)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
@@ -49,3 +47,21 @@ class ActorCriticPolicy(Policy):
         """Return float32 [B] values, None when the network has none."""
         _, *more = self._forward(observations)
         return more[0][:, 0] if more else None
+
+
+class CategoricalPolicy(Policy):
+    """Samples from a categorical policy; returns the probabilities of all actions."""
+
+    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+        """Draw uniform [T]."""
+        return generator.random(steps)
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Draw an action for each observation."""
+        logits = self._forward(observations)[0]
+        actions, _ = sample_categorical(logits, noise)
+        return Actions(actions, actions, probabilities=softmax(logits))
+
+    def greedy(self, observations: Array) -> Array:
+        """Return int32 [B], the likeliest actions."""
+        return largest(self._forward(observations)[0])

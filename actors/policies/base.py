@@ -57,9 +57,13 @@ class Policy(ABC):
         self._arrays = weights.arrays
         self._forward = bind(self._layout, weights.arrays)
 
-    @abstractmethod
     def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
         """Draw [T, B, ...] of noise, each environment's from its own generator."""
+        return np.stack([self._draw(g, steps) for g in generators], axis=1)
+
+    @abstractmethod
+    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+        """Draw the noise of one environment, [T, ...]."""
 
     @abstractmethod
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
@@ -87,11 +91,8 @@ def noise_generators(
 ) -> list[np.random.Generator]:
     """Return the generators of the environments' action noise.
 
-    Args:
-        seed: of the run.
-        first_env: index of the first environment among all of the run.
-        n_envs: how many.
-        restarts: of their actor; each number gives other noise.
+    They depend on an environment's index among all of the run, from `first_env` on, and
+    on how often their actor was restarted.
     """
     more = [restarts] if restarts else []
     envs = range(first_env, first_env + n_envs)

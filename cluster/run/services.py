@@ -105,7 +105,7 @@ class LearnerService:
 
     def start(self) -> tuple[int, list[str]]:
         """Make the learner; return its cores, and notes on the first weights."""
-        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._make = importlib.import_module("xagents_ray.learners.learner")
         self._learner, notes = self._make.make_learner(self._run)
         return self._run.cores, list(notes)
 

@@ -24,7 +24,7 @@ _ENDING_SECONDS = 10.0
 _PRELOADED = (
     "run.local",
     "run.session",
-    "learners.make",
+    "learners.learner",
     "actors.env_actor",
     "tuning.trainee",
 )

@@ -49,5 +49,4 @@ def decode(
         arrays = weights.decode_npz(file)
     else:
         arrays = _KINDS[kind].decode(file, layout)
-    expected = layout.shapes
-    return weights.check(arrays, expected, optional, file.path, layout)
+    return weights.check(arrays, layout.shapes, optional, file.path, layout)

@@ -48,10 +48,7 @@ def encode(
 ) -> dict[str, bytes]:
     """Return Keras' own file; extras and a digest go to a group that Keras ignores.
 
-    Args:
-        arrays: of the network, by name; others are left out.
-        extras: to be saved with them.
-        layout: the network.
+    Arrays that are neither the network's nor extras are left out.
     """
     model = model_of(layout)
     for name, variable in networks.named_weights(model).items():
@@ -100,10 +97,8 @@ def _names(layout: Layout) -> dict[str, str]:
         path = str(folder / _NAME)
         _save(model, path)
         with h5py.File(path, "r") as file:
-            return {
-                where: names[int(array.flat[0])]
-                for where, array in _datasets(file).items()
-            }
+            found = _datasets(file)
+    return {where: names[int(array.flat[0])] for where, array in found.items()}
 
 
 def _save(model: Any, path: str) -> None:

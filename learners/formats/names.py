@@ -1,4 +1,4 @@
-"""The names that Keras gives a network's arrays, and a place to save them."""
+"""What the formats share: a name, a model and a place to save a network's arrays."""
 
 import errno
 import functools
@@ -33,11 +33,3 @@ def temporary_folder(size: int) -> Iterator[Path]:
 def model_of(layout: Layout) -> Any:
     """Return a Keras model to save and load with; building one takes a while."""
     return networks.build(layout, 0, "weights")
-
-
-def keras_order(layout: Layout) -> list[str]:
-    """Return the names of layers with weights as Keras 2 and 3 number them.
-
-    They go by depth, so the layers of two branches take turns.
-    """
-    return [layer.name for layer in model_of(layout).layers if layer.weights]

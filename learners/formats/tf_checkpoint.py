@@ -1,18 +1,27 @@
-"""TensorFlow checkpoints of one network, `.tf`, as Keras 2 wrote them."""
+"""TensorFlow checkpoints of one network, `.tf`, as Keras 2 wrote them.
+
+TensorFlow ends the process on some damaged indices and allocates what they ask for, so
+every number of an index is checked before TensorFlow reads it. Its format is LevelDB's
+table.
+"""
 
 import errno
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
-from xagents_ray.learners.formats.names import EXTRAS, keras_order, temporary_folder
-from xagents_ray.learners.formats.tf_index import checkpoint_keys
+from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
 
 _NAME = "weights.tf"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
 
 
 def encode(
@@ -20,10 +29,7 @@ def encode(
 ) -> dict[str, bytes]:
     """Return a checkpoint's files, with keys as Keras 2 wrote them, and `extras/NAME`.
 
-    Args:
-        arrays: of the network, by name; others are left out.
-        extras: to be saved with them.
-        layout: the network.
+    Arrays that are neither the network's nor extras are left out.
     """
     size = sum(array.nbytes for array in arrays.values())
     with temporary_folder(size) as folder, tf.device("CPU"):
@@ -32,7 +38,7 @@ def encode(
                 kernel=tf.Variable(arrays[f"{name}/kernel"]),
                 bias=tf.Variable(arrays[f"{name}/bias"]),
             )
-            for i, name in enumerate(keras_order(layout))
+            for i, name in enumerate(_keras_order(layout))
         }
         others = {name: tf.Variable(array) for name, array in extras.items()}
         path = str(folder / _NAME)
@@ -56,7 +62,7 @@ def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
         for suffix, part in file.files.items():
             (folder / f"{_NAME}{suffix}").write_bytes(part)
         try:
-            keys = checkpoint_keys(index, len(data))
+            keys = _checkpoint_keys(index, len(data))
             reader = tf.train.load_checkpoint(str(folder / _NAME))
             for key in keys:
                 name = key.removesuffix(_VALUE)
@@ -75,6 +81,101 @@ def _names(layout: Layout) -> dict[str, str]:
     """Return the names of the network's arrays by their Keras 2 checkpoint key."""
     return {
         f"layer_with_weights-{i}/{part}": f"{name}/{part}"
-        for i, name in enumerate(keras_order(layout))
+        for i, name in enumerate(_keras_order(layout))
         for part in ("kernel", "bias")
     }
+
+
+def _keras_order(layout: Layout) -> list[str]:
+    """Return the names of layers with weights as Keras 2 and 3 number them.
+
+    They go by depth, so the layers of two branches take turns.
+    """
+    return [layer.name for layer in model_of(layout).layers if layer.weights]
+
+
+def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
+    """Return the keys of a checkpoint's float32 tensors; ValueError when damaged."""
+    if len(index) < 48 or index[-8:] != _TABLE_MAGIC:
+        raise ValueError("not a checkpoint's index")
+    footer, at, numbers = index[-48:-8], 0, []
+    for _ in range(4):
+        number, at = _varint(footer, at)
+        numbers.append(number)
+    _block(index, *numbers[:2])
+    entries, end = [], 0
+    for _, handle in _block(index, *numbers[2:]):
+        offset, at = _varint(handle, 0)
+        size, _ = _varint(handle, at)
+        if offset < end:
+            raise ValueError("blocks that overlap")
+        entries += _block(index, offset, size)
+        end = offset + size
+    header = tensor_bundle_pb2.BundleHeaderProto.FromString(entries[0][1])
+    if entries[0][0] or header.num_shards != 1 or header.endianness != header.LITTLE:
+        raise ValueError("not a checkpoint's header")
+    return [
+        key.decode() for key, value in entries[1:] if _is_float_tensor(value, data_size)
+    ]
+
+
+def _is_float_tensor(value: bytes, data_size: int) -> bool:
+    """Whether an index' entry is of a float32 tensor; ValueError when damaged."""
+    entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
+    sides = [side.size for side in entry.shape.dim]
+    count = math.prod(sides)
+    if (
+        min(sides, default=0) < 0
+        or len(sides) > 8
+        or entry.shape.unknown_rank
+        or entry.slices
+        or entry.shard_id
+        or min(entry.offset, entry.size) < 0
+        or entry.offset + entry.size > data_size
+        or count > data_size
+    ):
+        raise ValueError("not a tensor's entry")
+    is_float = entry.dtype == types_pb2.DT_FLOAT
+    if is_float and 4 * count != entry.size:
+        raise ValueError("a tensor's shape and size disagree")
+    return bool(is_float)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a LEB128 number and where it ends."""
+    number = 0
+    for i in range(10):
+        number |= (data[at + i] & 127) << (7 * i)
+        if data[at + i] < 128:
+            return number, at + i + 1
+    raise ValueError("a number without an end")
+
+
+def _block(table: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
+    """Return the keys and values of one block of a LevelDB table."""
+    end = offset + size
+    if size < 4 or end + 5 > len(table) or table[end] != 0:
+        raise ValueError("not an uncompressed block of the file")
+    restarts = int.from_bytes(table[end - 4 : end], "little")
+    last = size - 4 - 4 * restarts
+    if last < 0:
+        raise ValueError("more restarts than the block has room for")
+    block, at = table[offset : offset + last], 0
+    entries, whole, key = [], {0}, b""
+    while at < last:
+        start = at
+        shared, at = _varint(block, at)
+        unshared, at = _varint(block, at)
+        length, at = _varint(block, at)
+        if shared > len(key) or at + unshared + length > last:
+            raise ValueError("an entry that leaves its block")
+        if shared == 0:
+            whole.add(start)
+        key = key[:shared] + block[at : at + unshared]
+        at += unshared
+        entries.append((key, block[at : at + length]))
+        at += length
+    starts = np.frombuffer(table, "<u4", restarts, offset + last)
+    if not whole.issuperset(starts.tolist()):
+        raise ValueError("a restart within an entry")
+    return entries

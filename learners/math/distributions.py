@@ -1,37 +1,15 @@
-"""Distributions of actions, from the outputs of a policy network."""
+"""Distributions of actions, from the outputs of a policy network, one per row.
+
+A slice `[rows]` has the distributions of some rows.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
-
-
-class Distribution(Protocol):
-    """What a policy draws actions from, one row for each observation."""
-
-    def __getitem__(self, rows: slice) -> "Distribution":
-        """Return the distributions of some rows."""
-
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
-        """Return float32 [N] log-probabilities, or log-densities, of actions."""
-
-    def entropy(self) -> tf.Tensor:
-        """Return entropies in nats, float32 [N], or [] where all rows have the same."""
-
-    def kl(self, other: Any) -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
-
-    def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """Return random actions; the same for the same seed, int [2]."""
-
-    def mode(self) -> tf.Tensor:
-        """Return the most probable actions."""
-
-    def frozen(self) -> "Distribution":
-        """Return a copy that no later change of a variable reaches."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +23,6 @@ class Categorical:
     logits: tf.Tensor
 
     def __getitem__(self, rows: slice) -> "Categorical":
-        """Return the distributions of some rows."""
         return Categorical(self.logits[rows])
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
@@ -57,8 +34,9 @@ class Categorical:
         log_probs = tf.nn.log_softmax(self.logits)
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
-    def kl(self, other: "Categorical") -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats."""
+    def kl(self, other: "Distribution") -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        assert isinstance(other, Categorical)
         log_probs = tf.nn.log_softmax(self.logits)
         log_ratios = log_probs - tf.nn.log_softmax(other.logits)
         return tf.reduce_sum(tf.exp(log_probs) * log_ratios, axis=-1)
@@ -90,7 +68,6 @@ class Gaussian:
     log_std: Any
 
     def __getitem__(self, rows: slice) -> "Gaussian":
-        """Return the distributions of some rows."""
         return Gaussian(self.means[rows], self.log_std)
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
@@ -103,8 +80,9 @@ class Gaussian:
         """Return the float32 [] entropy, in nats, which is the same for all rows."""
         return tf.reduce_sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e))
 
-    def kl(self, other: "Gaussian") -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats."""
+    def kl(self, other: "Distribution") -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        assert isinstance(other, Gaussian)
         narrower = 2 * (self.log_std - other.log_std)
         moved = tf.square((self.means - other.means) * tf.exp(-other.log_std))
         return 0.5 * tf.reduce_sum(tf.exp(narrower) - narrower - 1 + moved, axis=-1)
@@ -122,6 +100,9 @@ class Gaussian:
     def frozen(self) -> "Gaussian":
         """Return a copy that no later change of a variable reaches."""
         return Gaussian(tf.identity(self.means), tf.identity(self.log_std))
+
+
+Distribution: TypeAlias = Categorical | Gaussian
 
 
 class PolicyHead:

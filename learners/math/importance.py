@@ -1,7 +1,8 @@
 """Policy objectives from another policy's actions, and ACER's trust region.
 
-The policy's outputs are probabilities here; `epsilon` keeps divisions by them and
-their logarithms finite.
+The policy's outputs are probabilities here, float32 [N, n] of all actions under the
+learning policy; `epsilon` is added to them, or to other divisors, to keep divisions and
+logarithms finite.
 """
 
 import tensorflow as tf
@@ -10,20 +11,12 @@ import tensorflow as tf
 def ratios(
     probabilities: tf.Tensor, behavior_probs: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
-    """Return the importance ratios of all actions; gradients are stopped.
-
-    Args:
-        probabilities: float32 [N, n], of the learning policy.
-        behavior_probs: float32 [N, n], of the behavior policy.
-        epsilon: added to the divisor.
-    Returns:
-        float32 [N, n].
-    """
+    """Return the importance ratios of all actions, [N, n]; gradients are stopped."""
     return tf.stop_gradient(probabilities) / (behavior_probs + epsilon)
 
 
 def entropy(probabilities: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Return float32 [N] entropies, in nats, of float32 [N, n] probabilities."""
+    """Return float32 [N] entropies, in nats."""
     return -tf.reduce_sum(probabilities * tf.math.log(probabilities + epsilon), -1)
 
 
@@ -37,23 +30,16 @@ def corrected_gain(
     largest: float,
     epsilon: float,
 ) -> tf.Tensor:
-    """Return the objective whose gradient is the corrected policy gradient.
+    """Return the objective, [N], whose gradient is the corrected policy gradient.
 
     The taken action is weighted by its truncated ratio; what truncation removes is
     restored by an expectation over all actions, with the critic's advantages.
     Gradients pass through the logarithms of the probabilities only.
 
-    Args:
-        probabilities: float32 [N, n], of the learning policy.
-        ratios: float32 [N, n], to the behavior policy.
-        actions: int32 [N], that were taken.
-        targets: float32 [N], their Retrace targets.
-        q_values: float32 [N, n], the critic's.
-        values: float32 [N], their means under the learning policy.
-        largest: c, the limit of ratios.
-        epsilon: added to divisors and within logarithms.
-    Returns:
-        float32 [N].
+    The actions, int32 [N], were taken; `targets` [N] are their Retrace targets,
+    `q_values` [N, n] the critic's, `values` [N] their means under the learning policy
+    and `ratios` [N, n] those to the behavior policy, limited by `largest`, the c.
+
     Source: arXiv:1611.01224, eq. 7 and 9.
     """
     log_probs = tf.math.log(probabilities + epsilon)
@@ -78,14 +64,9 @@ def project(
 
     It moves the divergence KL(average ‖ policy), to first order, by at most delta.
 
-    Args:
-        gradient: float32 [N, n], of a row's gain, by its probabilities.
-        probabilities: float32 [N, n], of the learning policy.
-        average: float32 [N, n], of the average policy.
-        delta: bound.
-        epsilon: added to probabilities in divisors.
-    Returns:
-        float32 [N, n], and bool [N], the rows that the bound changes.
+    The gradient, float32 [N, n], is of a row's gain, by its probabilities. Return also
+    the rows that the bound changes, bool [N].
+
     Source: arXiv:1611.01224, eq. 12 and 13.
     """
     slope = -average / (probabilities + epsilon)

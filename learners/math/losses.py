@@ -1,15 +1,14 @@
-"""Losses as pure functions of tensors; each is a mean over its batch."""
+"""Losses as pure functions of tensors; each is a mean over its batch, float32 [].
+
+Where nothing else is said, arguments are float32 [N]: `log_probs` of the actions under
+the policy being learned, `old_log_probs` under the behavior policy, and `advantages`.
+"""
 
 import tensorflow as tf
 
 
 def normalize(advantages: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Return float32 [N] advantages with mean 0 and standard deviation 1.
-
-    Args:
-        advantages: float32 [N].
-        epsilon: added to the standard deviation.
-    """
+    """Return them with mean 0 and standard deviation 1, to which `epsilon` is added."""
     mean, variance = tf.nn.moments(advantages, axes=[0])
     return (advantages - mean) / (tf.sqrt(variance) + epsilon)
 
@@ -17,15 +16,8 @@ def normalize(advantages: tf.Tensor, epsilon: float) -> tf.Tensor:
 def clipped_policy_loss(
     log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor, clip: float
 ) -> tf.Tensor:
-    """Return PPO's policy loss.
+    """Return PPO's policy loss; no ratio is rewarded for changing more than `clip`.
 
-    Args:
-        log_probs: float32 [N], of the actions under the policy being learned.
-        old_log_probs: float32 [N], under the behavior policy.
-        advantages: float32 [N].
-        clip: largest change of the importance ratio that is rewarded.
-    Returns:
-        float32 [].
     Source: arXiv:1707.06347, eq. 7.
     """
     ratios = tf.exp(log_probs - old_log_probs)
@@ -38,13 +30,9 @@ def clipped_value_loss(
 ) -> tf.Tensor:
     """Return PPO's value loss, half the larger squared error.
 
-    Args:
-        values: float32 [N], of the critic being learned.
-        old_values: float32 [N], of the critic that acted.
-        returns: float32 [N].
-        clip: largest change of a value that is rewarded.
-    Returns:
-        float32 [].
+    The values are those of the critic being learned, the old ones of the critic that
+    acted; no value is rewarded for changing more than `clip`.
+
     Source: openai/baselines, ppo2.
     """
     clipped = old_values + tf.clip_by_value(values - old_values, -clip, clip)
@@ -58,16 +46,12 @@ def q_targets(
     target_values: tf.Tensor,
     selection_values: tf.Tensor,
 ) -> tf.Tensor:
-    """Return the targets of Q-learning.
+    """Return the targets of Q-learning, float32 [N].
 
-    Args:
-        rewards: float32 [N].
-        discounts: float32 [N], of the next observation's value; 0 where none follows.
-        target_values: float32 [N, n], the target network's, of the next observation.
-        selection_values: float32 [N, n], the largest selects the next action: the
-            target network's own, or with double Q-learning the online network's.
-    Returns:
-        float32 [N].
+    Values are float32 [N, n], of the next observation; the largest of the selection's
+    selects the action: the target network's own, or with double Q-learning the online
+    network's. Discounts are 0 where no value follows.
+
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """
     best = tf.argmax(selection_values, axis=-1)
@@ -88,11 +72,9 @@ def huber(errors: tf.Tensor) -> tf.Tensor:
 
 
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [] mean of x where valid.
+    """Return the mean of x where valid, bool [N]; the mean of no rows is 0.
 
-    Args:
-        x: float32 [N]; or [], the same for all rows, which is its own mean.
-        valid: bool [N]; the mean of no rows is 0.
+    An x of shape [] is the same for all rows and its own mean.
     """
     if x.shape.rank == 0:
         return x
@@ -103,14 +85,10 @@ def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 def policy_gradient_loss(
     log_probs: tf.Tensor, advantages: tf.Tensor, valid: tf.Tensor
 ) -> tf.Tensor:
-    """Return the loss whose gradient is minus the policy gradient.
+    """Return the loss whose gradient is minus the policy gradient of valid rows.
 
-    Args:
-        log_probs: float32 [N], of the actions under the policy being learned.
-        advantages: float32 [N]; no gradient passes through them.
-        valid: bool [N], which rows count.
-    Returns:
-        float32 [].
+    No gradient passes through the advantages.
+
     Source: arXiv:1602.01783, section 4.
     """
     return -masked_mean(log_probs * tf.stop_gradient(advantages), valid)
@@ -121,12 +99,6 @@ def surrogate_gain(
 ) -> tf.Tensor:
     """Return the mean advantage, weighted by importance ratios, to be maximized.
 
-    Args:
-        log_probs: float32 [N], of the actions under the policy being learned.
-        old_log_probs: float32 [N], under the behavior policy.
-        advantages: float32 [N].
-    Returns:
-        float32 [].
     Source: arXiv:1502.05477, eq. 14.
     """
     return tf.reduce_mean(tf.exp(log_probs - old_log_probs) * advantages)

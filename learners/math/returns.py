@@ -1,4 +1,15 @@
-"""Returns and advantages as pure functions of tensors, time-major [T, B]."""
+"""Returns and advantages as pure functions of tensors, time-major float32 [T, B].
+
+All take the same facts of a rollout:
+    rewards: float32 [T, B].
+    values: float32 [T + 1, B], of each row's observation and the one after.
+    terminated: bool [T, B].
+    truncated: bool [T, B].
+    gamma: discount factor.
+
+After a truncated step, as after the last row, the next row's value, which is the final
+observation's, stands for the rest of the episode; after a terminated one there is none.
+"""
 
 import tensorflow as tf
 
@@ -8,11 +19,6 @@ def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
 
     It doubles the span that each row has summed, so T rows take log2(T) steps.
 
-    Args:
-        increments: float32 [T, B].
-        decays: float32 [T, B].
-    Returns:
-        float32 [T, B].
     Source: Blelloch, "Prefix sums and their applications", 1990.
     """
     increments.shape.assert_is_compatible_with(decays.shape)
@@ -30,11 +36,7 @@ def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
         lambda span, *_: span < length,
         double,
         (tf.constant(1), increments, decays),
-        shape_invariants=(
-            tf.TensorShape([]),
-            increments.shape,
-            decays.shape,
-        ),
+        shape_invariants=(tf.TensorShape([]), increments.shape, decays.shape),
     )
     return x
 
@@ -47,20 +49,8 @@ def gae(
     gamma: float,
     lam: float,
 ) -> tf.Tensor:
-    """Return generalized advantage estimates.
+    """Return generalized advantage estimates; lam 0 is biased, 1 has much variance.
 
-    At a truncated step the value of the next row, the final observation, stands for
-    the rest of the episode; at a terminated one there is no rest.
-
-    Args:
-        rewards: float32 [T, B].
-        values: float32 [T + 1, B], of each row's observation and the one after.
-        terminated: bool [T, B].
-        truncated: bool [T, B].
-        gamma: discount factor.
-        lam: bias at 0, variance at 1.
-    Returns:
-        float32 [T, B].
     Source: arXiv:1506.02438, eq. 16.
     """
     discounts = gamma * tf.cast(~terminated, tf.float32)
@@ -78,17 +68,6 @@ def n_step(
 ) -> tf.Tensor:
     """Return discounted rewards up to the rollout's end, then a value.
 
-    After a truncated step, as after the last row, the next row's value stands for the
-    rest of the episode; after a terminated one there is none.
-
-    Args:
-        rewards: float32 [T, B].
-        values: float32 [T + 1, B], of each row's observation and the one after.
-        terminated: bool [T, B].
-        truncated: bool [T, B].
-        gamma: discount factor.
-    Returns:
-        float32 [T, B].
     Source: arXiv:1602.01783, algorithm S3.
     """
     continues = ~(terminated | truncated)
@@ -112,22 +91,11 @@ def vtrace(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return V-trace targets and advantages; with ratios of 1, the n-step return's.
 
-    After a truncated step, as after the last row, the next row's value stands for the
-    rest of the episode; after a terminated one there is none.
+    The log-ratios, float32 [T, B], are of the actions' probabilities under the learning
+    policy to those under the behavior policy. `largest_rho` limits the ratios that
+    weight errors (the fixed point's bias) and advantages, `largest_c` those that pass
+    later errors back (the variance).
 
-    Args:
-        log_ratios: float32 [T, B], of the actions' probabilities under the
-            learning policy to those under the behavior policy.
-        rewards: float32 [T, B].
-        values: float32 [T + 1, B], of each row's observation and the one after.
-        terminated: bool [T, B].
-        truncated: bool [T, B].
-        gamma: discount factor.
-        largest_rho: limit of the ratios that weight an error; the fixed point's bias.
-        largest_c: limit of those that pass later errors back; the variance.
-    Returns:
-        float32 [T, B] value targets, and float32 [T, B] advantages, weighted by their
-        actions' clipped ratios.
     Source: arXiv:1802.01561, eq. 1 and section 4.2.
     """
     ratios = tf.exp(log_ratios)
@@ -151,21 +119,10 @@ def retrace(
 ) -> tf.Tensor:
     """Return Retrace targets of the taken actions' values, with lambda 1.
 
-    After a truncated step, as after the last row, the next row's value stands for the
-    rest of the episode; after a terminated one there is none.
+    The ratios, float32 [T, B], are of these actions' probability under the policy that
+    learns to that under the one that acted; `taken`, float32 [T, B], are the critic's
+    values of them, and `values` the learning policy's.
 
-    Args:
-        ratios: float32 [T, B], of the taken actions' probability under the policy that
-            learns to that under the one that acted.
-        rewards: float32 [T, B].
-        taken: float32 [T, B], the critic's values of the taken actions.
-        values: float32 [T + 1, B], the learning policy's, of each row's observation
-            and the one after.
-        terminated: bool [T, B].
-        truncated: bool [T, B].
-        gamma: discount factor.
-    Returns:
-        float32 [T, B].
     Source: arXiv:1606.02647, section 3; as a recurrence, arXiv:1611.01224, eq. 5.
     """
     discounts = gamma * tf.cast(~terminated, rewards.dtype)

@@ -1,4 +1,8 @@
-"""Natural gradient steps within a trust region, as functions of flat parameters."""
+"""Natural gradient steps within a trust region, as functions of flat parameters.
+
+These and other vectors are float [P]. `product` returns a symmetric matrix H, without
+negative curvature, times a vector.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,18 +29,11 @@ def fisher_vector_product(
     vector: tf.Tensor,
     damping: float,
 ) -> tf.Tensor:
-    """Return the second derivative of a divergence times a vector.
+    """Return the second derivative of a divergence, plus damping, times a vector.
 
-    Where the divergence is 0, this is the Fisher matrix times the vector.
+    The divergence, float [], is from fixed distributions to those that the variables, P
+    numbers in total, give; where it is 0, its derivative is the Fisher matrix.
 
-    Args:
-        divergence: float [], from fixed distributions to those that the variables
-            give.
-        variables: of P numbers in total.
-        vector: float [P].
-        damping: multiple of the vector that is added.
-    Returns:
-        float [P].
     Source: arXiv:1502.05477, appendix C.1.
     """
     zero = tf.UnconnectedGradients.ZERO
@@ -57,13 +54,9 @@ def conjugate_gradient(
 ) -> tf.Tensor:
     """Return x with H x = target, approximately.
 
-    Args:
-        product: H times a vector [P]; H is symmetric and has no negative curvature.
-        target: float [P].
-        iterations: at most; P give the exact solution but for rounding.
-        tolerance: squared norm of target - H x at which it stops.
-    Returns:
-        float [P].
+    It stops when the squared norm of target - H x is at most `tolerance`, or after some
+    iterations; P of them give the exact solution but for rounding.
+
     Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
     """
     x, residual, direction = tf.zeros_like(target), target, target
@@ -92,14 +85,8 @@ def natural_step(
 ) -> tf.Tensor:
     """Return the step along H⁻¹ g whose divergence ½ sᵀ H s is `max_kl`.
 
-    Args:
-        product: H times a vector [P].
-        gradient: float [P], of the objective to maximize.
-        max_kl: size of the trust region.
-        iterations: of conjugate gradients.
-        tolerance: of conjugate gradients.
-    Returns:
-        float [P], zeros where the gradient is zero.
+    It is zeros where the gradient g, of the objective to maximize, is zero.
+
     Source: arXiv:1502.05477, appendix C.
     """
     x = conjugate_gradient(product, gradient, iterations, tolerance)
@@ -119,14 +106,14 @@ def line_search(
 
     Args:
         evaluate: gain and divergence, float [] each, of parameters [P].
-        start: float [P].
-        step: float [P]; the whole is tried first, then a half, a quarter, ….
+        start: parameters.
+        step: the whole is tried first, then a half, a quarter, ….
         gain: float [], at the start; an accepted point's is larger.
         max_kl: an accepted point's divergence is at most 1.5 times this.
         tries: limit of the points that are tried.
     Returns:
-        float [P] parameters, and float [] the fraction of the step that was taken; the
-        start and 0 if no point was accepted.
+        Parameters, and float [] the fraction of the step that was taken; the start and
+        0 if no point was accepted.
     Source: arXiv:1502.05477, appendix C; 1.5 from openai/baselines, trpo_mpi.
     """
     taken = tf.zeros([], start.dtype)

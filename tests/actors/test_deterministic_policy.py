@@ -11,7 +11,7 @@ from naive import random_arrays
 
 from xagents_ray import train
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.policies.deterministic import DeterministicPolicy
+from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.algorithms.td3 import TD3Config

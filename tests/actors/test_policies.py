@@ -10,10 +10,12 @@ import tensorflow as tf
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
+from xagents_ray.actors.policies.actor_critic import (
+    ActorCriticPolicy,
+    CategoricalPolicy,
+)
 from xagents_ray.actors.policies.base import sample_categorical
-from xagents_ray.actors.policies.categorical import CategoricalPolicy
-from xagents_ray.actors.policies.epsilon_greedy import EpsilonGreedyPolicy, epsilon
+from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, epsilon
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig

@@ -11,7 +11,7 @@ from learner_support import publish
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics, moments_of
-from xagents_ray.learners import make
+from xagents_ray.learners.learner import make_learner
 from xagents_ray.settings.config import Config
 
 MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0
@@ -80,7 +80,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     All of it is in the state that a resumed run goes on with.
     """
     run = run_of(case, normalize_observations=True, normalize_rewards=True)
-    (learner, notes), (by_hand, _) = make.make_learner(run), make.make_learner(run)
+    (learner, notes), (by_hand, _) = make_learner(run), make_learner(run)
     assert notes == []
     first = batch(case, publish(learner), 1, 8)
     publish(by_hand)
@@ -90,7 +90,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     assert_equal(weights, expected)
     np.testing.assert_allclose(weights.arrays["observation/mean"], MEAN)
 
-    resumed, _ = make.make_learner(run)
+    resumed, _ = make_learner(run)
     resumed.state.restore(learner.state.arrays())
     data = batch(case, weights, 1, 8, seed=1)
     observations = {"observation": moments_of(np.full((9, 4), 50.0))}
@@ -109,7 +109,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
 def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     """A phase whose first step is the last of --max-steps changes nothing."""
     run = run_of(case, lr_decay=True, max_kl=1e-9)
-    learner, _ = make.make_learner(run)
+    learner, _ = make_learner(run)
     algorithm, rates = learner.algorithm, []
     optimized = {key.removesuffix("-optimizer") for key in algorithm.optimizers}
     if optimized == {"optimizer"}:  # of the one network that isn't a target

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xagents_ray.actors.rollout_moments import RolloutMoments
+from xagents_ray.actors.rollout import RolloutMoments
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.moments import (

@@ -25,13 +25,13 @@ from tensorflow.python.framework.config import disable_op_determinism
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.deterministic import action_values
-from xagents_ray.learners.math import losses
-from xagents_ray.learners.math.targets import (
+from xagents_ray.learners.deterministic import (
+    action_values,
     normal_noise,
     smooth_target_actions,
-    update_targets,
 )
+from xagents_ray.learners.math import losses
+from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import with_target
 from xagents_ray.replay.transitions import TransitionReplay
 

@@ -23,7 +23,7 @@ _SERVER.set_forkserver_preload(
         for name in (
             "run.local",
             "run.session",
-            "learners.make",
+            "learners.learner",
             "actors.env_actor",
         )
     ]

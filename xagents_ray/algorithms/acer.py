@@ -112,7 +112,7 @@ register(
         name="acer",
         config=ACERConfig,
         learner="xagents_ray.learners.acer:ACER",
-        policy="xagents_ray.actors.policies.categorical:CategoricalPolicy",
+        policy="xagents_ray.actors.policies.actor_critic:CategoricalPolicy",
         models=(
             Model(
                 "policy", "acer-{kind}.cfg", ("actions", "actions"), gives_logits=True

@@ -16,7 +16,7 @@ register(
         name="ddpg",
         config=DDPGConfig,
         learner="xagents_ray.learners.ddpg:DDPG",
-        policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
+        policy="xagents_ray.actors.policies.exploring:DeterministicPolicy",
         models=DETERMINISTIC_MODELS,
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",

@@ -50,7 +50,7 @@ register(
         name="dqn",
         config=DQNConfig,
         learner="xagents_ray.learners.dqn:DQN",
-        policy="xagents_ray.actors.policies.epsilon_greedy:EpsilonGreedyPolicy",
+        policy="xagents_ray.actors.policies.exploring:EpsilonGreedyPolicy",
         models=(Model("q", "q-{kind}.cfg", ("actions",)),),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",

@@ -28,7 +28,7 @@ register(
         name="td3",
         config=TD3Config,
         learner="xagents_ray.learners.td3:TD3",
-        policy="xagents_ray.actors.policies.deterministic:DeterministicPolicy",
+        policy="xagents_ray.actors.policies.exploring:DeterministicPolicy",
         models=(
             *DETERMINISTIC_MODELS,
             replace(DETERMINISTIC_MODELS[1], name="critic-2"),

@@ -42,7 +42,7 @@ class LocalDriver:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self.learner_threads = run.cores
         self._thread = ThreadPoolExecutor(1, "learner")
-        self._make = importlib.import_module("xagents_ray.learners.make")
+        self._make = importlib.import_module("xagents_ray.learners.learner")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         n_envs = run.config.env.n_envs
         self._actor = EnvActor(ActorSetup.of(run, n_envs))

@@ -83,7 +83,7 @@ class _Examination:
         else:
             gpus, asking = machine.gpus(), None
             if gpus and machine.has_cuda():
-                asking = self._start("xagents_ray.learners.gpus:usable")
+                asking = self._start("xagents_ray.learners.runtime:usable_gpus")
             yield from self._environment(probe)
             ray = [machine.gpu(gpus, self._usable(asking))]
             if not config.placement.local:

@@ -1,17 +1,41 @@
-"""The policy of DDPG and TD3."""
-
-from collections.abc import Sequence
+"""Policies that explore around greedy actions: DQN's, and that of DDPG and TD3."""
 
 import numpy as np
 
-from xagents_ray.actors.policies.base import Actions, Policy
-from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.actors.policies.base import Actions, Policy, largest
+from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layout
 
 _THETA, _DT = 0.15, 0.01
+
+
+class EpsilonGreedyPolicy(Policy):
+    """Takes the action of the largest value, with decaying probability a random one."""
+
+    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+        """Draw uniform [T, 2]: a coin and an action for each step."""
+        return generator.random((steps, 2))
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Choose an action for each observation, one coin each."""
+        explore = noise[:, 0] < epsilon(self._config, env_steps)
+        actions = (noise[:, 1] * self._spec.n_actions).astype(np.int32)
+        if not explore.all():
+            actions = np.where(explore, actions, self.greedy(observations))
+        return Actions(actions, actions)
+
+    def greedy(self, observations: Array) -> Array:
+        """Return int32 [B] actions of the largest values."""
+        return largest(self._forward(observations)[0])
+
+
+def epsilon(config: DQNConfig, env_steps: int) -> float:
+    """Return the probability of a random action after this many env steps."""
+    part = min(1.0, env_steps / config.epsilon_decay_steps)
+    return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * part
 
 
 class DeterministicPolicy(Policy):
@@ -22,19 +46,16 @@ class DeterministicPolicy(Policy):
     """
 
     def __init__(
-        self, config: DDPGConfig | TD3Config, spec: EnvSpec, layout: Layout
+        self, config: DeterministicConfig, spec: EnvSpec, layout: Layout
     ) -> None:
         super().__init__(config, spec, layout)
         self._scale, self._random_steps = config.step_noise_coef, config.initial_size
         self._is_correlated = config.noise == "ou"
 
-    def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
-        """Draw [T, B, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
+    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+        """Draw [T, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
         shape = (steps, self._spec.action_units)
-        draws = [
-            np.stack([g.standard_normal(shape), g.uniform(-1, 1, shape)], axis=1)
-            for g in generators
-        ]
+        draws = generator.standard_normal(shape), generator.uniform(-1, 1, shape)
         return np.stack(draws, axis=1).astype(np.float32)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
@@ -63,11 +84,8 @@ class DeterministicPolicy(Policy):
 def ornstein_uhlenbeck(normal: FloatArray, before: FloatArray) -> FloatArray:
     """Return the next step of an Ornstein-Uhlenbeck process with a sigma of 1.
 
-    Args:
-        normal: float32 [...], standard normal.
-        before: float32 [...], its value before.
-    Returns:
-        float32 [...].
+    From float32 [...] standard normal noise, and the process's values before.
+
     Source: doi:10.1103/PhysRev.36.823; theta and dt are those of Stable-Baselines3.
     """
     step = np.float32(np.sqrt(_DT)) * normal
