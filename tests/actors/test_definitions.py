@@ -1,8 +1,9 @@
 """Environments that only the driver's process knows, made in another one."""
 
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
+
+from processes import python
 
 OWN = Path(__file__).parents[1] / "support" / "own_environments.py"
 
@@ -33,22 +34,16 @@ for number, env in enumerate(ENVIRONMENTS):
 """
 
 
-def _python(source: str, limit: float = 100) -> "subprocess.CompletedProcess[str]":
+def run(source: str) -> Any:
     """Run Python on its standard input, as a notebook does: `__main__` has no file."""
-    return subprocess.run(
-        [sys.executable, "-"],
-        input=source,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-    )
+    return python("-", input=source, timeout=100)
 
 
 def test_another_process_makes_what_main_registers_or_holds() -> None:
-    exported = _python(OWN.read_text() + _EXPORT)
+    exported = run(OWN.read_text() + _EXPORT)
     assert exported.returncode == 0, exported.stderr
-    made = _python(_MAKE)
-    assert made.returncode == 0, made.stderr
+    made = run(_MAKE)
+    assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.split() == [
         "own/Text-v0",
         "own/Class-v1",
@@ -58,11 +53,10 @@ def test_another_process_makes_what_main_registers_or_holds() -> None:
         "CartPole-v1",
         "__main__:factory",
     ]
-    assert not made.stderr
 
 
 def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> None:
-    looked = _python(
+    looked = run(
         OWN.read_text()
         + """
 print("once")
@@ -79,7 +73,7 @@ with TimedSubprocess(path, config, export("own/Vector-v0")) as child:
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
-    refused = _python("""
+    refused = run("""
 import gymnasium, threading
 from xagents_ray.actors.envs.definitions import export
 from xagents_ray.core.errors import UserError

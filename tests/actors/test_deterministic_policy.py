@@ -1,16 +1,17 @@
 """How deterministic policies act: noise, bounds, random steps at the beginning."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from acting import SEED, setup_of
 from naive import random_arrays
+from stepping import Stepping
 
 from xagents_ray import train
-from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.table import find
@@ -20,8 +21,6 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
-from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import Config
 
 LOW, HIGH = (-3.0, 1.0, -0.25), (1.0, 4.0, 0.25)
 SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)
@@ -30,6 +29,10 @@ CONFIGS = {
     "td3": TD3Config(step_noise_coef=0.3, buffer_initial_size=100),
 }
 TRAINED = 10**9
+UNEVEN = {"env": "test_deterministic_policy:Uneven"}
+both = pytest.mark.parametrize("name", list(CONFIGS))
+UNEVEN = {"env": "test_deterministic_policy:Uneven"}
+both = pytest.mark.parametrize("name", list(CONFIGS))
 
 
 def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
@@ -59,7 +62,7 @@ def within_bounds(actions: Any) -> Any:
     return stepped
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
     policy, forward = loaded(name)
     noise = noise_for(policy)
@@ -75,7 +78,7 @@ def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
     assert actions.log_probs is actions.values is policy.values(None) is None
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_actions_are_random_until_learning_starts(name: str) -> None:
     policy, _ = loaded(name)
     noise = noise_for(policy, 4000)
@@ -89,7 +92,7 @@ def test_actions_are_random_until_learning_starts(name: str) -> None:
     assert (learning.stored != begun.stored).any(axis=-1).all()
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_greedy_is_the_actor_itself(name: str) -> None:
     policy, forward = loaded(name)
     means = forward(observations())[0]
@@ -138,7 +141,7 @@ def test_normal_noise_has_the_deviation() -> None:
     np.testing.assert_allclose(draws.std(0), 1, rtol=5 / 80_000**0.5)
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 @pytest.mark.parametrize("bounds", [(-np.inf, 1.0), (0.0, np.inf)])
 def test_actions_without_bounds_are_refused(name: str, bounds: Any) -> None:
     spec = EnvSpec((2,), "float32", 1, 0, (-1.0, bounds[0]), (1.0, bounds[1]))
@@ -147,7 +150,7 @@ def test_actions_without_bounds_are_refused(name: str, bounds: Any) -> None:
     assert str(error.value).count(".") == 1
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_spaces_that_are_refused(name: str) -> None:
     for spec, words in (
         (EnvSpec((3,), "float32", 1, 4), "can't take the discrete actions"),
@@ -161,39 +164,28 @@ def test_spaces_that_are_refused(name: str) -> None:
     find(name).check_spaces(EnvSpec((128,), "uint8", 1, 0, LOW, HIGH))
 
 
-class Uneven(gym.Env[Any, Any]):
+class Uneven(Stepping):
     """Shows the last action; its reward is best near one corner of the bounds."""
 
     observation_space = gym.spaces.Box(-4, 4, (3,), np.float32)
     action_space = gym.spaces.Box(np.array(LOW, np.float32), np.array(HIGH, np.float32))
     best = np.array([0.5, 1.5, -0.125])
+    length, truncates = 10, True
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(3, np.float32), {}
+    def observe(self) -> Any:
+        return self.last if self.steps else super().observe()
 
-    def step(self, action: Any) -> Any:
+    def reward(self, action: Any) -> float:
         assert action in self.action_space
-        self.steps += 1
-        width = np.subtract(HIGH, LOW)
-        reward = -float(np.square((action - self.best) / width).sum())
-        return np.array(action), reward, False, self.steps == 10, {}
+        self.last = np.array(action)
+        return -float(np.square((action - self.best) / np.subtract(HIGH, LOW)).sum())
 
 
 @pytest.mark.parametrize("n_envs", [1, 3, 16])
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_an_actor_steps_within_uneven_bounds(name: str, n_envs: int) -> None:
-    row = find(name)
-    values = {
-        "env": "test_deterministic_policy:Uneven",
-        "n_envs": n_envs,
-        "max_steps": 1,
-        "buffer_initial_size": 1,
-    }
-    run = prepare(row, Config.of(row.config, values))
-    actor = EnvActor(ActorSetup.of(replace(run, seed=5), n_envs, env_threads=1))
-    weights = Weights(1, random_arrays(run.layout, 1))
+    setup = setup_of(name, n_envs, **UNEVEN, buffer_initial_size=1)
+    actor, weights = EnvActor(setup), Weights(1, random_arrays(setup.layout, 1))
     for env_steps in (0, TRAINED):
         trajectory, _ = actor.rollout(weights, 25, env_steps)
         assert (np.abs(trajectory.actions) <= 1).all()
@@ -206,14 +198,14 @@ def test_an_actor_steps_within_uneven_bounds(name: str, n_envs: int) -> None:
 NETWORK = "[dense-0]\nunits=32\nactivation=relu\n[dense-1]\nactivation={}\noutput=1\n"
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
-def test_uneven_bounds_are_learnt(name: str) -> None:
+@both
+def test_uneven_bounds_are_learned(name: str) -> None:
     """The best action is neither the middle nor the same part of any range."""
     for model, activation in (("actor", "tanh"), ("critic", "linear")):
         Path(f"{model}.cfg").write_text(NETWORK.format(activation))
     result = train(
         name,
-        env="test_deterministic_policy:Uneven",
+        **UNEVEN,
         n_envs=3,
         seed=1,
         local=True,
@@ -234,7 +226,7 @@ def test_uneven_bounds_are_learnt(name: str) -> None:
     assert np.mean(episodes[-20:]) > -0.3
 
 
-def wandering(name: str, steps: list[int], envs: int = 3) -> Any:
+def ou_path(name: str, steps: list[int], envs: int = 3) -> Any:
     """Return the Ornstein-Uhlenbeck noise of rollouts of these lengths, joined."""
     policy, _ = loaded(name, noise="ou")
     generators = [np.random.default_rng([0, i]) for i in range(envs)]
@@ -247,7 +239,7 @@ def wandering(name: str, steps: list[int], envs: int = 3) -> Any:
 
 
 def test_ou_noise_follows_its_equation() -> None:
-    path = wandering("ddpg", [50])
+    path = ou_path("ddpg", [50])
     plain, _ = loaded("ddpg")
     normal = plain.noise([np.random.default_rng([0, i]) for i in range(3)], 50)[:, :, 0]
     x = np.zeros((3, 3))
@@ -257,30 +249,27 @@ def test_ou_noise_follows_its_equation() -> None:
     assert np.abs(path).max() > 0.3
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
-def test_ou_noise_goes_on_from_rollout_to_rollout(name: str) -> None:
+@both
+def test_ou_noise_continues_from_rollout_to_rollout(name: str) -> None:
     """Its deviation settles at sigma / sqrt(2 theta)."""
-    long = wandering(name, [500] * 20, envs=20)
+    long = ou_path(name, [500] * 20, envs=20)
     assert long[5000:].std() == pytest.approx(1 / np.sqrt(0.3), rel=0.15)
     jumps = np.abs(np.diff(long, axis=0)).max(axis=(1, 2))
-    assert jumps.max() < 0.6  # nowhere does it begin anew
+    assert jumps.max() < 0.6  # it restarts nowhere
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@both
 def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
     """Episodes have 10 steps; rollouts of 7 rows cut them anywhere."""
-    row, seed, n_envs, sigma = find(name), 5, 2, 0.2
-    given = {"env": "test_deterministic_policy:Uneven", "n_envs": n_envs}
-    given |= {"max_steps": 1, "noise": "ou", "step_noise_coef": sigma}
-    run = prepare(row, Config.of(row.config, given))
-    actor = EnvActor(ActorSetup.of(replace(run, seed=seed), n_envs, env_threads=1))
-    arrays = random_arrays(run.layout, 1)
+    sigma = 0.2
+    setup = setup_of(name, 2, **UNEVEN, noise="ou", step_noise_coef=sigma)
+    actor, arrays = EnvActor(setup), random_arrays(setup.layout, 1)
     rollouts = [actor.rollout(Weights(1, arrays), 7, TRAINED)[0] for _ in range(5)]
     actor.close()
-    forward = bind(run.layout, arrays)
-    ended = np.zeros(n_envs, int)
-    for env in range(n_envs):
-        generator, x = np.random.default_rng([seed, env]), np.zeros(3)
+    forward = bind(setup.layout, arrays)
+    ended = np.zeros(2, int)
+    for env in range(2):
+        generator, x = np.random.default_rng([SEED, env]), np.zeros(3)
         for t in rollouts:
             normal = generator.standard_normal((7, 3))
             generator.uniform(-1, 1, (7, 3))
@@ -296,19 +285,13 @@ def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
 
 
 def test_ou_noise_is_resumed_exactly() -> None:
-    row = find("ddpg")
-    given = {"env": "Pendulum-v1", "n_envs": 2, "max_steps": 1, "noise": "ou"}
-    run = prepare(row, Config.of(row.config, {**given, "seed": 1}))
-    weights = Weights(1, random_arrays(run.layout, 0))
-
-    def actor() -> EnvActor:
-        return EnvActor(ActorSetup.of(replace(run, seed=1), 2, env_threads=1))
-
-    first, second = actor(), actor()
+    setup = setup_of("ddpg", 2, env="Pendulum-v1", noise="ou")
+    weights = Weights(1, random_arrays(setup.layout, 0))
+    first, second, third = (EnvActor(setup) for _ in range(3))
+    new = third.state()["memory"]
     first.rollout(weights, 5, 10**6)
     second.restore(first.state())
     one, other = (each.rollout(weights, 5, 10**6)[0] for each in (first, second))
     np.testing.assert_array_equal(one.actions, other.actions)
-    third = actor()
-    third.restore({**first.state(), "memory": actor().state()["memory"]})
+    third.restore({**first.state(), "memory": new})
     assert not np.array_equal(third.rollout(weights, 5, 10**6)[0].actions, one.actions)

@@ -1,12 +1,12 @@
-"""State of env actors: a resumed one goes on as if it had never stopped."""
+"""State of env actors: a resumed one continues as if it had never stopped."""
 
 import copy
 import functools
 import itertools
 import json
-from dataclasses import replace
 from typing import Any
 
+import acting
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -19,13 +19,10 @@ from naive import random_arrays
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.state import decode, encode, get_state
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
-from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import Config
 
-SEED, N_ENVS = 5, 3
+N_ENVS = 3
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True, "n_envs": 2}
 
 
@@ -111,24 +108,17 @@ def forgetful() -> Any:
     return TimeLimit(Forgetful(), 15)
 
 
-def unusable() -> Any:
-    return Unusable()
-
-
 def kin() -> Any:
     return TimeLimit(Kin(), 500)
 
 
 @functools.cache
-def run_of(**values: Any) -> RunSpec:
-    row = find("ppo")
-    defaults = {"n_envs": N_ENVS, "max_steps": 10_000, "seed": SEED}
-    return prepare(row, Config.of(row.config, {**defaults, **values}))
+def run_of(n_envs: int = N_ENVS, **values: Any) -> RunSpec:
+    return acting.run_of("ppo", n_envs, **values)
 
 
-def actor_of(run: RunSpec, seed: int = SEED, first_env: int = 0) -> EnvActor:
-    n_envs = run.config.env.n_envs
-    return EnvActor(ActorSetup.of(replace(run, seed=seed), n_envs, first_env, 1))
+def actor_of(run: RunSpec, first_env: int = 0) -> EnvActor:
+    return EnvActor(ActorSetup.of(run, run.config.env.n_envs, first_env, 1))
 
 
 @functools.cache
@@ -177,8 +167,6 @@ def state_after(run: RunSpec, rows: int) -> Any:
     actor.close()
     return state
 
-
-# Exact resuming
 
 # Cuts at which states are taken: row by row at first, so that some lie right before
 # and after an end, and around the time limits of 200, 500 and 999 steps.
@@ -278,12 +266,9 @@ def test_a_stopped_rollout_leaves_no_state_of_environments() -> None:
     assert actor_of(run).restore(state) == N_ENVS
 
 
-# Dropped episodes
-
-
 @pytest.mark.parametrize("values", [PONG, {"env": f"{__name__}:forgetful"}])
-def test_what_has_no_state_begins_anew(values: dict[str, Any]) -> None:
-    """Twice the same, never the first episodes again; noise goes on."""
+def test_what_has_no_state_starts_new_episodes(values: dict[str, Any]) -> None:
+    """Twice the same, never the first episodes again; noise continues."""
     run = run_of(**values)
     n_envs, actor = run.config.env.n_envs, actor_of(run)
     new = through_json(actor.state())
@@ -343,7 +328,7 @@ def test_unknown_environments_have_no_state(values: dict[str, Any]) -> None:
 
 
 def test_an_unusable_state_is_said() -> None:
-    run = run_of(env=f"{__name__}:unusable")
+    run = run_of(env=f"{__name__}:Unusable")
     with pytest.warns(UserWarning, match=r"Unusable\.get_state\(\).*JSON.*drops"):
         state = state_after(run, 3)
     assert state["envs"] is None
@@ -366,9 +351,6 @@ def test_a_wrapper_may_have_a_state_of_its_own() -> None:
     assert [entry["type"] for entry in state[1:]] == ["Counting", "TimeLimit", "Walk"]
     unknown = gym.vector.SyncVectorEnv([lambda: gym.wrappers.Autoreset(walk())])
     assert get_state(unknown) is None
-
-
-# Damaged states
 
 
 @pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3), np.zeros((0, 2), "?")])
@@ -402,6 +384,10 @@ def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(p for key, v in items for p in paths(v, (*path, key)))]
 
 
+def parent_of(path: tuple[Any, ...], state: Any) -> Any:
+    return functools.reduce(lambda node, key: node[key], path[:-1], state)
+
+
 def test_damage_that_would_show_later_is_refused() -> None:
     """The widths fit and nothing but a check sees it."""
     state = state_after(run_of(env="Acrobot-v1"), 5)
@@ -429,35 +415,30 @@ JSON = st.recursive(
     ),
     max_leaves=4,
 )
-FUZZED = [
-    {"env": "CartPole-v1"},
-    {"env": "Acrobot-v1"},
-    {"env": f"{__name__}:walk"},
-    {"env": f"{__name__}:forgetful"},
-]
+FUZZED = ["CartPole-v1", "Acrobot-v1", f"{__name__}:walk", f"{__name__}:forgetful"]
 
 
 @functools.cache
-def fuzzed_state(index: int) -> str:
-    return json.dumps(state_after(run_of(**FUZZED[index]), 5))
+def fuzzed_state(env: str) -> str:
+    return json.dumps(state_after(run_of(env=env), 5))
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_damaged_states_are_refused_or_harmless(data: st.DataObject) -> None:
-    index = data.draw(st.sampled_from(range(len(FUZZED))))
-    state = json.loads(fuzzed_state(index))
+    env = data.draw(st.sampled_from(FUZZED))
+    state = json.loads(fuzzed_state(env))
     for _ in range(data.draw(st.integers(1, 2))):
         path = data.draw(st.sampled_from(paths(state)))
         if not path:
             state = data.draw(JSON)
             continue
-        parent = functools.reduce(lambda node, key: node[key], path[:-1], state)
+        parent = parent_of(path, state)
         if data.draw(st.booleans()):
             parent[path[-1]] = data.draw(JSON)
         else:
             del parent[path[-1]]
-    run = run_of(**FUZZED[index])
+    run = run_of(env=env)
     actor = actor_of(run)
     try:
         actor.restore(state)
@@ -468,16 +449,15 @@ def test_damaged_states_are_refused_or_harmless(data: st.DataObject) -> None:
     actor.state()
 
 
-@pytest.mark.parametrize("index", range(len(FUZZED)))
-def test_every_key_is_needed(index: int) -> None:
-    state = json.loads(fuzzed_state(index))
+@pytest.mark.parametrize("env", FUZZED)
+def test_every_key_is_needed(env: str) -> None:
+    state = json.loads(fuzzed_state(env))
     unread = {"unfinished"}  # drivers do
     if state["envs"] is None:
         unread |= {"returns", "ended", "history", "discounted", "memory"}
     for path in paths(state)[1:]:
         damaged = copy.deepcopy(state)
-        parent = functools.reduce(lambda node, key: node[key], path[:-1], damaged)
-        del parent[path[-1]]
+        del parent_of(path, damaged)[path[-1]]
         if path[0] not in unread:
             with pytest.raises(UserError):
-                actor_of(run_of(**FUZZED[index])).restore(damaged)
+                actor_of(run_of(env=env)).restore(damaged)

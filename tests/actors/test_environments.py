@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.actors.envs import atari
-from xagents_ray.actors.envs.make import (
-    make_envs,
-    make_one,
-    notes,
-    probe,
-)
+from xagents_ray.actors.envs.make import make_envs, make_one, notes, probe
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig

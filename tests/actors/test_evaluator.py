@@ -1,6 +1,7 @@
 """Evaluation: whole games, greedy or as in training, each environment its share."""
 
 import itertools
+from contextlib import closing
 from typing import Any
 
 import gymnasium as gym
@@ -8,15 +9,22 @@ import numpy as np
 import pytest
 from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
 from naive import naive_stacks
+from stepping import Stepping
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
 from xagents_ray.core.errors import Stopped
+from xagents_ray.core.trajectory import Episode
 from xagents_ray.networks.forward import bind
 
 pytestmark = pytest.mark.usefixtures("short_atari")
+
+
+def evaluated(setup: ActorSetup, episodes: int, greedy: bool = True) -> list[Episode]:
+    with closing(Evaluator(setup)) as evaluator:
+        return evaluator.evaluate(weights_of(setup), episodes, SEED, greedy)
 
 
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
@@ -52,15 +60,13 @@ def test_greedy_games_are_those_played_by_hand(
     agent: str, env_id: str, games: int
 ) -> None:
     setup = setup_of(agent, 2, env=env_id, vectorization="sync")
-    evaluator = Evaluator(setup)
-    episodes = evaluator.evaluate(weights_of(setup), 2 * games, SEED)
-    evaluator.close()
+    episodes = evaluated(setup, 2 * games)
     found = [(episode.episode_return, episode.length) for episode in episodes]
     assert found == played_by_hand(env_id, setup, games)
     assert [episode.env for episode in episodes] == [0] * games + [1] * games
 
 
-WANDERING = {
+OU_NOISE = {
     "env": "Pendulum-v1",
     "noise": "ou",
     "step_noise_coef": 5.0,
@@ -82,19 +88,12 @@ def test_sampled_games_are_those_of_training(
 ) -> None:
     """Frames, stacks, resets and noise are an env actor's, across ends of games."""
     setup = setup_of(agent, 2, **settings)
-    evaluator = Evaluator(setup)
-    episodes = evaluator.evaluate(weights_of(setup), 2 * games, SEED, greedy=False)
-    evaluator.close()
-    assert episodes == actors_games(setup, games)
+    assert evaluated(setup, 2 * games, greedy=False) == actors_games(setup, games)
 
 
 def test_dqn_samples_with_the_last_epsilon() -> None:
-    settings = {"env": "CartPole-v1", "epsilon_start": 1.0, "epsilon_end": 0.0}
-    setup = setup_of("dqn", 1, **settings)
-    evaluator = Evaluator(setup)
-    sampled = evaluator.evaluate(weights_of(setup), 5, SEED, greedy=False)
-    assert sampled == evaluator.evaluate(weights_of(setup), 5, SEED)
-    evaluator.close()
+    setup = setup_of("dqn", 1, env="CartPole-v1", epsilon_start=1.0, epsilon_end=0.0)
+    assert evaluated(setup, 5, greedy=False) == evaluated(setup, 5)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_dqn_samples_with_the_last_epsilon() -> None:
     [
         ("ppo", {"env": "CartPole-v1"}, True),
         ("ppo", SHORT_ATARI, False),
-        ("ddpg", WANDERING, False),
+        ("ddpg", OU_NOISE, False),
     ],
 )
 def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) -> None:
@@ -120,39 +119,25 @@ def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) ->
     assert [episode.env for episode in games[0]] == [0, 0, 1]
 
 
-class TwoPaces(gym.Env[Any, Any]):
+class TwoPaces(Stepping):
     """Episodes of 2 steps after an even seed, of 11 after an odd one; rewards 10."""
 
-    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
         if seed is not None:
-            self.last = 11 if seed % 2 else 2
-        self.steps = 0
-        return np.zeros(3, np.float32), {}
+            self.length = 11 if seed % 2 else 2
+        return super().reset(seed=seed)
 
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        over = self.steps == self.last
-        return np.zeros(3, np.float32), 10.0, over, False, {}
+    def reward(self, action: Any) -> float:
+        return 10.0
 
 
 @pytest.mark.parametrize(
     ("episodes", "lengths"),
-    [
-        (7, [11, 11, 11, 2, 2, 11, 11]),
-        (3, [11, 2, 11]),
-        (2, [11, 2]),
-        (1, [11]),
-    ],
+    [(7, [11, 11, 11, 2, 2, 11, 11]), (3, [11, 2, 11]), (2, [11, 2]), (1, [11])],
 )
 def test_short_games_are_not_favoured(episodes: int, lengths: list[int]) -> None:
     setup = setup_of("ppo", 3, env="test_evaluator:TwoPaces")
-    evaluator = Evaluator(setup)
-    games = evaluator.evaluate(weights_of(setup), episodes, SEED)
-    evaluator.close()
+    games = evaluated(setup, episodes)
     assert [game.length for game in games] == lengths
     assert [game.episode_return for game in games] == [10.0 * n for n in lengths]
 
@@ -169,10 +154,7 @@ class Bounded(TwoPaces):
 
 @pytest.mark.parametrize("greedy", [True, False])
 def test_actions_keep_their_bounds(greedy: bool) -> None:
-    setup = setup_of("ppo", 2, env="test_evaluator:Bounded")
-    evaluator = Evaluator(setup)
-    games = evaluator.evaluate(weights_of(setup), 4, SEED, greedy)
-    evaluator.close()
+    games = evaluated(setup_of("ppo", 2, env="test_evaluator:Bounded"), 4, greedy)
     assert [game.length for game in games] == [11, 11, 2, 2]
 
 
@@ -182,16 +164,9 @@ class Counted(TwoPaces):
     observation_space = gym.spaces.Box(0, 255, (36, 36), np.uint8)
     shown = 0
 
-    def frame(self) -> Any:
+    def observe(self) -> Any:
         self.shown += 1
         return np.full((36, 36), self.shown, np.uint8)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self.frame(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.frame(), *super().step(action)[1:]
 
 
 def test_a_stack_shows_only_frames_of_its_game() -> None:

@@ -3,8 +3,6 @@
 import inspect
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from acting import run_of, setup_of, weights_of
+from processes import python
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check, make_envs
@@ -159,13 +158,7 @@ FAULTS: dict[str, tuple[str, int | None]] = {
     "3": ("module test_interface has no 3 and", None),
     "NUMBER": ("its factory is 3", None),
 }
-LATER = {
-    "OldStep",
-    "OldStepInWrappers",
-    "WrongShapeLater",
-    "NanLater",
-    "NoReward",
-}
+LATER = {"OldStep", "OldStepInWrappers", "WrongShapeLater", "NanLater", "NoReward"}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -249,16 +242,6 @@ def test_what_is_well_is_left_alone() -> None:
     assert (trajectory.observations[1:5] == 1).all()
 
 
-# As a user types it
-
-
-BROKEN = """
-import gymnasium
-
-import xyzzy_missing
-"""
-
-
 @pytest.fixture
 def in_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
@@ -286,7 +269,7 @@ def test_the_traceback_on_request(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        (BROKEN, "No module named 'xyzzy_missing'", 4),
+        ("\nimport os\n\nimport xyzzy_missing", "No module named 'xyzzy_missing'", 4),
         ("x = 1\ndef f(:\n", "SyntaxError: invalid syntax", 2),
         ("\n\nraise OSError('no licence')", "OSError: no licence", 3),
     ],
@@ -312,9 +295,6 @@ def test_a_crash_while_it_is_evaluated() -> None:
 def test_a_fault_comes_whole_from_another_process() -> None:
     error = pickle.loads(pickle.dumps(EnvironmentFault("It is broken.", "Traceback")))
     assert (str(error), error.trace) == ("It is broken.", "Traceback")
-
-
-# Ids that importing a module registers
 
 
 OWN = """
@@ -351,9 +331,7 @@ for vectorization in ("auto", "async"):
 def test_ids_that_importing_a_module_registers() -> None:
     """In a process of its own: nothing has imported the module there."""
     Path("own_ids.py").write_text(OWN)
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE], capture_output=True, text=True
-    )
+    done = python("-c", _PROBE)
     assert done.stderr == ""
     assert done.stdout.split("\n")[:-1] == ["(2, 3)", "(2, 4)", "(2, 3)"] * 2
 

@@ -2,40 +2,31 @@
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from acting import run_of
 from ale_py.vector_env import AtariVectorEnv
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.trajectory import Trajectory, Weights, stack_frames
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay.transitions import TransitionReplay
-from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import Config
 
 N_ENVS, STACK, SEED = 3, 4, 11
 # Long rollouts and short ones, so that starts of episodes lie near their ends.
 LENGTHS = (16, 1, 40, *(2, 3, 5, 1, 7) * 10)
 
 
-def atari_run(game: str, **settings: Any) -> RunSpec:
-    row = find("ppo")
-    values = {
-        "env": game,
-        "n_envs": N_ENVS,
-        "preprocess": True,
-        "max_steps": 10_000,
-        "seed": SEED,
-        **settings,
-    }
-    return prepare(row, Config.of(row.config, values))
+def atari_run(game: str, seed: int = SEED, **settings: Any) -> RunSpec:
+    run = run_of("ppo", N_ENVS, env=game, preprocess=True, **settings)
+    return replace(run, seed=seed)
 
 
 def actor_of(run: RunSpec, first_env: int = 0, n_envs: int = N_ENVS) -> EnvActor:
@@ -98,16 +89,9 @@ class Emulator:
         return Reference(np.stack(stacks), *map(np.stack, zip(*steps, strict=True)))
 
 
-def rebuilt(trajectory: Trajectory) -> Any:
-    rows = range(len(trajectory.rewards) + 1)
-    return np.stack(
-        [
-            stack_frames(
-                trajectory.observations[t : t + STACK], trajectory.starts[t : t + STACK]
-            )
-            for t in rows
-        ]
-    )
+def rebuilt(t: Trajectory) -> Any:
+    windows = [slice(i, i + STACK) for i in range(len(t.rewards) + 1)]
+    return np.stack([stack_frames(t.observations[w], t.starts[w]) for w in windows])
 
 
 # Breakout's games end with the last life; Pong's are cut off, as its real ones last
@@ -121,10 +105,8 @@ def rolled(request: Any) -> Iterator[tuple[RunSpec, list[Any], list[Reference]]]
     game, limit, max_frame = request.param
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
-            short = {
-                **(atari.settings(game) or {}),
-                "max_num_frames_per_episode": limit,
-            }
+            known = atari.settings(game) or {}
+            short = {**known, "max_num_frames_per_episode": limit}
             patch.setattr(atari, "settings", lambda _: short)
         run = atari_run(game, max_frame=max_frame)
         actor, emulator = actor_of(run), Emulator(game, max_frame)
@@ -230,15 +212,12 @@ def test_environments_do_not_depend_on_who_steps_them() -> None:
     for all_three, first, others in zip(whole, one, two, strict=True):
         assert others.first_env == 1
         for name in ("observations", "starts", "actions", "rewards", "valid"):
-            parts = [getattr(t, name) for t in (first, others)]
-            expected = getattr(all_three, name)
-            np.testing.assert_array_equal(np.concatenate(parts, axis=1), expected)
+            got = np.concatenate([getattr(t, name) for t in (first, others)], axis=1)
+            np.testing.assert_array_equal(got, getattr(all_three, name))
         for name in ("log_probs", "values"):
-            parts = [getattr(t, name) for t in (first, others)]
+            got = np.concatenate([getattr(t, name) for t in (first, others)], axis=1)
             expected = getattr(all_three, name)
-            np.testing.assert_allclose(
-                np.concatenate(parts, axis=1), expected, rtol=1e-4, atol=1e-5
-            )
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     for actor in actors:
         actor.close()
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -17,14 +16,10 @@ import cv2
 import gymnasium as gym
 import numpy as np
 import pytest
-from acting import (
-    FIXED,
-    SHORT_ATARI,
-    actors_games,
-    run_of,
-    setup_of,
-    weights_of,
-)
+from acting import FIXED, SHORT_ATARI, actors_games, run_of, setup_of, weights_of
+from disks import full_disk, names
+from processes import python
+from stepping import Stepping
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.player import Player
@@ -43,27 +38,21 @@ from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 pytestmark = pytest.mark.usefixtures("short_atari")
 SEED = 5
 SUPPORT = Path(__file__).parents[1] / "support"
+HERE: dict[str, Any] = {
+    "cwd": Path(__file__).parent,
+    "env": {**os.environ, "PYTHONPATH": str(SUPPORT)},
+}
+"""Where a process can import this module."""
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
 
 
-class Painted(gym.Env[Any, Any]):
+class Painted(Stepping):
     """Episodes of 6 steps whose pictures of odd size show the step's number."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 12.5}  # noqa: RUF012
-    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gym.spaces.Discrete(2)
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return np.zeros(3, np.float32), 1.0, self.steps == 6, False, {}
 
     def render(self) -> Any:
         return painting(self.steps)
@@ -134,11 +123,6 @@ def games_of(
         return list(player.play(weights_of(setup), SEED))
 
 
-def names(folder: Path) -> list[str]:
-    """Return all files, hidden ones too."""
-    return sorted(path.name for path in folder.iterdir())
-
-
 def read_video(path: Path) -> tuple[Any, float]:
     """Return uint8 [T, H, W, 3], RGB, and the frames a second."""
     reader = cv2.VideoCapture(str(path))
@@ -151,9 +135,6 @@ def read_video(path: Path) -> tuple[Any, float]:
     assert len(frames) == reader.get(cv2.CAP_PROP_FRAME_COUNT)
     reader.release()
     return np.stack(frames), fps
-
-
-# Episodes
 
 
 @pytest.mark.parametrize(
@@ -190,9 +171,6 @@ def test_a_stopped_player_leaves_no_part_of_a_video(tmp_path: Path) -> None:
     assert names(tmp_path) == [".game-1.partial.mp4"]
     player.close()
     assert names(tmp_path) == []
-
-
-# Videos and frames
 
 
 def test_the_video_and_the_frames_show_every_step(tmp_path: Path) -> None:
@@ -330,19 +308,9 @@ def test_a_file_that_can_not_be_written(
 @pytest.mark.parametrize("flag", ["video_dir", "frame_dir"])
 def test_a_disk_without_space(flag: str, tmp_path: Path) -> None:
     """A limit on files' sizes stands for it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    try:
-        with pytest.raises(UserError, match="disk"):
-            games_of({"env": "test_player:Noisy"}, **{flag: str(tmp_path)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
+    with full_disk(20_000), pytest.raises(UserError, match="disk"):
+        games_of({"env": "test_player:Noisy"}, **{flag: str(tmp_path)})
     assert "game-1.mp4" not in names(tmp_path)
-
-
-# The window
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is DISPLAY needed")
@@ -382,22 +350,14 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
             os.close(write)
             with os.fdopen(read) as answer:
                 display = f":{answer.readline().strip()}"
-            done = subprocess.run(
-                [sys.executable, "-c", _WATCH, str(tmp_path)],
-                cwd=Path(__file__).parent,
-                env={**os.environ, "PYTHONPATH": str(SUPPORT), "DISPLAY": display},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            environment = {**HERE["env"], "DISPLAY": display}
+            settings = {**HERE, "env": environment, "timeout": 60}
+            done = python("-c", _WATCH, str(tmp_path), **settings)
         finally:
             x.terminate()
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["[[220, 0, 0], [0, 0, 220]]", "closed"]
     assert names(tmp_path) == ["game-1.mp4"]
-
-
-# The front door
 
 
 def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Played:
@@ -433,11 +393,7 @@ def test_weights_are_read_without_tensorflow_beside_the_window(tmp_path: Path) -
     broken, script = tmp_path / "a.weights.h5", tmp_path / "loaded.py"
     broken.write_bytes(b"no HDF5")
     script.write_text(_LOADED)
-    done = subprocess.run(
-        [sys.executable, str(script), str(data), str(broken)],
-        capture_output=True,
-        text=True,
-    )
+    done = python(str(script), str(data), str(broken))
     assert done.stderr == ""
     arrays, complaint, has_tensorflow = done.stdout.splitlines()
     assert "dense-0/kernel" in arrays
@@ -511,11 +467,7 @@ print(games)
 
 def test_a_signal_ends_an_evaluation() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _SIGNALLED],
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", _SIGNALLED], **HERE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -525,8 +477,6 @@ def test_a_signal_ends_an_evaluation() -> None:
         assert process.stdout.read() == "Played(episodes=(), seed=1, signal=15)\n"
     assert process.returncode == 0
 
-
-# What is said
 
 PLAYED = [Episode(0, 3, 2.0, 4), Episode(0, 9, 4.0, 5), Episode(1, 7, 9.0, 8)]
 

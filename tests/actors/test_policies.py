@@ -1,13 +1,14 @@
 """Acting: what is drawn, with which probabilities, and from whose noise."""
 
-from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
+from acting import run_of
 from naive import random_arrays
+from stepping import Stepping
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.policies.actor_critic import (
@@ -25,8 +26,6 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.learners.math.distributions import Categorical, Gaussian
 from xagents_ray.networks.forward import bind
-from xagents_ray.run.prepare import prepare
-from xagents_ray.settings.config import Config
 
 DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
@@ -61,7 +60,14 @@ def one_observation(rows: int = 1) -> Any:
     return np.repeat(np.array([[0.5, -1.0, 2.0]], np.float32), rows, axis=0)
 
 
-# Actor-critic, discrete
+def observations(rows: int = 64) -> Any:
+    return np.random.default_rng(1).normal(size=(rows, 3)).astype(np.float32)
+
+
+def acted(policy: Any, rows: int = 64) -> tuple[Any, Any]:
+    """Return the noise of a row and the actions for `observations`."""
+    noise = policy.noise(generators(0, range(rows)), 1)[0]
+    return noise, policy.act(observations(rows), noise, 0)
 
 
 def test_categorical_frequencies_are_the_softmax() -> None:
@@ -78,15 +84,13 @@ def test_categorical_frequencies_are_the_softmax() -> None:
 
 def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     policy, forward = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    noise = policy.noise(generators(0, range(64)), 1)[0]
-    actions = policy.act(observations, noise, 0)
-    logits, values = forward(observations)
+    _, actions = acted(policy)
+    logits, values = forward(observations())
     expected = Categorical(tf.constant(logits)).log_prob(tf.constant(actions.stored))
     np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
     assert actions.log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
-    np.testing.assert_array_equal(policy.values(observations), values[:, 0])
+    np.testing.assert_array_equal(policy.values(observations()), values[:, 0])
 
 
 def test_sample_categorical_by_hand() -> None:
@@ -110,29 +114,22 @@ def test_sample_categorical_never_draws_the_impossible(first: float) -> None:
 def test_categorical_says_all_probabilities() -> None:
     """Those of the draws, which are an actor-critic's with the same noise."""
     policy, forward = loaded(CategoricalPolicy, ACERConfig(), DISCRETE)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    noise = policy.noise(generators(0, range(64)), 1)[0]
-    actions = policy.act(observations, noise, 0)
-    logits = forward(observations)[0]
+    noise, actions = acted(policy)
+    logits = forward(observations())[0]
     np.testing.assert_array_equal(actions.stored, sample_categorical(logits, noise)[0])
     expected = tf.nn.softmax(logits)
     np.testing.assert_allclose(actions.probabilities, expected, atol=1e-6)
     assert actions.probabilities.dtype == np.float32
     assert (actions.log_probs, actions.values) == (None, None)
     other, _ = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
-    same = other.noise(generators(0, range(64)), 1)[0]
-    np.testing.assert_array_equal(noise, same)
-
-
-# Actor-critic, continuous
+    np.testing.assert_array_equal(noise, acted(other)[0])
 
 
 def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
+    """And gives the log-probabilities of the raw ones."""
     policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    noise = policy.noise(generators(0, range(64)), 1)[0]
-    actions = policy.act(observations, noise, 0)
-    means, values = forward(observations)
+    noise, actions = acted(policy)
+    means, values = forward(observations())
     raw = means + np.exp(LOG_STD) * noise
     np.testing.assert_allclose(actions.stored, raw, rtol=1e-6)
     np.testing.assert_array_equal(actions.stepped, np.clip(actions.stored, *BOUNDS))
@@ -140,17 +137,8 @@ def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
     assert outside[:, 0].any() and not outside.all()
     assert actions.stored.dtype == actions.stepped.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
-
-
-def test_gaussian_log_probs_are_those_of_the_raw_actions() -> None:
-    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    noise = policy.noise(generators(0, range(64)), 1)[0]
-    actions = policy.act(observations, noise, 0)
-    means = forward(observations)[0]
-    expected = Gaussian(tf.constant(means), tf.constant(LOG_STD)).log_prob(
-        tf.constant(actions.stored)
-    )
+    gaussian = Gaussian(tf.constant(means), tf.constant(LOG_STD))
+    expected = gaussian.log_prob(tf.constant(actions.stored))
     np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
     assert actions.log_probs.dtype == np.float32
 
@@ -165,13 +153,7 @@ def test_gaussian_draws_have_the_mean_and_deviation() -> None:
     assert abs(np.corrcoef(raw.T)[0, 1]) < 5 / DRAWS**0.5
 
 
-# Epsilon-greedy
-
-SCHEDULE = {
-    "epsilon_start": 0.9,
-    "epsilon_end": 0.1,
-    "epsilon_decay_steps": 1000,
-}
+SCHEDULE = {"epsilon_start": 0.9, "epsilon_end": 0.1, "epsilon_decay_steps": 1000}
 
 
 @pytest.mark.parametrize(
@@ -199,10 +181,8 @@ def test_epsilon_greedy_frequencies(env_steps: int) -> None:
 def test_epsilon_at_its_bounds(chance: float) -> None:
     config = DQNConfig(epsilon_start=chance, epsilon_end=chance)
     policy, forward = loaded(EpsilonGreedyPolicy, config, DISCRETE)
-    observations = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
-    noise = policy.noise(generators(0, range(200)), 1)[0]
-    actions = policy.act(observations, noise, 0).stored
-    greedy = forward(observations)[0].argmax(axis=-1)
+    actions = acted(policy, 200)[1].stored
+    greedy = forward(observations(200))[0].argmax(axis=-1)
     assert len(set(greedy.tolist())) > 1
     if chance == 0:
         np.testing.assert_array_equal(actions, greedy)
@@ -231,9 +211,6 @@ def test_random_actions_exist(n: int) -> None:
     np.testing.assert_array_equal(actions.stored, [0, n - 1])
 
 
-# Greedy
-
-
 @pytest.mark.parametrize(
     ("kind", "config"),
     [
@@ -244,9 +221,8 @@ def test_random_actions_exist(n: int) -> None:
 )
 def test_greedy_takes_the_largest_output(kind: type, config: Any) -> None:
     policy, forward = loaded(kind, config, DISCRETE)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    actions = policy.greedy(observations)
-    expected = [int(np.argmax(row)) for row in forward(observations)[0]]
+    actions = policy.greedy(observations())
+    expected = [int(np.argmax(row)) for row in forward(observations())[0]]
     assert len(set(expected)) > 1
     np.testing.assert_array_equal(actions, expected)
     assert (actions.dtype, actions.shape) == (np.int32, (64,))
@@ -254,28 +230,27 @@ def test_greedy_takes_the_largest_output(kind: type, config: Any) -> None:
 
 def test_greedy_takes_the_mean_within_bounds() -> None:
     policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
-    observations = np.random.default_rng(1).normal(size=(64, 3)).astype(np.float32)
-    actions, means = policy.greedy(observations), forward(observations)[0]
+    actions, means = policy.greedy(observations()), forward(observations())[0]
     np.testing.assert_array_equal(actions, np.clip(means, *BOUNDS))
     outside = actions != means
     assert outside.any() and not outside.all()
     assert (actions.dtype, actions.shape) == (np.float32, (64, 2))
 
 
-# Noise
-
-MAKERS = [
-    (ActorCriticPolicy, PPOConfig(), DISCRETE),
-    (ActorCriticPolicy, PPOConfig(), CONTINUOUS),
-    (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
-    (CategoricalPolicy, ACERConfig(), DISCRETE),
-]
-IDS = ["categorical", "gaussian", "epsilon", "acer"]
-
-
-@pytest.mark.parametrize("maker", MAKERS, ids=IDS)
-def test_noise_depends_on_the_environment_only(maker: Any) -> None:
-    policy, _ = loaded(*maker)
+@pytest.mark.parametrize(
+    ("kind", "config", "spec"),
+    [
+        (ActorCriticPolicy, PPOConfig(), DISCRETE),
+        (ActorCriticPolicy, PPOConfig(), CONTINUOUS),
+        (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
+        (CategoricalPolicy, ACERConfig(), DISCRETE),
+    ],
+    ids=["categorical", "gaussian", "epsilon", "acer"],
+)
+def test_noise_depends_on_the_environment_only(
+    kind: type, config: Any, spec: EnvSpec
+) -> None:
+    policy, _ = loaded(kind, config, spec)
     together = generators(7, range(4))
     apart = [generators(7, [0]), generators(7, [1, 2, 3])]
     for steps in (5, 5, 1, 16):
@@ -286,32 +261,23 @@ def test_noise_depends_on_the_environment_only(maker: Any) -> None:
         assert len(np.unique(whole)) == whole.size
 
 
-class Bounded(gym.Env[Any, Any]):
+class Bounded(Stepping):
     """Refuses actions outside its bounds; its reward is the action."""
 
-    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Box(-0.5, 0.25, (1,), np.float32)
+    truncates = True
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observation(), {}
-
-    def observation(self) -> Any:
+    def observe(self) -> Any:
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
-    def step(self, action: Any) -> Any:
+    def reward(self, action: Any) -> float:
         assert action in self.action_space
-        self.steps += 1
-        return self.observation(), float(action[0]), False, self.steps == 6, {}
+        return float(action[0])
 
 
 def bounded_actor(envs: range) -> EnvActor:
-    row = find("ppo")
-    values = {"env": "test_policies:Bounded", "n_envs": 3, "max_steps": 1}
-    run = prepare(row, Config.of(row.config, values))
-    setup = ActorSetup.of(replace(run, seed=5), len(envs), envs.start, 1)
-    return EnvActor(setup)
+    run = run_of("ppo", 3, env="test_policies:Bounded")
+    return EnvActor(ActorSetup.of(run, len(envs), envs.start, 1))
 
 
 def rolled(actor: EnvActor) -> Any:

@@ -1,14 +1,13 @@
 """Curves of histories: what is drawn, where it is saved, what is refused."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from disks import as_nobody
 from matplotlib.figure import Figure
 
 from xagents_ray.commands.plot import plot_history
@@ -240,19 +239,6 @@ def test_an_empty_history(tmp_path: Path) -> None:
     made.flush()
     with pytest.raises(UserError, match="has no values"):
         plot_history([path])
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may write everywhere; be another one."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ MORE = {
     "evaluate": ["--episodes", "2"],
     "play": [],
     "tune ppo --env": [
-        *("--address", ADDRESS, "--n-trials", "2", "--trial-steps", "600"),
+        *("--address", ADDRESS, "--n-trials", "2", "--trial-steps", "600")
     ],
     "tune ppo": [],
 }
@@ -59,9 +59,7 @@ CODE = {
     ),
 }
 """In the code that has such a line, words and what stands there instead."""
-NOT_RUN = {
-    ".venv/bin/pytest -n 2": "that is what runs this test",
-}
+NOT_RUN = {".venv/bin/pytest -n 2": "that is what runs this test"}
 WITHOUT = {"--render": "it opens a window, and there may be no display"}
 """Flags that are left out, and why."""
 

@@ -25,10 +25,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.batch import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import (
-    Trajectory,
-    Weights,
-)
+from xagents_ray.core.trajectory import Trajectory, Weights
 
 
 class Life(NamedTuple):

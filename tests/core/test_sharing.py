@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.core.batch import mix, side_by_side
-from xagents_ray.core.trajectory import (
-    Replayed,
-    Trajectory,
-    Transitions,
-    part,
-)
+from xagents_ray.core.trajectory import Replayed, Trajectory, Transitions, part
 from xagents_ray.replay.base import shard_bounds
 
 
@@ -35,13 +30,7 @@ def _trajectory(first: int, envs: int) -> Trajectory:
 
 @pytest.mark.parametrize(
     ("first", "end", "columns"),
-    [
-        (0, 8, [2, 3, 4]),
-        (2, 5, [2, 3, 4]),
-        (3, 8, [3, 4]),
-        (0, 3, [2]),
-        (3, 4, [3]),
-    ],
+    [(0, 8, [2, 3, 4]), (2, 5, [2, 3, 4]), (3, 8, [3, 4]), (0, 3, [2]), (3, 4, [3])],
 )
 def test_part_keeps_the_columns_within(
     first: int, end: int, columns: list[int]

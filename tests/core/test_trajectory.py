@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive_stacks
 
-from xagents_ray.core.trajectory import (
-    Trajectory,
-    merge,
-    seen,
-    stack_frames,
-)
+from xagents_ray.core.trajectory import Trajectory, merge, seen, stack_frames
 from xagents_ray.learners.frames import stack_rollout, stack_transitions
 
 CASES = settings(deadline=None, max_examples=60)

@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_support import fresh, make_learner, publish
+from learner_support import assert_same, fresh, make_learner, publish
+from linear import SPECS, entropies_of, gae_of, log_probs_of
+from linear import rollout as random_rollout
 
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find
@@ -13,26 +15,15 @@ from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
 from xagents_ray.networks.forward import bind
 
-LENGTH, ENVS, GAMMA, LAM = 9, 3, 0.9, 0.8
-SPECS = {
-    "discrete": EnvSpec((4,), "float32", 1, 3),
-    "continuous": EnvSpec((4,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2),
-}
+GAMMA, LAM = 0.9, 0.8
+EVERY = pytest.mark.parametrize("kind", ["discrete", "continuous"])
 
 
-def log_probs_of(spec: EnvSpec, policy: Any, actions: Any) -> Any:
-    """Return those of logits, or of means with a deviation of 1."""
-    if spec.is_discrete:
-        log_probs = policy - np.log(np.exp(policy).sum(-1, keepdims=True))
-        return np.take_along_axis(log_probs, actions[..., None], -1)[..., 0]
-    return -0.5 * ((actions - policy) ** 2 + np.log(2 * np.pi)).sum(-1)
-
-
-def entropy_of(spec: EnvSpec, policy: Any) -> Any:
-    if not spec.is_discrete:
-        return spec.action_units * 0.5 * np.log(2 * np.pi * np.e)
-    p = np.exp(policy) / np.exp(policy).sum(-1, keepdims=True)
-    return -(p * np.log(p)).sum(-1)
+def outputs_of(learner: Learner, spec: EnvSpec, observations: Any) -> tuple[Any, Any]:
+    """Return the logits or means of rows, and their values."""
+    forward = bind(find("ppo").layout(None, spec), publish(learner).arrays)
+    policy, values = zip(*(forward(row) for row in observations), strict=True)
+    return np.stack(policy), np.stack(values)[..., 0]
 
 
 def rollout(learner: Learner, spec: EnvSpec, noise: float) -> tuple[Trajectory, Any]:
@@ -40,51 +31,33 @@ def rollout(learner: Learner, spec: EnvSpec, noise: float) -> tuple[Trajectory, 
 
     Its stored log-probs are off by noise, as if other weights had acted.
     """
-    rng = np.random.default_rng(1)
-    observations = rng.normal(size=(LENGTH + 1, ENVS, 4)).astype(np.float32)
-    layout = find("ppo").layout(None, spec)
-    forward = bind(layout, publish(learner).arrays)
-    outputs = [forward(row) for row in observations]
-    policy = np.stack([o[0] for o in outputs])[:-1]
-    shape = (LENGTH, ENVS)
-    if spec.is_discrete:
-        actions = rng.integers(0, 3, shape, np.int32)
-    else:
-        actions = rng.normal(size=(*shape, 2)).astype(np.float32)
-    flags = {name: np.zeros(shape, bool) for name in ("terminated", "truncated")}
-    valid = np.ones(shape, bool)
-    for kind, t, env in (
-        ("terminated", 2, 0),
-        ("truncated", 4, 1),
-        ("truncated", 1, 2),
-    ):
-        flags[kind][t, env] = True
-        valid[t + 1, env] = False
-    log_probs = log_probs_of(spec, policy, actions) + noise * rng.normal(size=shape)
-    trajectory = Trajectory(
-        observations,
-        np.zeros((LENGTH + 1, ENVS), bool),
-        actions,
-        rng.normal(size=shape).astype(np.float32),
-        **flags,
-        valid=valid,
-        log_probs=log_probs.astype(np.float32),
-        values=np.stack([o[1][:, 0] for o in outputs]),
-        weights_version=1,
-        first_env=0,
-    )
-    return trajectory, policy
+    t, rng = random_rollout(spec), np.random.default_rng(1)
+    policy, values = outputs_of(learner, spec, t.observations)
+    log_probs = log_probs_of(spec, policy[:-1], t.actions)
+    log_probs += noise * rng.normal(size=log_probs.shape)
+    return t._replace(log_probs=log_probs.astype(np.float32), values=values), policy[
+        :-1
+    ]
 
 
 def advantages_of(t: Trajectory) -> Any:
-    assert t.values is not None
-    advantages = np.zeros((LENGTH + 1, ENVS))
-    for i in reversed(range(LENGTH)):
-        rest = GAMMA * t.values[i + 1] * ~t.terminated[i]
-        error = t.rewards[i] + rest - t.values[i]
-        goes_on = ~(t.terminated[i] | t.truncated[i])
-        advantages[i] = error + GAMMA * LAM * goes_on * advantages[i + 1]
-    return advantages[:-1][t.valid]
+    return gae_of(t, t.values, GAMMA, LAM)
+
+
+def gain_of(ratio: Any, advantages: Any) -> float:
+    scaled = (advantages - advantages.mean()) / advantages.std()
+    return float(np.minimum(ratio * scaled, np.clip(ratio, 0.9, 1.1) * scaled).mean())
+
+
+def clipped_loss(t: Trajectory, values: Any, limit: float) -> float:
+    """Return the loss of the valid rows' values, which move by no more than a limit."""
+    old = t.values[:-1][t.valid]
+    targets, clipped = (
+        advantages_of(t) + old,
+        old + np.clip(values - old, -limit, limit),
+    )
+    errors = np.maximum((values - targets) ** 2, (clipped - targets) ** 2)
+    return float(0.5 * errors.mean())
 
 
 def make(spec: EnvSpec, **settings: Any) -> Learner:
@@ -93,41 +66,35 @@ def make(spec: EnvSpec, **settings: Any) -> Learner:
     return make_learner("ppo", PPOConfig(**values), spec, max_steps=100)
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
-def test_one_pass_over_one_batch(spec: EnvSpec) -> None:
+@EVERY
+def test_one_pass_over_one_batch(kind: str) -> None:
+    spec = SPECS[kind]
     learner = make(spec, mini_batches=1)
-    trajectory, policy = rollout(learner, spec, 0.3)
-    metrics = learner.update(fresh(trajectory), 0)
-    valid = trajectory.valid
-    advantages = advantages_of(trajectory)
+    t, policy = rollout(learner, spec, 0.3)
+    metrics = learner.update(fresh(t), 0)
+    advantages = advantages_of(t)
     # The value's target is A + V, so its error is the advantage.
-    assert metrics["value_loss"] == pytest.approx(
-        0.5 * np.mean(advantages**2), rel=1e-4
-    )
-    old = trajectory.log_probs[valid]
-    new = log_probs_of(spec, policy, trajectory.actions)[valid]
-    ratio = np.exp(new - old)
-    scaled = (advantages - advantages.mean()) / advantages.std()
-    gain = np.minimum(ratio * scaled, np.clip(ratio, 0.9, 1.1) * scaled)
-    assert metrics["policy_loss"] == pytest.approx(-gain.mean(), abs=1e-5)
+    loss = 0.5 * np.mean(advantages**2)
+    assert metrics["value_loss"] == pytest.approx(loss, rel=1e-4)
+    old, new = t.log_probs[t.valid], log_probs_of(spec, policy, t.actions)[t.valid]
+    gain = gain_of(np.exp(new - old), advantages)
+    assert metrics["policy_loss"] == pytest.approx(-gain, abs=1e-5)
     assert metrics["kl"] == pytest.approx((old - new).mean(), abs=1e-5)
-    entropy = np.mean(entropy_of(spec, policy[valid]))
+    entropy = entropies_of(spec, policy[t.valid]).mean()
     assert metrics["entropy"] == pytest.approx(entropy, rel=1e-5)
     assert metrics["updates"] == 1
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
-def test_every_valid_row_is_in_one_minibatch_of_a_pass(spec: EnvSpec) -> None:
+@EVERY
+def test_every_valid_row_is_in_one_minibatch_of_a_pass(kind: str) -> None:
     """24 valid rows in minibatches of 8: the mean of their means is the whole's."""
-    learner = make(spec, mini_batches=3, ppo_epochs=4)
-    trajectory, _ = rollout(learner, spec, 0.0)
-    assert trajectory.valid.sum() == 24
-    advantages = advantages_of(trajectory)
-    metrics = learner.update(fresh(trajectory), 0)
+    learner = make(SPECS[kind], mini_batches=3, ppo_epochs=4)
+    t, _ = rollout(learner, SPECS[kind], 0.0)
+    assert t.valid.sum() == 24
+    loss = 0.5 * np.mean(advantages_of(t) ** 2)
+    metrics = learner.update(fresh(t), 0)
     assert metrics["updates"] == 12
-    assert metrics["value_loss"] == pytest.approx(
-        0.5 * np.mean(advantages**2), rel=1e-4
-    )
+    assert metrics["value_loss"] == pytest.approx(loss, rel=1e-4)
     # Advantages are normalised in each minibatch, so that nothing is left of them.
     assert metrics["policy_loss"] == pytest.approx(0, abs=1e-5)
     assert metrics["kl"] == pytest.approx(0, abs=1e-5)
@@ -166,33 +133,28 @@ def move(learner: Learner) -> None:
     )
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
-def test_a_lagging_round_is_judged_by_what_acted(spec: EnvSpec) -> None:
+@EVERY
+def test_a_lagging_round_is_corrected_to_what_acted(kind: str) -> None:
     """Ratios are to its log-probs; advantages and clipping are of its values."""
+    spec = SPECS[kind]
     learner = make(spec, mini_batches=1)
     t, _ = rollout(learner, spec, 0.0)
     move(learner)
-    weights = publish(learner)
-    assert weights.version > t.weights_version
-    forward = bind(find("ppo").layout(None, spec), weights.arrays)
-    outputs = [forward(row) for row in t.observations[:-1]]
-    policy, values = (np.stack([o[i] for o in outputs])[t.valid] for i in range(2))
+    policy, values = (
+        x[t.valid] for x in outputs_of(learner, spec, t.observations[:-1])
+    )
+    assert learner.version > t.weights_version
     metrics = learner.update(fresh(t), 0)
 
-    ratio = np.exp(
-        log_probs_of(spec, policy, t.actions[t.valid]) - t.log_probs[t.valid]
-    )
+    log_ratio = log_probs_of(spec, policy, t.actions[t.valid]) - t.log_probs[t.valid]
+    ratio = np.exp(log_ratio)
     assert (ratio > 1.1).any() and (ratio < 0.9).any()
-    advantages, old = advantages_of(t), t.values[:-1][t.valid]
-    scaled = (advantages - advantages.mean()) / advantages.std()
-    gain = np.minimum(ratio * scaled, np.clip(ratio, 0.9, 1.1) * scaled)
-    assert metrics["policy_loss"] == pytest.approx(-gain.mean(), rel=1e-4)
-    assert metrics["kl"] == pytest.approx(-np.log(ratio).mean(), rel=1e-4)
-    targets, moved = advantages + old, values[:, 0] - old
-    assert (np.abs(moved) > 0.1).any()
-    clipped = old + np.clip(moved, -0.1, 0.1)
-    errors = np.maximum((values[:, 0] - targets) ** 2, (clipped - targets) ** 2)
-    assert metrics["value_loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+    gain = gain_of(ratio, advantages_of(t))
+    assert metrics["policy_loss"] == pytest.approx(-gain, rel=1e-4)
+    assert metrics["kl"] == pytest.approx(-log_ratio.mean(), rel=1e-4)
+    assert (np.abs(values - t.values[:-1][t.valid]) > 0.1).any()
+    loss = clipped_loss(t, values, 0.1)
+    assert metrics["value_loss"] == pytest.approx(loss, rel=1e-4)
 
 
 @pytest.mark.parametrize("clip_value", [0.0, 0.03, 1e3])
@@ -204,17 +166,12 @@ def test_values_are_clipped_by_their_own_setting(clip_value: float) -> None:
         learner = make(spec, mini_batches=1, **settings)
         t, _ = rollout(learner, spec, 0.0)
         move(learner)
-        forward = bind(find("ppo").layout(None, spec), publish(learner).arrays)
+        values = outputs_of(learner, spec, t.observations[:-1])[1][t.valid]
         metrics = learner.update(fresh(t), 0)
         losses.append(metrics["policy_loss"])
         value_losses.append(metrics["value_loss"])
-    assert t.values is not None
-    values = np.stack([forward(row)[1][:, 0] for row in t.observations[:-1]])[t.valid]
-    old = t.values[:-1][t.valid]
-    targets, limit = advantages_of(t) + old, clip_value or np.inf
-    clipped = old + np.clip(values - old, -limit, limit)
-    errors = np.maximum((values - targets) ** 2, (clipped - targets) ** 2)
-    assert value_losses[1] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+    loss = clipped_loss(t, values, clip_value or np.inf)
+    assert value_losses[1] == pytest.approx(loss, rel=1e-4)
     assert value_losses[1] != pytest.approx(value_losses[0], rel=1e-3)
     assert losses[0] == losses[1]
 
@@ -237,8 +194,5 @@ def test_without_a_setting_values_are_clipped_as_ratios_are(decays: bool) -> Non
         move(learner)
         learner.update(fresh(t), 0)
         ends.append(learner.state.arrays())
-    same = [
-        [np.array_equal(ends[0][name], other[name]) for name in other]
-        for other in ends[1:]
-    ]
-    assert all(same[0]) and not all(same[1])
+    assert_same(ends[0], ends[1])
+    assert any(not np.array_equal(ends[0][name], ends[2][name]) for name in ends[0])

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_support import fresh, make_learner, publish
+from learner_support import assert_same, fresh, make_learner, publish, resumed_states
 from linear import (
-    LENGTH,
     SPECS,
+    entropies_of,
     features,
-    gaussian_log_probs,
+    first_adam_step,
+    gae_of,
     linear_layout,
+    log_probs_of,
     log_softmax,
     parameters,
     rollout,
@@ -50,20 +52,12 @@ def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
 
 
 def critic_of(learner: Learner) -> Any:
-    arrays = learner.state.arrays()
-    return parameters(
-        {k.removeprefix("critic/"): v for k, v in arrays.items()}, "dense-0"
-    )
+    return parameters(learner.state.arrays(), "critic/dense-0")
 
 
-def advantages_of(t: Trajectory, values: Any) -> Any:
-    advantages = np.zeros_like(values)
-    for i in reversed(range(LENGTH)):
-        rest = GAMMA * values[i + 1] * ~t.terminated[i]
-        goes_on = ~(t.terminated[i] | t.truncated[i])
-        advantages[i] = t.rewards[i] + rest - values[i]
-        advantages[i] += GAMMA * LAM * goes_on * advantages[i + 1]
-    return advantages[:-1][t.valid]
+def advantages_of(learner: Learner, spec: EnvSpec, t: Trajectory) -> Any:
+    """Return those by the learner's critic."""
+    return gae_of(t, (features(spec, t) @ critic_of(learner))[..., 0], GAMMA, LAM)
 
 
 class Policy:
@@ -84,16 +78,10 @@ class Policy:
         return np.concatenate([self.weights.ravel(), self.log_std])
 
     def log_probs(self) -> Any:
-        if self.spec.is_discrete:
-            return log_softmax(self.outputs)[np.arange(len(self.x)), self.actions]
-        return gaussian_log_probs(self.outputs, self.log_std, self.actions)
+        return log_probs_of(self.spec, self.outputs, self.actions, self.log_std)
 
     def entropies(self) -> Any:
-        if self.spec.is_discrete:
-            log_p = log_softmax(self.outputs)
-            return -(np.exp(log_p) * log_p).sum(-1)
-        whole = (self.log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
-        return np.full(len(self.x), whole)
+        return entropies_of(self.spec, self.outputs, self.log_std)
 
     def gain(self, advantages: Any, entropy_coef: float) -> Any:
         ratios = np.exp(self.log_probs() - self.old_log_probs)
@@ -118,9 +106,7 @@ class Policy:
         x, units = self.x[::every], self.outputs.shape[-1]
         if self.spec.is_discrete:
             p = np.exp(log_softmax(self.outputs))[::every]
-            m = np.einsum("na,ab->nab", p, np.eye(units)) - np.einsum(
-                "na,nb->nab", p, p
-            )
+            m = p[:, :, None] * np.eye(units) - p[:, :, None] * p[:, None, :]
         else:
             m = np.tile(np.diag(np.exp(-2 * self.log_std)), (len(x), 1, 1))
         size = x.shape[1] * units
@@ -149,8 +135,7 @@ def test_the_actors_step(spec: EnvSpec, every: int, tmp_path: Path) -> None:
     """Along the damped Fisher matrix's solution; part of it, if that was better."""
     learner = make(tmp_path, spec, fvp_n_steps=every, entropy_coef=0.05)
     t = rollout(spec)
-    values = (features(spec, t) @ critic_of(learner))[..., 0]
-    advantages = normalized(advantages_of(t, values))
+    advantages = normalized(advantages_of(learner, spec, t))
     old = Policy(learner, spec, t)
     metrics = learner.update(fresh(t), 0)
     new = Policy(learner, spec, t)
@@ -185,16 +170,14 @@ def test_the_trust_region_is_about_the_newest_policy(
     rng = np.random.default_rng(6)
     array = learner.state.arrays()[kernel]
     learner.load({kernel: array + rng.normal(0, 0.3, array.shape).astype(np.float32)})
-    values = (features(spec, t) @ critic_of(learner))[..., 0]
-    advantages = normalized(advantages_of(t, values))
+    advantages = normalized(advantages_of(learner, spec, t))
     start = Policy(learner, spec, t)
     assert start.kl_from(behaviour) > 3 * MAX_KL
     metrics = learner.update(fresh(t), 0)
     end = Policy(learner, spec, t)
-    assert metrics["policy_loss"] == pytest.approx(
-        -start.gain(advantages, 0.0), abs=1e-5
-    )
-    assert end.gain(advantages, 0.0) > start.gain(advantages, 0.0)
+    before, after = (each.gain(advantages, 0.0) for each in (start, end))
+    assert metrics["policy_loss"] == pytest.approx(-before, abs=1e-5)
+    assert after > before
     assert metrics["kl"] == pytest.approx(end.kl_from(start), rel=1e-3)
     assert 0 < metrics["kl"] <= 1.5 * MAX_KL
     assert end.kl_from(behaviour) > 2 * metrics["kl"]
@@ -204,30 +187,20 @@ def test_the_trust_region_is_about_the_newest_policy(
 def test_the_critics_step(spec: EnvSpec, tmp_path: Path) -> None:
     """Towards A + V by the critic itself; the norm is that before it is clipped."""
     lr, epsilon, coef, largest = 0.3, 1.0, 0.7, 0.1
-    learner = make(
-        tmp_path,
-        spec,
-        lr=lr,
-        opt_epsilon=epsilon,
-        value_loss_coef=coef,
-        grad_norm=largest,
-    )
+    settings = {"opt_epsilon": epsilon, "value_loss_coef": coef, "grad_norm": largest}
+    learner = make(tmp_path, spec, lr=lr, **settings)
     t = rollout(spec)
     before, x = critic_of(learner), features(spec, t)
-    errors = advantages_of(t, (x @ before)[..., 0])
+    errors = advantages_of(learner, spec, t)
     metrics = learner.update(fresh(t), 0)
     assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
     gradient = -2 * coef * x[:-1][t.valid].T @ errors[:, None] / len(errors)
     norm = np.linalg.norm(gradient)
     assert norm > largest
     assert metrics["value_grad_norm"] == pytest.approx(norm, rel=1e-4)
-    g = np.sqrt(1 - 0.999) * gradient * largest / norm
-    np.testing.assert_allclose(
-        critic_of(learner) - before,
-        -lr * g / (np.abs(g) + epsilon),
-        rtol=1e-3,
-        atol=1e-6,
-    )
+    step = first_adam_step(gradient * largest / norm, lr, epsilon)
+    moved = critic_of(learner) - before
+    np.testing.assert_allclose(moved, step, rtol=1e-3, atol=1e-6)
     assert metrics["updates"] == 2  # one of each
 
 
@@ -239,10 +212,9 @@ def test_every_valid_row_is_in_one_minibatch_of_a_pass(
     learner = make(tmp_path, spec, lr=1e-12, mini_batches=3, critic_iterations=4)
     t = rollout(spec)
     assert t.valid.sum() == 24
-    values = (features(spec, t) @ critic_of(learner))[..., 0]
+    errors = advantages_of(learner, spec, t)
     metrics = learner.update(fresh(t), 0)
     assert metrics["updates"] == 1 + 12
-    errors = advantages_of(t, values)
     assert metrics["value_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
 
 
@@ -269,9 +241,8 @@ def test_a_step_that_is_not_accepted_is_taken_back(tmp_path: Path) -> None:
     spec = SPECS["continuous"]
     learner = make(tmp_path, spec, max_kl=1e4, actor_iterations=1)
     t = rollout(spec)
-    values = (features(spec, t) @ critic_of(learner))[..., 0]
     advantages = np.zeros_like(t.rewards)
-    advantages[t.valid] = normalized(advantages_of(t, values))
+    advantages[t.valid] = normalized(advantages_of(learner, spec, t))
     lucky = t._replace(log_probs=t.log_probs - (advantages > 0).astype(np.float32))
     before = publish(learner).arrays
     metrics = learner.update(fresh(lucky), 0)
@@ -286,20 +257,16 @@ def test_a_step_that_is_not_accepted_is_taken_back(tmp_path: Path) -> None:
 
 
 @EVERY
-def test_a_resumed_learner_goes_on_exactly(spec: EnvSpec, tmp_path: Path) -> None:
+def test_a_resumed_learner_continues_exactly(spec: EnvSpec, tmp_path: Path) -> None:
     """Its counters choose the minibatches."""
     settings = {"lr": 0.01, "mini_batches": 3, "critic_iterations": 2}
     learner, other, late = (make(tmp_path, spec, **settings) for _ in range(3))
-    learner.update(fresh(rollout(spec, 1)), 0)
-    kept = learner.state.arrays()
-    for each in (other, late):
-        each.state.restore(kept)
+    first, then = (fresh(rollout(spec, seed)) for seed in (1, 2))
+    ends, others = resumed_states(learner, other, first, then)
+    assert_same(ends, others)
+    late.update(first, 0)
     late.state.variables["count/phases"].assign_add(1)
-    for each in (learner, other, late):
-        each.update(fresh(rollout(spec, 2)), 0)
-    ends, others = learner.state.arrays(), other.state.arrays()
-    assert ends.keys() == others.keys()
-    assert same(ends, others) and not same(ends, kept)
+    late.update(then, 0)
     weights = "critic/dense-0/kernel"
     assert not np.array_equal(ends[weights], late.state.arrays()[weights])
 

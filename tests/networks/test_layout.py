@@ -12,11 +12,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layers import Convolutional, Dense
-from xagents_ray.networks.layout import (
-    Layout,
-    layout_for,
-    read_layout,
-)
+from xagents_ray.networks.layout import Layout, layout_for, read_layout
 from xagents_ray.networks.section import INITIALIZERS
 
 IMAGE = (84, 84, 1)

@@ -71,13 +71,7 @@ def test_learnt_takes_the_seconds_out_of_the_metrics() -> None:
         ("ppo", {}, (0.05, 0.8, 0.0, 0.1), "acting", "--n-envs"),
         ("dqn", {}, (0.1, 0.0, 0.8, 0.1), "replay", "--replay-shards"),
         ("ppo", {}, (0.5, 0.0, 0.0, 0.4), "stepping", "--policy-lag 1"),
-        (
-            "ppo",
-            {"policy_lag": 1},
-            (0.5, 0.0, 0.0, 0.9),
-            "learning",
-            "--ppo-epochs",
-        ),
+        ("ppo", {"policy_lag": 1}, (0.5, 0.0, 0.0, 0.9), "learning", "--ppo-epochs"),
     ],
 )
 def test_the_largest_part_limits_the_run(

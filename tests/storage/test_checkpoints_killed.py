@@ -75,7 +75,7 @@ def write(writer: CheckpointWriter, plan: Written, scale: int) -> None:
 
 
 def plans(directory: Path, seed: int) -> Iterator[Written]:
-    """Go on from the newest checkpoint, at times with the same step."""
+    """Continue from the newest checkpoint, at times with the same step."""
     found, rng = all_checkpoints(directory), random.Random(seed)
     step = step_of(found[0]) if found else 0
     while True:
@@ -192,7 +192,7 @@ def newest_step(written: list[Written], before: int = -1, best: bool = False) ->
     return max([before, *(w.step for w in written if w.is_best or not best)])
 
 
-def check_goes_on(directory: Path, scale: int) -> None:
+def check_continues(directory: Path, scale: int) -> None:
     """A new writer clears up and writes."""
     writer = CheckpointWriter(directory, KEEP)
     path = newest_valid(directory)
@@ -218,7 +218,7 @@ def test_killed_at_50_random_moments(directory: Path, server: Server) -> None:
         reported += len(written)
     assert reported > 5
     assert last_best > 0
-    check_goes_on(directory, 1000)
+    check_continues(directory, 1000)
 
 
 def test_killed_before_every_change_of_a_name(directory: Path, server: Server) -> None:
@@ -227,7 +227,7 @@ def test_killed_before_every_change_of_a_name(directory: Path, server: Server) -
         written, end = server.run(directory, SEED, 1, deadly, 0)
         last, last_best = newest_step(written), newest_step(written, best=True)
         check(directory, 1, last, last_best)
-        check_goes_on(directory, 1)
+        check_continues(directory, 1)
         shutil.rmtree(directory)
         if end == 0:
             break

@@ -23,17 +23,20 @@ CHANGES = st.lists(
 
 def damaged(data: bytes, changes: list[tuple[int, bytes, int]]) -> bytes:
     """Return bytes with some replaced, put in or cut out."""
-    for at, put, gone in changes:
+    for at, put, cut in changes:
         at %= len(data) + 1
-        data = data[:at] + put + data[at + gone :]
+        data = data[:at] + put + data[at + cut :]
     return data
 
 
-@settings(
+CASES = settings(
     max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+@CASES
 @given(st.one_of(st.binary(max_size=200), CHANGES.map(lambda c: damaged(CFG, c))))
 def test_network_files(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "model.cfg"
@@ -60,11 +63,7 @@ def test_settings_come_back(tmp_path: Path) -> None:
     assert [start["seed"] for start in directory.starts()] == [3, 3]
 
 
-@settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@CASES
 @given(CHANGES)
 def test_settings(tmp_path: Path, changes: list[tuple[int, bytes, int]]) -> None:
     directory, _ = begun(tmp_path)

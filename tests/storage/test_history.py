@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -11,14 +10,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from disks import as_nobody, full_disk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import python
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage import history
@@ -28,9 +30,22 @@ from xagents_ray.storage.history_parts import COLUMNS, Row
 OLD = {name: [1.0] for name in COLUMNS[:5]} | {"step": [10]}
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "h.parquet"
+
+
 def fill(made: History, count: int, start: int = 0) -> None:
     for n in range(start, start + count):
         made.add(n * 10, n / 2, float(n), n / 4, n / 8)
+
+
+def filled(path: Path, count: int) -> History:
+    """Return a new history with so many rows in its file."""
+    made = History(path)
+    fill(made, count)
+    made.flush()
+    return made
 
 
 def steps(path: Path) -> list[int]:
@@ -70,11 +85,8 @@ def test_new_file(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_continued(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
-    first = History(path)
-    fill(first, 5)
-    first.flush()
+def test_continued(path: Path) -> None:
+    filled(path, 5)
     second = History(path)
     assert second.rows == 5
     assert second.last == Row(1.0, 0.5, 4.0, 40, 2.0, None)
@@ -86,19 +98,15 @@ def test_continued(tmp_path: Path) -> None:
     assert steps(path) == [n * 10 for n in range(8)]
 
 
-def test_nothing_new_is_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
-    made = History(path)
-    fill(made, 1)
-    made.flush()
+def test_nothing_new_is_not_written(path: Path) -> None:
+    made = filled(path, 1)
     before = path.stat().st_ino
     made.flush()
     History(path).flush()
     assert path.stat().st_ino == before
 
 
-def test_rows_are_read_by_time(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_rows_are_read_by_time(path: Path) -> None:
     order = np.random.default_rng(0).permutation(50)
     columns = {name: order / 2 for name in COLUMNS[:5]}
     table = pa.table({**columns, "step": order.astype(np.int32), "mine": order})
@@ -114,8 +122,7 @@ def test_rows_are_read_by_time(tmp_path: Path) -> None:
     assert pq.read_table(path)["step"].to_pylist() == [*range(50), 500]
 
 
-def test_evaluation(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_evaluation(path: Path) -> None:
     made = History(path)
     made.evaluated(1.0)
     fill(made, 2)
@@ -130,11 +137,8 @@ def test_evaluation(tmp_path: Path) -> None:
     assert found == [1.0, 2.0, None, 3.0]
 
 
-def test_cut(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
-    made = History(path)
-    fill(made, 6)
-    made.flush()
+def test_cut(path: Path) -> None:
+    made = filled(path, 6)
     fill(made, 2, start=6)
     made.cut(30)
     assert made.newest_rewards(9) == [0.0, 1.0, 2.0, 3.0]
@@ -146,8 +150,7 @@ def test_cut(tmp_path: Path) -> None:
     fill(History(path), 1)
 
 
-def test_flush_when_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "h.parquet"
+def test_flush_when_due(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = History(path)
     made.flush_if_due()
     fill(made, 1)
@@ -165,8 +168,7 @@ def test_flush_when_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert len(steps(path)) == n
 
 
-def test_directory(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_directory(path: Path) -> None:
     xagents(path, [3, 0, 2, 1])
     before = files(path)
     made = History(path)
@@ -179,17 +181,14 @@ def test_directory(tmp_path: Path) -> None:
         made.flush()
     after = files(path)
     assert {name: after[name] for name in before} == before
-    parts = [
-        pq.read_table(path / name) for name in sorted(after.keys() - before.keys())
-    ]
+    parts = [pq.read_table(path / name) for name in after.keys() - before.keys()]
     assert sorted(part["step"].to_pylist() for part in parts) == [[40, 50], [60, 70]]
     assert steps(path) == [n * 10 for n in range(8)]
     assert History(path).newest_rewards(2) == [6.0, 7.0]
 
 
-def test_evaluation_in_a_directory(tmp_path: Path) -> None:
+def test_evaluation_in_a_directory(path: Path) -> None:
     """Pandas shows it, though the files of xagents lack that column."""
-    path = tmp_path / "h.parquet"
     xagents(path, [1, 0])
     made = History(path)
     made.evaluated(1.5)
@@ -203,8 +202,7 @@ def test_evaluation_in_a_directory(tmp_path: Path) -> None:
     assert np.isnan(found[0::2]).all()
 
 
-def test_cut_of_a_directory(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_cut_of_a_directory(path: Path) -> None:
     xagents(path, [3, 0, 2, 1])
     made = History(path)
     fill(made, 4, start=4)
@@ -235,7 +233,7 @@ def test_path_outlives_the_working_directory(
     assert (tmp_path / "link.parquet").is_symlink()
 
 
-def test_pandas_is_not_imported(tmp_path: Path) -> None:
+def test_pandas_is_not_imported(path: Path) -> None:
     """It takes seconds, at which no environment would be stepped."""
     code = """if True:
         import sys
@@ -245,36 +243,18 @@ def test_pandas_is_not_imported(tmp_path: Path) -> None:
             made.add(n, n, n, n, n)
             made.flush()
         print(made.rows, "pyarrow" in sys.modules, "pandas" in sys.modules)"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "h.parquet")],
-        capture_output=True,
-        text=True,
-    )
+    done = python("-c", code, str(path))
     assert done.stdout == "3 True False\n", done.stderr
 
 
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """Let no file of this process grow past `size` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_full_disk(tmp_path: Path) -> None:
+def test_full_disk(path: Path) -> None:
     """The old file stays, and a later flush writes everything."""
-    path = tmp_path / "h.parquet"
-    made = History(path)
-    fill(made, 10)
-    made.flush()
-    before = files(tmp_path)
+    made = filled(path, 10)
+    before = files(path.parent)
     fill(made, 5000, start=10)
     with full_disk(1000), pytest.raises(OSError):
         made.flush()
-    assert files(tmp_path) == before
+    assert files(path.parent) == before
     fill(made, 1, start=5010)
     made.flush()
     assert len(steps(path)) == made.rows == 5011
@@ -357,8 +337,7 @@ def writers(path: Path) -> Iterator[Writers]:
         process.stdin.close()
 
 
-def test_readable_while_written(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_readable_while_written(path: Path) -> None:
     read: list[int] = []
     with writers(path) as them, them.one():
         end = time.monotonic() + 60
@@ -373,9 +352,8 @@ def test_readable_while_written(tmp_path: Path) -> None:
     assert all(count % 50 == 0 for count in read)
 
 
-def test_killed(tmp_path: Path) -> None:
+def test_killed(path: Path) -> None:
     """A writer killed at any moment leaves a file that the next one continues."""
-    path = tmp_path / "h.parquet"
     rng, rows = random.Random(0), 0
     with writers(path) as them:
         for _ in range(20):
@@ -387,15 +365,14 @@ def test_killed(tmp_path: Path) -> None:
             assert len(found) >= rows + 50
             rows = len(found)
             # The one of the writer that was just killed, no older one.
-            assert len(set(os.listdir(tmp_path)) - {path.name}) <= 1
+            assert len(set(os.listdir(path.parent)) - {path.name}) <= 1
 
 
 def test_flushed_rows_keep_their_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that knows the old metadata only finds the same bytes there."""
     monkeypatch.setattr(history, "_GROUPS", 6)
-    path = tmp_path / "h.parquet"
     made = History(path)
     before = b"PAR1"
     for n in range(6):
@@ -410,72 +387,66 @@ def test_flushed_rows_keep_their_place(
     assert pq.read_metadata(path).num_row_groups == 1
 
 
-def test_cost_of_100_000_games(tmp_path: Path) -> None:
+def test_cost_of_100_000_games(path: Path) -> None:
     """At 80,000 steps/s and 20 steps a game they are 25 s of a run, 2 % is 0.5 s."""
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=100_000).tolist()
     times = np.cumsum(rng.exponential(size=100_000)).tolist()
-    made = History(tmp_path / "h.parquet")
-    fill(made, 1)
-    made.flush()  # imports pyarrow
+    made = filled(path, 1)  # imports pyarrow
     begun = time.process_time()
     for n, reward in enumerate(rewards):
         made.add(n * 20, times[n], reward, reward / 3, reward / 7)
     made.flush()
     assert time.process_time() - begun < 0.5
-    assert (tmp_path / "h.parquet").stat().st_size < 8_000_000
-    assert os.listdir(tmp_path) == ["h.parquet"]
+    assert path.stat().st_size < 8_000_000
+    assert os.listdir(path.parent) == ["h.parquet"]
 
 
-WRONG = {
-    "it lacks the column time": {k: v for k, v in OLD.items() if k != "time"},
-    "it lacks the column step": {k: v for k, v in OLD.items() if k != "step"},
-    "its column step holds string, not numbers": OLD | {"step": ["10"]},
-    "its column mean_reward holds bool, not numbers": OLD | {"mean_reward": [True]},
-    "its column step has values that are missing": OLD | {"step": [np.nan]},
-    "its column step has values that are missing or": OLD
-    | {"step": pa.array([None], pa.int64())},
-    "its column step has values that are missing or out of range": OLD
-    | {"step": [2.0**70]},
-    "its column time has values that are missing": OLD | {"time": [np.nan]},
-    "its column time has values that are missing or": OLD
-    | {"time": pa.array([None], pa.float64())},
-}
+MISSING = "has values that are missing or out of range"
 
 
-@pytest.mark.parametrize("why", WRONG)
-def test_wrong_columns(tmp_path: Path, why: str) -> None:
-    path = tmp_path / "h.parquet"
-    pq.write_table(pa.table(WRONG[why]), path)
-    before = files(tmp_path)
+@pytest.mark.parametrize(
+    ("column", "values", "why"),
+    [
+        ("time", None, "it lacks the column time"),
+        ("step", None, "it lacks the column step"),
+        ("step", ["10"], "its column step holds string, not numbers"),
+        ("mean_reward", [True], "its column mean_reward holds bool, not numbers"),
+        ("step", [np.nan], f"its column step {MISSING}"),
+        ("step", pa.array([None], pa.int64()), f"its column step {MISSING}"),
+        ("step", [2.0**70], f"its column step {MISSING}"),
+        ("time", [np.nan], f"its column time {MISSING}"),
+        ("time", pa.array([None], pa.float64()), f"its column time {MISSING}"),
+    ],
+)
+def test_wrong_columns(path: Path, column: str, values: Any, why: str) -> None:
+    columns = {k: v for k, v in {**OLD, column: values}.items() if v is not None}
+    pq.write_table(pa.table(columns), path)
+    before = files(path.parent)
     for read in (History, read_history):
         with pytest.raises(UserError) as error:
             read(path)
         assert str(error.value).startswith(f"{path} cannot be read as a history: {why}")
         assert str(error.value).endswith("; name another one, or move it away.")
-    assert files(tmp_path) == before
+    assert files(path.parent) == before
 
 
-def test_a_missing_reward_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_a_missing_reward_is_read(path: Path) -> None:
     pq.write_table(pa.table(OLD | {"mean_reward": pa.array([None], pa.null())}), path)
     made = History(path)
     assert made.last is not None and np.isnan(made.last.mean_reward)
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"hello", b"PAR1" * 9, b"\0" * 999])
-def test_no_parquet(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "h.parquet"
+def test_no_parquet(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    with pytest.raises(
-        UserError, match=r"h\.parquet cannot .* not a parquet file, or a dam"
-    ):
+    words = r"h\.parquet cannot .* not a parquet file, or a dam"
+    with pytest.raises(UserError, match=words):
         History(path)
     assert path.read_bytes() == data
 
 
-def test_a_column_twice(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
+def test_a_column_twice(path: Path) -> None:
     names = [*COLUMNS[:5], "step"]
     pq.write_table(pa.table([pa.array([1])] * 6, names=names), path)
     with pytest.raises(UserError, match="step"):
@@ -508,23 +479,8 @@ def test_places_that_hold_no_history(tmp_path: Path) -> None:
         read_history(tmp_path / "none.parquet")
 
 
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may read and write everything; be another one."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-
-
-def test_no_permission(tmp_path: Path) -> None:
-    path = tmp_path / "h.parquet"
-    fill(made := History(path), 1)
-    made.flush()
+def test_no_permission(tmp_path: Path, path: Path) -> None:
+    made = filled(path, 1)
     fill(made, 1, start=1)
     path.chmod(0)
     tmp_path.chmod(0o555)
@@ -548,9 +504,7 @@ def test_no_permission(tmp_path: Path) -> None:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, ...]:
     """Return a history of ours, and one that pandas wrote without checksums."""
     path = tmp_path_factory.mktemp("sound") / "h.parquet"
-    made = History(path)
-    fill(made, 300)
-    made.flush()
+    filled(path, 300)
     ours = path.read_bytes()
     pd.read_parquet(path).to_parquet(path)
     return ours, path.read_bytes()
@@ -563,7 +517,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, ...]:
 )
 @given(data=st.data())
 def test_damaged_bytes(
-    sound: tuple[bytes, ...], tmp_path: Path, data: st.DataObject
+    sound: tuple[bytes, ...], path: Path, data: st.DataObject
 ) -> None:
     damaged = bytearray(data.draw(st.sampled_from(sound)))
     where = st.integers(0, len(damaged) - 1)
@@ -572,7 +526,6 @@ def test_damaged_bytes(
         damaged[place] ^= data.draw(st.integers(1, 255))
     if data.draw(st.booleans()):
         del damaged[data.draw(where) :]
-    path = tmp_path / "h.parquet"
     path.write_bytes(damaged)
     try:
         made = History(path)
@@ -582,12 +535,11 @@ def test_damaged_bytes(
         made.newest_rewards(10)
         assert made.last is None or isinstance(made.last.step, int)
     assert path.read_bytes() == damaged
-    assert os.listdir(tmp_path) == [path.name]
+    assert os.listdir(path.parent) == [path.name]
 
 
-def test_what_xagents_wrote_is_continued(tmp_path: Path) -> None:
+def test_what_xagents_wrote_is_continued(tmp_path: Path, path: Path) -> None:
     """The form that xagents 1.0.1 used: `write_to_dataset`, a file per row."""
-    path = tmp_path / "h.parquet"
     for n in (2, 0, 1):
         row = {name: [float(n)] for name in COLUMNS[:5]} | {"step": [n]}
         pq.write_to_dataset(pa.table(row), path)

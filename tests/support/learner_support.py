@@ -52,3 +52,23 @@ def replayed(trajectories: Sequence[Trajectory]) -> Replayed:
 def sampled(transitions: Transitions) -> Batch:
     """Return the batch of what a replay drew."""
     return Batch(sampled=transitions)
+
+
+def resumed_states(
+    learner: Learner, other: Learner, first: Batch, then: Batch
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Let another learner continue from a learner's state; return the later states."""
+    learner.update(first, 0)
+    kept = learner.state.arrays()
+    other.state.restore(kept)
+    for each in (learner, other):
+        each.update(then, 0)
+    ends = learner.state.arrays(), other.state.arrays()
+    assert any(not np.array_equal(kept[name], ends[0][name]) for name in kept)
+    return ends
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)

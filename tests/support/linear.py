@@ -71,13 +71,8 @@ def features(spec: EnvSpec, t: Trajectory) -> Any:
     """Return what a linear network sees, and 1 for its bias: [T + 1, B, D + 1]."""
     rows = list(t.observations)
     if spec.is_image:
-        rows = [
-            stack_frames(
-                t.observations[i : i + spec.stack], t.starts[i : i + spec.stack]
-            )
-            / 255
-            for i in range(LENGTH + 1)
-        ]
+        windows = [slice(i, i + spec.stack) for i in range(LENGTH + 1)]
+        rows = [stack_frames(t.observations[w], t.starts[w]) / 255 for w in windows]
     x = np.stack(rows).astype(np.float64).reshape(LENGTH + 1, ENVS, -1)
     return np.concatenate([x, np.ones((LENGTH + 1, ENVS, 1))], axis=-1)
 
@@ -92,6 +87,35 @@ def log_softmax(x: Any) -> Any:
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
-def gaussian_log_probs(means: Any, log_std: Any, actions: Any) -> Any:
-    scaled = (actions - means) / np.exp(log_std)
+def log_probs_of(spec: EnvSpec, outputs: Any, actions: Any, log_std: Any = 0.0) -> Any:
+    """Return those of actions, whose policy has these logits or means."""
+    if spec.is_discrete:
+        chosen = np.take_along_axis(log_softmax(outputs), actions[..., None], -1)
+        return chosen[..., 0]
+    scaled = (actions - outputs) / np.exp(log_std)
     return -(0.5 * scaled**2 + log_std + 0.5 * np.log(2 * np.pi)).sum(-1)
+
+
+def entropies_of(spec: EnvSpec, outputs: Any, log_std: Any = 0.0) -> Any:
+    if spec.is_discrete:
+        log_p = log_softmax(outputs)
+        return -(np.exp(log_p) * log_p).sum(-1)
+    whole = log_std + 0.5 * np.log(2 * np.pi * np.e)
+    return np.broadcast_to(whole, outputs.shape).sum(-1)
+
+
+def gae_of(t: Trajectory, values: Any, gamma: float, lam: float) -> Any:
+    """Return the advantages of the valid rows, from the last row to the first."""
+    advantages = np.zeros_like(values, np.float64)
+    for i in reversed(range(LENGTH)):
+        rest = gamma * values[i + 1] * ~t.terminated[i]
+        continues = ~(t.terminated[i] | t.truncated[i])
+        advantages[i] = t.rewards[i] + rest - values[i]
+        advantages[i] += gamma * lam * continues * advantages[i + 1]
+    return advantages[:-1][t.valid]
+
+
+def first_adam_step(gradient: Any, lr: float, epsilon: float) -> Any:
+    """Return the step down a gradient; with a large epsilon it is nearly that."""
+    scaled = np.sqrt(1 - 0.999) * gradient
+    return -lr * scaled / (np.abs(scaled) + epsilon)

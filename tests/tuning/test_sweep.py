@@ -20,11 +20,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, TuneConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
-from xagents_ray.tuning.plan import (
-    Plan,
-    command,
-    preset,
-)
+from xagents_ray.tuning.plan import Plan, command, preset
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of, write_report
 

@@ -6,7 +6,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any
 import forked
 import pyarrow.parquet as parquet
 import pytest
+from disks import mounted
 
 from xagents_ray.storage.checkpoints import all_checkpoints, load, newest_valid
 
@@ -277,13 +277,8 @@ def test_early_stop_by_plateau(train: Train) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""
-    path = tmp_path / "small"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
-    if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting a tmpfs needs root")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+    with mounted(tmp_path / "small", "1m") as path:
+        yield path
 
 
 def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:

@@ -107,9 +107,7 @@ def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
     words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
     words += ["--n-actors", "2", "--replay-shards", "2", "--dashboard"]
     with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "xagents_ray", *words], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         link = ""
