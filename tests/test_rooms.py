@@ -4,12 +4,11 @@ import ast
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
@@ -55,9 +54,7 @@ def module(path: Path) -> str:
 
 def imports(path: Path) -> Iterator[str]:
     """Yield what a file imports anywhere, also inside functions."""
-    package = (
-        module(path) if path.name == "__init__.py" else module(path).rpartition(".")[0]
-    )
+    package = module(path.parent / "__init__.py")
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -174,9 +171,7 @@ def loaded_after(*modules: str) -> set[str]:
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules}"
         " | {'.'.join(m.split('.')[:2]) for m in sys.modules if 'xagents' in m})))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    )
+    done = python("-c", code, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -2,9 +2,9 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "reinforce"
@@ -38,14 +38,8 @@ def test_a_new_algorithm_has_all_commands(tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "learner.py", package / "learners" / "reinforce.py")
     with (package / "algorithms" / "table.py").open("a") as table:
         table.write(IMPORT)
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = python("-c", COMMANDS, cwd=tmp_path, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "--baseline" in done.stdout and "--value-loss-coef" not in done.stdout

@@ -1,12 +1,11 @@
 """What a user types and reads. None of these needs TensorFlow or Ray."""
 
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from processes import python
 
 from xagents_ray import __version__
 from xagents_ray.algorithms.table import ALGORITHMS
@@ -16,6 +15,7 @@ from xagents_ray.settings.options import options
 
 CARTPOLE = ["--env", "CartPole-v1"]
 END = ["--max-steps", "10"]
+RUN = [*CARTPOLE, *END]
 BROKEN = Path(__file__).with_name("broken.cfg")
 
 
@@ -62,53 +62,22 @@ def test_help_everywhere(words, capsys) -> None:
 def test_reference_defaults() -> None:
     """The defaults that the reference's tables give."""
     given = {
-        "acer": {
-            "buffer_batch_size": 1,
-            "buffer_max_size": 10_000,
-            "delta": 1,
-            "ema_alpha": 0.99,
-            "entropy_coef": 0.01,
-            "epsilon": 1e-6,
-            "grad_norm": 10,
-            "importance_c": 10.0,
-            "n_steps": 20,
-            "replay_ratio": 4,
-            "trust_region": True,
-            "value_loss_coef": 0.5,
-        },
-        "ppo": {
-            "gamma": 0.99,
-            "lr": 0.0007,
-            "beta1": 0.9,
-            "beta2": 0.999,
-            "opt_epsilon": 1e-7,
-            "n_envs": 1,
-            "display_precision": 2,
-            "reward_buffer_size": 100,
-            "advantage_epsilon": 1e-8,
-            "clip_norm": 0.1,
-            "entropy_coef": 0.01,
-            "grad_norm": 0.5,
-            "lam": 0.95,
-            "mini_batches": 4,
-            "n_steps": 128,
-            "ppo_epochs": 4,
-            "value_loss_coef": 0.5,
-        },
-        "dqn": {
-            "buffer_batch_size": 32,
-            "buffer_max_size": 10_000,
-            "epsilon_decay_steps": 150_000,
-            "epsilon_end": 0.02,
-            "epsilon_start": 1.0,
-            "target_sync_steps": 1_000,
-            "double": False,
-        },
+        "acer": "buffer-batch-size 1, buffer-max-size 10000, delta 1, ema-alpha 0.99, "
+        "entropy-coef 0.01, epsilon 1e-6, grad-norm 10, importance-c 10, n-steps 20, "
+        "replay-ratio 4, trust-region 1, value-loss-coef 0.5",
+        "ppo": "gamma 0.99, lr 0.0007, beta1 0.9, beta2 0.999, opt-epsilon 1e-7, "
+        "n-envs 1, display-precision 2, reward-buffer-size 100, clip-norm 0.1, "
+        "advantage-epsilon 1e-8, entropy-coef 0.01, grad-norm 0.5, lam 0.95, "
+        "mini-batches 4, n-steps 128, ppo-epochs 4, value-loss-coef 0.5",
+        "dqn": "buffer-batch-size 32, buffer-max-size 10000, epsilon-end 0.02, "
+        "epsilon-decay-steps 150000, epsilon-start 1, target-sync-steps 1000, double 0",
     }
-    for name, defaults in given.items():
+    for name, text in given.items():
         groups = (*GROUPS.values(), ALGORITHMS[name].config)
-        ours = {o.name: o.default for group in groups for o in options(group)}
-        assert {key: ours[key] for key in defaults} == defaults
+        ours = {o.flag: o.default for group in groups for o in options(group)}
+        for words in text.split(", "):
+            flag, value = words.split()
+            assert ours[f"--{flag}"] == float(value), (name, flag)
 
 
 MISTAKES = {
@@ -122,39 +91,39 @@ MISTAKES = {
     "own env, no name": (["--env", "json:dumbs", *END], "did you mean dumps"),
     "own env, no env": (["--env", "collections:Counter", *END], "gymnasium.Env"),
     "discrete observation": (["--env", "FrozenLake-v1", *END], "Box observations"),
-    "preprocess": ([*CARTPOLE, *END, "--preprocess"], "leave the flag out"),
-    "no model": ([*CARTPOLE, *END, "--model", "no.cfg"], "no.cfg: can't be read"),
+    "preprocess": ([*RUN, "--preprocess"], "leave the flag out"),
+    "no model": ([*RUN, "--model", "no.cfg"], "no.cfg: can't be read"),
     "broken model": (
-        [*CARTPOLE, *END, "--model", str(BROKEN)],
+        [*RUN, "--model", str(BROKEN)],
         "broken.cfg: [dense-0] units: must be a whole number ≥ 1, got 'many'",
     ),
-    "zero": ([*CARTPOLE, *END, "--n-envs", "0"], "--n-envs must be ≥ 1, got 0"),
-    "negative": ([*CARTPOLE, *END, "--n-steps", "-1"], "--n-steps must be ≥ 1"),
-    "no number": ([*CARTPOLE, *END, "--n-envs", "many"], "takes a whole number"),
-    "fraction": ([*CARTPOLE, *END, "--n-envs", "1.5"], "takes a whole number"),
-    "not finite": ([*CARTPOLE, *END, "--lr", "nan"], "--lr takes a number"),
+    "zero": ([*RUN, "--n-envs", "0"], "--n-envs must be ≥ 1, got 0"),
+    "negative": ([*RUN, "--n-steps", "-1"], "--n-steps must be ≥ 1"),
+    "no number": ([*RUN, "--n-envs", "many"], "takes a whole number"),
+    "fraction": ([*RUN, "--n-envs", "1.5"], "takes a whole number"),
+    "not finite": ([*RUN, "--lr", "nan"], "--lr takes a number"),
     "mini-batches": (
-        [*CARTPOLE, *END, "--n-steps", "2", "--mini-batches", "4"],
+        [*RUN, "--n-steps", "2", "--mini-batches", "4"],
         "more than the batch of 2 samples",
     ),
     "too many actors": (
-        [*CARTPOLE, *END, "--n-envs", "2", "--n-actors", "3"],
+        [*RUN, "--n-envs", "2", "--n-actors", "3"],
         "--n-actors 3 is more than --n-envs 2",
     ),
     "unknown flag": ([*CARTPOLE, "--max-stpes", "10"], "--max-steps"),
     "flag of another library": (
-        [*CARTPOLE, *END, "--learning-rate", "1e-3"],
+        [*RUN, "--learning-rate", "1e-3"],
         "There is no flag --learning-rate; did you mean --lr?",
     ),
-    "flag of nobody": ([*CARTPOLE, *END, "--xyzzy"], "train ppo --help"),
+    "flag of nobody": ([*RUN, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
-    "unknown word": ([*CARTPOLE, *END, "--vectorization", "fast"], "one of auto"),
+    "unknown word": ([*RUN, "--vectorization", "fast"], "one of auto"),
     "no vector form": (
         ["--env", "Acrobot-v1", *END, "--vectorization", "vector"],
         "use --vectorization auto",
     ),
     "local and address": (
-        [*CARTPOLE, *END, "--local", "--address", "127.0.0.1:6379"],
+        [*RUN, "--local", "--address", "127.0.0.1:6379"],
         "drop one of the two",
     ),
 }
@@ -260,16 +229,9 @@ def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:
         "cli.run(['train', 'ppo']); cli.run(['train', 'ppo', '--n-envs', '0']);"
         "sys.exit('tensorflow' in sys.modules or 'ray' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True)
-    assert done.returncode == 0
+    assert python("-c", script).returncode == 0
 
 
 def test_module_runs_from_a_bare_checkout() -> None:
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", "--version"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-m", "xagents_ray", "--version", cwd=Path(__file__).parents[2])
     assert done.stdout == f"xagents-ray {__version__}\n"

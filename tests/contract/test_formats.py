@@ -1,8 +1,6 @@
 """Weights files of TensorFlow and Keras, ours and others'."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import python
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
@@ -382,11 +381,6 @@ def test_nothing_on_the_screen(tmp_path: Path) -> None:
         "        try: formats.decode(WeightsFile('a' + kind, files), layout, {})\n"
         "        except UserError: pass\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(XAGENTS / "a2c-cartpole.tf")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-c", code, str(XAGENTS / "a2c-cartpole.tf"), cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert os.listdir(tmp_path) == []

@@ -35,22 +35,19 @@ class Life(NamedTuple):
     learner: Any
     metrics: list[dict[str, float]]
     weights: list[Weights]
-    learnt: Weights
+    learned: Weights
     stopped: dict[str, float]
     after_stop: Weights
 
 
 PHASES, UPDATES, KEPT = 20, 50, 3
 SIZES = ((1, 8), (2, 32), (5, 12))
-
-
+RAM = cases(["ram"], actions=["discrete"])
 LIVES = [
     *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
     # Numbers of type uint8 go another way for each kind of replay.
-    *{
-        case.values[0].row.replay: case for case in cases(["ram"], actions=["discrete"])
-    }.values(),
+    *{case.values[0].row.replay: case for case in RAM}.values(),
 ]
 
 
@@ -90,7 +87,7 @@ def life(request: Any) -> Life:
             metrics.append(learner.update(fixed, step))
             if step < KEPT:
                 weights.append(publish(learner))
-        learnt = publish(learner)
+        learned = publish(learner)
         for k, n in SIZES:
             learner.update(batch(case, publish(learner), k, n), 100)
         learner.update(batch(case, weights[0]), 100)  # which are older than others
@@ -98,15 +95,15 @@ def life(request: Any) -> Life:
         learner.stop()
         stopped = learner.update(fixed, 200)
         after = publish(learner)
-        return Life(case, learner, metrics, weights, learnt, stopped, after)
+        return Life(case, learner, metrics, weights, learned, stopped, after)
 
 
-def test_a_fixed_batch_is_learnt(life: Life) -> None:
+def test_a_fixed_batch_is_learned(life: Life) -> None:
     """The loss falls, and every metric is a number."""
     row, metrics = life.case.row, life.metrics
     passes = row.replay is not None or "mini_batches" in row.config.__dataclass_fields__
     for each in metrics:
-        assert_finite(each, life.learnt)
+        assert_finite(each, life.learned)
         assert each["updates"] >= (4 if passes else 1)
     losses = [m[name] for m in metrics for name in ("loss", "value_loss") if name in m]
     has_critic = any("value" in model.heads for model in row.models)
@@ -117,7 +114,7 @@ def test_a_fixed_batch_is_learnt(life: Life) -> None:
 def test_rewarded_actions_become_more_frequent(life: Life) -> None:
     """On other observations of the same kind."""
     best = 1.0 if life.case.spec.is_discrete else 0.0
-    before, after = (score(life.case, w) for w in (life.weights[0], life.learnt))
+    before, after = (score(life.case, w) for w in (life.weights[0], life.learned))
     assert best - after < 0.9 * (best - before)
 
 
@@ -146,7 +143,7 @@ def test_stop_ends_an_update(life: Life) -> None:
 
 def test_weights_act(life: Life) -> None:
     """What is published has the names and shapes that the acting policy needs."""
-    rolled = trajectory(life.case, life.learnt, 2, 3, 0)
+    rolled = trajectory(life.case, life.learned, 2, 3, 0)
     assert rolled.actions.shape[:2] == (2, 3)
 
 
@@ -186,26 +183,28 @@ def test_wrong_action_spaces_are_refused(row: Algorithm, kind: str) -> None:
     assert "; use " in message and message.count(".") == 1 and message[-1] == "."
 
 
-# On-policy learners: rows that only reset weigh nothing.
+def copied(t: Trajectory) -> Trajectory:
+    """Return a rollout with arrays of its own."""
+    parts = t._asdict().items()
+    own = {name: x.copy() for name, x in parts if isinstance(x, np.ndarray)}
+    return t._replace(**own)
 
 
 def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
     """Return a rollout in which episodes end and the next row only resets."""
-    rolled = trajectory(case, weights, length, 3, 5)
-    terminated, truncated, valid, starts = (
-        x.copy()
-        for x in (rolled.terminated, rolled.truncated, rolled.valid, rolled.starts)
-    )
-    terminated[:], starts[:] = False, False
-    valid[0, 1] = False  # the episode before ended with the rollout before
-    starts[case.spec.stack, 1] = True
-    for env, t, flags in ((0, 2, terminated), (1, 3, truncated), (2, 4, terminated)):
-        flags[t, env] = True
-        valid[t + 1, env] = False
-        starts[t + 1 + case.spec.stack, env] = True
-    return rolled._replace(
-        terminated=terminated, truncated=truncated, valid=valid, starts=starts
-    )
+    rolled = copied(trajectory(case, weights, length, 3, 5))
+    rolled.terminated[:], rolled.starts[:] = False, False
+    rolled.valid[0, 1] = False  # the episode before ended with the rollout before
+    rolled.starts[case.spec.stack, 1] = True
+    for kind, env, t in (
+        ("terminated", 0, 2),
+        ("truncated", 1, 3),
+        ("terminated", 2, 4),
+    ):
+        getattr(rolled, kind)[t, env] = True
+        rolled.valid[t + 1, env] = False
+        rolled.starts[t + 1 + case.spec.stack, env] = True
+    return rolled
 
 
 @pytest.mark.parametrize("lag", [0, 1])
@@ -215,49 +214,30 @@ def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:
 def test_rows_that_only_reset_weigh_nothing(case: Case, lag: int) -> None:
     weights = publish(case.learner())
     rolled = with_resets(case, weights, 9)
-    invalid = ~rolled.valid
-    observations, actions, rewards, log_probs, values, probabilities = (
-        None if x is None else x.copy()
-        for x in (
-            rolled.observations,
-            rolled.actions,
-            rolled.rewards,
-            rolled.log_probs,
-            rolled.values,
-            rolled.probabilities,
-        )
-    )
+    changed, invalid = copied(rolled), ~rolled.valid
     rest = np.zeros_like(invalid)  # a truncated step needs the next row's value
     rest[1:] = rolled.truncated[:-1]
-    newest = observations[case.spec.stack - 1 : -1]
+    newest = changed.observations[case.spec.stack - 1 : -1]
     newest[invalid & ~rest] = np.flip(newest, axis=0)[invalid & ~rest]
-    actions[invalid] = best_actions(case.spec, newest)[invalid]
-    rewards[invalid] = 100
-    if log_probs is not None:
-        log_probs[invalid] = -7
-    if probabilities is not None:
-        probabilities[invalid] = (0, 0.9, 0.1)
-    if values is not None:
-        values[:-1][invalid & ~rest] = 50
-    changed = rolled._replace(
-        observations=observations,
-        actions=actions,
-        rewards=rewards,
-        log_probs=log_probs,
-        values=values,
-        probabilities=probabilities,
-    )
+    changed.actions[invalid] = best_actions(case.spec, newest)[invalid]
+    changed.rewards[invalid] = 100
+    if changed.log_probs is not None:
+        changed.log_probs[invalid] = -7
+    if changed.probabilities is not None:
+        changed.probabilities[invalid] = (0, 0.9, 0.1)
+    if changed.values is not None:
+        changed.values[:-1][invalid & ~rest] = 50
     pairs = [(case.learner(), each) for each in (rolled, changed)]
     for learner, each in pairs:
         while publish(learner).version < each.weights_version + lag:
             pass
     with deterministic():
-        learnt = [learn(*pair) for pair in pairs]
-    assert_equal(*learnt)
+        learned = [learn(*pair) for pair in pairs]
+    assert_equal(*learned)
     # The same contents in rows that count are two lessons.
     every = np.ones_like(invalid)
-    learnt = [learn(learner, each._replace(valid=every)) for learner, each in pairs]
-    assert differ(*learnt)
+    learned = [learn(learner, each._replace(valid=every)) for learner, each in pairs]
+    assert differ(*learned)
 
 
 def learn(learner: Any, rolled: Trajectory) -> Weights:
@@ -293,10 +273,10 @@ def test_trajectories_are_merged_by_environment(case: Case) -> None:
         whole = rolled._asdict().items()
         own = {n: a[:, cut] for n, a in whole if isinstance(a, np.ndarray)}
         parts.append(rolled._replace(**own, first_env=cut.start))
-    learnt = []
+    learned = []
     for each in ([rolled], parts):
         with deterministic():
             learner = case.learner()
             learner.update(fresh(*each), 0)
-            learnt.append(publish(learner))
-    assert_equal(*learnt)
+            learned.append(publish(learner))
+    assert_equal(*learned)

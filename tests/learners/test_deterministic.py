@@ -1,6 +1,5 @@
 """What DDPG and TD3 share, against hand-worked tables and slow loops."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ from actor_critic_by_hand import (
     AGENTS,
     GAMMA,
     SPEC,
+    assert_close,
     batch,
     config_of,
     cut,
@@ -18,9 +18,9 @@ from actor_critic_by_hand import (
     networks_of,
     scatter,
 )
-from learner_support import sampled
+from learner_cases import deterministic
+from learner_support import assert_same, sampled
 from naive import random_arrays
-from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
@@ -34,8 +34,6 @@ from xagents_ray.learners.math import losses
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import with_target
 from xagents_ray.replay.transitions import TransitionReplay
-
-# Pure functions
 
 
 def test_one_step_targets_of_ends() -> None:
@@ -140,38 +138,53 @@ def test_a_target_begins_as_a_copy() -> None:
     assert (model.weights[0].numpy() != target.weights[0].numpy()).all()
 
 
-# Both learners
-
-
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    tf.config.experimental.enable_op_determinism()
-    yield
-    disable_op_determinism()
-
-
 def everything(learner: Any) -> dict[str, Any]:
     return {k: v for k, v in learner.state.arrays().items() if k != "count/version"}
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_phases_and_resumption_change_nothing(name: str, deterministic: None) -> None:
+def test_phases_and_resumption_change_nothing(name: str) -> None:
     """Six batches at once, or in phases of one to three with a resumption."""
     case = batch(6)
     learner, resumed = make(name, lr=0.01), make(name, lr=0.01)
     begin = learner.state.arrays()
-    learner.update(sampled(case), 0)
-    expected = everything(learner)
+    with deterministic():
+        learner.update(sampled(case), 0)
+        expected = everything(learner)
+        learner.state.restore(begin)
+        learner.update(sampled(cut(case, 0, 1)), 0)
+        learner.update(sampled(cut(case, 1, 3)), 0)
+        scatter(resumed)
+        resumed.state.restore(learner.state.arrays())
+        resumed.update(sampled(cut(case, 3, 6)), 0)
+    assert_same(expected, everything(resumed))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_metrics_are_means_over_a_phase(name: str) -> None:
+    """The policy's over its own updates: TD3 has two of four."""
+    learner, case = make(name, lr=0.01), batch(4)
+    begin = learner.state.arrays()
+    together = learner.update(sampled(case), 0)
     learner.state.restore(begin)
-    learner.update(sampled(cut(case, 0, 1)), 0)
-    learner.update(sampled(cut(case, 1, 3)), 0)
-    scatter(resumed)
-    resumed.state.restore(learner.state.arrays())
-    resumed.update(sampled(cut(case, 3, 6)), 0)
-    got = everything(resumed)
-    assert expected.keys() == got.keys()
-    for key, array in expected.items():
-        np.testing.assert_array_equal(got[key], array, err_msg=key)
+    apart = [learner.update(sampled(cut(case, i, i + 1)), 0) for i in range(4)]
+    assert together.pop("updates") == 4
+    for key, mean in together.items():
+        values = [m[key] for m in apart if key in m]
+        is_delayed = name == "td3" and key.startswith("policy")
+        assert len(values) == (2 if is_delayed else 4)
+        assert mean == pytest.approx(np.mean(values), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_stop_ends_a_phase(name: str) -> None:
+    learner = make(name)
+    before, counts = networks_of(learner), learner.state.arrays()
+    learner.stop()
+    assert set(learner.update(sampled(batch(2)), 0).values()) == {0}
+    assert_close(networks_of(learner), before)
+    after = learner.state.arrays()
+    assert after.get("count/updates") == counts.get("count/updates")
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -207,7 +220,7 @@ def test_models_begin_with_different_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_terminated_transitions_have_no_next_value(name: str) -> None:
-    """Whatever the targets say; a transition that goes on has one."""
+    """Whatever the targets say; a transition that continues has one."""
     learner, found = make(name), []
     begin = learner.state.arrays()
     for terminated in (True, False):

@@ -23,15 +23,18 @@ TARGETS, Q = RNG.normal(size=N), RNG.normal(size=(N, ACTIONS))
 VALUES = (POLICY * Q).sum(-1)
 
 
-def gain(policy: Any, acted: Any, largest: float) -> tuple[tf.Tensor, tf.Tensor]:
+ROWS = TAKEN, TARGETS, Q, VALUES
+
+
+def gain(
+    policy: Any, acted: Any, largest: float, rows: Any = ROWS, epsilon: float = EPSILON
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the gain of each row, and its gradient by the policy's outputs."""
     policy = tf.constant(policy)
     with tf.GradientTape() as tape:
         tape.watch(policy)
-        ratios = importance.ratios(policy, acted, EPSILON)
-        gains = importance.corrected_gain(
-            policy, ratios, TAKEN, TARGETS, Q, VALUES, largest, EPSILON
-        )
+        ratios = importance.ratios(policy, acted, epsilon)
+        gains = importance.corrected_gain(policy, ratios, *rows, largest, epsilon)
     return gains, tape.gradient(gains, policy)
 
 
@@ -92,9 +95,7 @@ def test_the_gradient_by_logits_is_the_finite_difference(largest: float) -> None
     with tf.GradientTape() as tape:
         policy = tf.nn.softmax(logits)
         ratios = importance.ratios(policy, ACTED, EPSILON)
-        gains = importance.corrected_gain(
-            policy, ratios, TAKEN, TARGETS, Q, VALUES, largest, EPSILON
-        )
+        gains = importance.corrected_gain(policy, ratios, *ROWS, largest, EPSILON)
     got = tf.convert_to_tensor(tape.gradient(gains, logits)).numpy()
     np.testing.assert_allclose(gains, surrogate(logits.numpy(), largest), rtol=1e-9)
     step = 1e-6
@@ -126,20 +127,9 @@ def test_the_correction_makes_truncation_unbiased() -> None:
     for largest in (0.3, 1.0, 100.0):
         total = np.zeros(ACTIONS)
         for a in range(ACTIONS):
-            watched = tf.constant(policy)
-            with tf.GradientTape() as tape:
-                tape.watch(watched)
-                gains = importance.corrected_gain(
-                    watched,
-                    importance.ratios(watched, acted, 1e-12),
-                    tf.constant([a]),
-                    q_values[:, a],
-                    q_values,
-                    value,
-                    largest,
-                    1e-12,
-                )
-            total += acted[0, a] * tape.gradient(gains, watched).numpy()[0]
+            row = tf.constant([a]), q_values[:, a], q_values, value
+            _, gradient = gain(policy, acted, largest, row, 1e-12)
+            total += acted[0, a] * gradient.numpy()[0]
         means.append(total)
     np.testing.assert_allclose(means[0], means[2], rtol=1e-6)
     np.testing.assert_allclose(means[1], means[2], rtol=1e-6)
@@ -150,9 +140,6 @@ def test_entropy() -> None:
     np.testing.assert_allclose(importance.entropy(even, 1e-12), [np.log(4)])
     sure = tf.constant([[1.0, 0.0]])
     assert abs(float(importance.entropy(sure, EPSILON)[0])) < 1e-5
-
-
-# The trust region.
 
 
 def project(gradient: Any, delta: float) -> tuple[Any, Any]:
@@ -212,18 +199,12 @@ def test_sure_policies_give_numbers() -> None:
     """Probabilities of 0 and 1, as a softmax in float32 has them."""
     sure = tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     other = tf.constant([[0.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
+    taken, targets = tf.constant([0, 1, 1]), tf.constant([1.0, -2, 3])
     with tf.GradientTape() as tape:
         tape.watch(sure)
         ratios = importance.ratios(sure, other, EPSILON)
         gains = importance.corrected_gain(
-            sure,
-            ratios,
-            tf.constant([0, 1, 1]),
-            tf.constant([1.0, -2, 3]),
-            sure,
-            tf.constant([1.0, 1, 1]),
-            10.0,
-            EPSILON,
+            sure, ratios, taken, targets, sure, tf.ones(3), 10.0, EPSILON
         )
         gains += importance.entropy(sure, EPSILON)
     gradient = tape.gradient(gains, sure)

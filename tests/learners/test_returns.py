@@ -1,5 +1,6 @@
 """Returns and advantages against hand-worked tables and slow loops."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,39 +46,99 @@ def test_linear_recurrence(length: int) -> None:
     np.testing.assert_allclose(got, expected[:-1], rtol=1e-5, atol=1e-5)
 
 
-# gamma = lam = 0.5: a decay of 0.25 where the episode goes on. Values are 8, 4, 2, 6.
-BY_HAND = {
-    # errors: 1 + 2 - 8 = -5; 1 + 1 - 4 = -2; 1 + 3 - 2 = 2
-    "goes on": ((0, 0, 0), (0, 0, 0), (-5.375, -1.5, 2)),
-    # the second error is 1 + 0 - 4 = -3
-    "terminated": ((0, 1, 0), (0, 0, 0), (-5.75, -3, 2)),
-    # the second error keeps the value of the final observation, 1 + 1 - 4 = -2
-    "truncated": ((0, 0, 0), (0, 1, 0), (-5.5, -2, 2)),
-    "both": ((0, 1, 0), (0, 1, 0), (-5.75, -3, 2)),
-    # at the end of the rollout
-    "last terminated": ((0, 0, 1), (0, 0, 0), (-5.5625, -2.25, -1)),
-    "last truncated": ((0, 0, 0), (0, 0, 1), (-5.375, -1.5, 2)),
+ENDS = {
+    "continues": ((0, 0, 0), (0, 0, 0)),
+    "terminated": ((0, 1, 0), (0, 0, 0)),
+    "truncated": ((0, 0, 0), (0, 1, 0)),
+    "both": ((0, 1, 0), (0, 1, 0)),
+    "last terminated": ((0, 0, 1), (0, 0, 0)),
+    "last truncated": ((0, 0, 0), (0, 0, 1)),
 }
+"""Which of three rows terminate, and which are truncated."""
+VALUES, REWARDS = column(8, 4, 2, 6), column(1, 2, 3)
+RATIOS, TAKEN = column(0.5, 2, 0.25), column(5, 3, 1)
+BY_HAND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    # lam = 0.5, rewards 1: a decay of 0.25 where the episode continues.
+    "gae": (
+        lambda *ends: gae(column(1, 1, 1), VALUES, *ends, 0.5, 0.5),
+        {
+            # errors: 1 + 2 - 8 = -5; 1 + 1 - 4 = -2; 1 + 3 - 2 = 2
+            "continues": (-5.375, -1.5, 2),
+            # the second error is 1 + 0 - 4 = -3
+            "terminated": (-5.75, -3, 2),
+            # the second error keeps the value of the final observation: 1 + 1 - 4 = -2
+            "truncated": (-5.5, -2, 2),
+            "both": (-5.75, -3, 2),
+            "last terminated": (-5.5625, -2.25, -1),
+            "last truncated": (-5.375, -1.5, 2),
+        },
+    ),
+    "n-step": (
+        lambda *ends: n_step(REWARDS, VALUES, *ends, 0.5),
+        {
+            # 3 + 3 = 6; 2 + 3 = 5; 1 + 2.5
+            "continues": (3.5, 5, 6),
+            # the second return is the reward alone
+            "terminated": (2, 2, 6),
+            # it keeps the value of the final observation, 2 + 1
+            "truncated": (2.5, 3, 6),
+            "both": (2, 2, 6),
+            "last terminated": (2.75, 3.5, 3),
+            "last truncated": (3.5, 5, 6),
+        },
+    ),
+    # Rows of targets and advantages.
+    "v-trace": (
+        lambda *ends: np.hstack(vtrace(np.log(RATIOS), REWARDS, VALUES, *ends, 0.5)),
+        {
+            # errors: 0.5 * (1 + 2 - 8) = -2.5; 1 * (2 + 1 - 4) = -1;
+            # 0.25 * (3 + 3 - 2) = 1; corrections: 1; -1 + 0.5 * 1 = -0.5;
+            # -2.5 + 0.5 * 0.5 * -0.5 = -2.625
+            # advantages: 0.25 * (3 + 3 - 2); 2 + 0.5 * 3 - 4; 0.5 * (1 + 0.5 * 3.5 - 8)
+            "continues": ((5.375, -2.625), (3.5, -0.5), (3, 1)),
+            # the second error is 2 - 4, and passes -0.5 back
+            "terminated": ((5, -3), (2, -2), (3, 1)),
+            # it keeps the value of the final observation: -1, and passes -0.25 back
+            "truncated": ((5.25, -2.75), (3, -1), (3, 1)),
+            "both": ((5, -3), (2, -2), (3, 1)),
+            # the last error is 0.25 * (3 - 2); corrections 0.25; -0.875; -2.71875
+            "last terminated": ((5.28125, -2.71875), (3.125, -0.875), (2.25, 0.25)),
+            "last truncated": ((5.375, -2.625), (3.5, -0.5), (3, 1)),
+        },
+    ),
+    "retrace": (
+        lambda *ends: retrace(RATIOS, REWARDS, TAKEN, VALUES, *ends, 0.5),
+        {
+            # 3 + 0.5 * 6; 2 + 0.5 * (2 + 0.25 * (6 - 1)); 1 + 0.5 * (4 + (3.625 - 3))
+            "continues": (3.3125, 3.625, 6),
+            # 2; 1 + 0.5 * (4 + (2 - 3))
+            "terminated": (2.5, 2, 6),
+            # 2 + 0.5 * 2; 1 + 0.5 * (4 + (3 - 3))
+            "truncated": (3, 3, 6),
+            "both": (2.5, 2, 6),
+            # 3; 2 + 0.5 * (2 + 0.25 * (3 - 1)); 1 + 0.5 * (4 + (3.25 - 3))
+            "last terminated": (3.125, 3.25, 3),
+            "last truncated": (3.3125, 3.625, 6),
+        },
+    ),
+}
+"""What computes them with a gamma of 0.5, and what three rows are worth."""
 
 
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "expected"), BY_HAND.values(), ids=list(BY_HAND)
-)
-def test_gae_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
-    values = column(8, 4, 2, 6)
-    got = gae(column(1, 1, 1), values, flags(*terminated), flags(*truncated), 0.5, 0.5)
-    np.testing.assert_allclose(got, column(*expected), rtol=1e-6)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", BY_HAND)
+def test_by_hand(name: str, end: str) -> None:
+    compute, table = BY_HAND[name]
+    terminated, truncated = ENDS[end]
+    got = compute(flags(*terminated), flags(*truncated))
+    expected = np.reshape(table[end], (3, -1))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_gae_of_one_step_by_hand() -> None:
-    one = column(3), column(5, 7)
-    no, yes = flags(0), flags(1)
-    for terminated, truncated, expected in (
-        (no, no, 1.5),
-        (yes, no, -2),
-        (no, yes, 1.5),
-    ):
-        got = gae(*one, terminated, truncated, 0.5, 0.9)
+    for terminated, truncated, expected in ((0, 0, 1.5), (1, 0, -2), (0, 1, 1.5)):
+        ends = flags(terminated), flags(truncated)
+        got = gae(column(3), column(5, 7), *ends, 0.5, 0.9)
         np.testing.assert_allclose(got, column(expected), rtol=1e-6)
 
 
@@ -128,16 +189,25 @@ def test_gae(length: int, gamma_lam: tuple[float, float]) -> None:
 @pytest.mark.parametrize("length", [16, 33, 128])
 def test_rows_that_only_reset_weigh_nothing(length: int) -> None:
     """What they hold changes no other row; their value is a truncated step's rest."""
-    rewards, values, terminated, truncated, resets = rollout(length, 5)
+    *case, resets = rollout(length, 5)
+    rewards, values, terminated, _ = case
+    ratios, taken = ratios_and_taken(rewards.shape)
     assert resets.sum() > 4
-    before = gae(rewards, values, terminated, truncated, 0.99, 0.95).numpy()
+
+    def computed() -> list[Any]:
+        own = retrace(ratios, rewards, taken, *case[1:], 0.9)
+        targets = n_step(*case, 0.99), *vtrace(np.log(ratios), *case, 0.99), own
+        return [each.numpy() for each in (gae(*case, 0.99, 0.95), *targets)]
+
+    before = computed()
     follows_end = np.zeros_like(values, bool)
     follows_end[1:] = terminated
-    rewards[resets] = 1e6
+    rewards[resets] = taken[resets] = 1e6
+    ratios[resets] = 0.7
     values[:-1][resets & follows_end[:-1]] = -1e6
-    after = gae(rewards, values, terminated, truncated, 0.99, 0.95).numpy()
-    np.testing.assert_array_equal(before[~resets], after[~resets])
-    assert not np.array_equal(before[resets], after[resets])
+    for one, other in zip(before, computed(), strict=True):
+        np.testing.assert_array_equal(one[~resets], other[~resets])
+        assert not np.array_equal(one[resets], other[resets])
 
 
 def test_truncated_steps_take_the_next_rows_value() -> None:
@@ -149,32 +219,6 @@ def test_truncated_steps_take_the_next_rows_value() -> None:
     values[1:][truncated] += 10
     after = gae(case[0], values, *case[2:4], 0.9, 0.95).numpy()
     np.testing.assert_allclose((after - before)[truncated], 9, rtol=1e-4)
-
-
-# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6.
-N_STEP_BY_HAND = {
-    # 3 + 3 = 6; 2 + 3 = 5; 1 + 2.5
-    "goes on": ((0, 0, 0), (0, 0, 0), (3.5, 5, 6)),
-    # the second return is the reward alone
-    "terminated": ((0, 1, 0), (0, 0, 0), (2, 2, 6)),
-    # it keeps the value of the final observation, 2 + 1
-    "truncated": ((0, 0, 0), (0, 1, 0), (2.5, 3, 6)),
-    "both": ((0, 1, 0), (0, 1, 0), (2, 2, 6)),
-    # at the end of the rollout
-    "last terminated": ((0, 0, 1), (0, 0, 0), (2.75, 3.5, 3)),
-    "last truncated": ((0, 0, 0), (0, 0, 1), (3.5, 5, 6)),
-}
-
-
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "expected"),
-    N_STEP_BY_HAND.values(),
-    ids=list(N_STEP_BY_HAND),
-)
-def test_n_step_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
-    ends = flags(*terminated), flags(*truncated)
-    got = n_step(column(1, 2, 3), column(8, 4, 2, 6), *ends, 0.5)
-    np.testing.assert_allclose(got, column(*expected), rtol=1e-6)
 
 
 def slow_n_step(
@@ -209,43 +253,6 @@ def test_n_step_returns_are_gae_without_decay() -> None:
     case = rollout(33, 2)[:-1]
     expected = gae(*case, 0.9, 1.0) + case[1][:-1]
     np.testing.assert_allclose(n_step(*case, 0.9), expected, rtol=1e-4, atol=1e-5)
-
-
-# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6; ratios 1/2, 2, 1/4.
-VTRACE_BY_HAND = {
-    # errors: 0.5 * (1 + 2 - 8) = -2.5; 1 * (2 + 1 - 4) = -1; 0.25 * (3 + 3 - 2) = 1
-    # corrections: 1; -1 + 0.5 * 1 = -0.5; -2.5 + 0.5 * 0.5 * -0.5 = -2.625
-    # advantages: 0.25 * (3 + 3 - 2); 2 + 0.5 * 3 - 4; 0.5 * (1 + 0.5 * 3.5 - 8)
-    "goes on": ((0, 0, 0), (0, 0, 0), (5.375, 3.5, 3), (-2.625, -0.5, 1)),
-    # the second error is 2 - 4, and passes -0.5 back
-    "terminated": ((0, 1, 0), (0, 0, 0), (5, 2, 3), (-3, -2, 1)),
-    # it keeps the value of the final observation: -1, and passes -0.25 back
-    "truncated": ((0, 0, 0), (0, 1, 0), (5.25, 3, 3), (-2.75, -1, 1)),
-    "both": ((0, 1, 0), (0, 1, 0), (5, 2, 3), (-3, -2, 1)),
-    # the last error is 0.25 * (3 - 2); corrections 0.25; -0.875; -2.71875
-    "last terminated": (
-        (0, 0, 1),
-        (0, 0, 0),
-        (5.28125, 3.125, 2.25),
-        (-2.71875, -0.875, 0.25),
-    ),
-    "last truncated": ((0, 0, 0), (0, 0, 1), (5.375, 3.5, 3), (-2.625, -0.5, 1)),
-}
-
-
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "targets", "advantages"),
-    VTRACE_BY_HAND.values(),
-    ids=list(VTRACE_BY_HAND),
-)
-def test_vtrace_by_hand(
-    terminated: Any, truncated: Any, targets: Any, advantages: Any
-) -> None:
-    ends = flags(*terminated), flags(*truncated)
-    log_ratios = np.log(column(0.5, 2, 0.25))
-    got = vtrace(log_ratios, column(1, 2, 3), column(8, 4, 2, 6), *ends, 0.5)
-    np.testing.assert_allclose(got[0], column(*targets), rtol=1e-6)
-    np.testing.assert_allclose(got[1], column(*advantages), rtol=1e-6)
 
 
 def slow_vtrace(ratios: Any, case: Any, gamma: float, rho: float, c: float) -> Any:
@@ -294,53 +301,6 @@ def test_vtrace_of_the_acting_policy_is_the_n_step_return() -> None:
     np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("length", [16, 33, 128])
-def test_reset_rows_weigh_nothing_in_n_step_and_vtrace(length: int) -> None:
-    rewards, values, terminated, truncated, resets = rollout(length, 5)
-    log_ratios = np.full_like(rewards, -0.3)
-    follows_end = np.zeros_like(values, bool)
-    follows_end[1:] = terminated
-
-    def all_of() -> list[Any]:
-        case = rewards, values, terminated, truncated, 0.99
-        parts = n_step(*case), *vtrace(log_ratios, *case)
-        return [part.numpy()[~resets] for part in parts]
-
-    before = all_of()
-    rewards[resets] = 1e6
-    log_ratios[resets] = 1
-    values[:-1][resets & follows_end[:-1]] = -1e6
-    for one, other in zip(before, all_of(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-# gamma = 0.5, rewards 1, 2, 3; values are 8, 4, 2, 6; the taken actions' 5, 3, 1;
-# ratios 1/2, 2, 1/4.
-RETRACE_BY_HAND = {
-    # 3 + 0.5 * 6 = 6; 2 + 0.5 * (2 + 0.25 * (6 - 1)); 1 + 0.5 * (4 + (3.625 - 3))
-    "goes on": ((0, 0, 0), (0, 0, 0), (3.3125, 3.625, 6)),
-    # 2; 1 + 0.5 * (4 + (2 - 3))
-    "terminated": ((0, 1, 0), (0, 0, 0), (2.5, 2, 6)),
-    # 2 + 0.5 * 2; 1 + 0.5 * (4 + (3 - 3))
-    "truncated": ((0, 0, 0), (0, 1, 0), (3, 3, 6)),
-    "both": ((0, 1, 0), (0, 1, 0), (2.5, 2, 6)),
-    # 3; 2 + 0.5 * (2 + 0.25 * (3 - 1)); 1 + 0.5 * (4 + (3.25 - 3))
-    "last terminated": ((0, 0, 1), (0, 0, 0), (3.125, 3.25, 3)),
-    "last truncated": ((0, 0, 0), (0, 0, 1), (3.3125, 3.625, 6)),
-}
-
-
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "expected"),
-    RETRACE_BY_HAND.values(),
-    ids=list(RETRACE_BY_HAND),
-)
-def test_retrace_by_hand(terminated: Any, truncated: Any, expected: Any) -> None:
-    ends = flags(*terminated), flags(*truncated)
-    rows = column(0.5, 2, 0.25), column(1, 2, 3), column(5, 3, 1), column(8, 4, 2, 6)
-    np.testing.assert_allclose(retrace(*rows, *ends, 0.5), column(*expected), rtol=1e-6)
-
-
 def slow_retrace(ratios: Any, taken: Any, case: Any, gamma: float) -> Any:
     """Add the corrections of all later steps, as the paper sums them."""
     rewards, values, terminated, truncated = case
@@ -358,18 +318,18 @@ def slow_retrace(ratios: Any, taken: Any, case: Any, gamma: float) -> Any:
     return targets
 
 
-def retrace_rows(length: int) -> tuple[Any, Any, Any, Any]:
-    """Return ratios, values of taken actions, a rollout, and its resets."""
+def ratios_and_taken(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return ratios, and values of taken actions."""
     rng = np.random.default_rng(9)
-    *case, resets = rollout(length, length)
-    ratios = rng.lognormal(0, 0.5, case[0].shape).astype(np.float32)
-    return ratios, rng.normal(size=ratios.shape).astype(np.float32), case, resets
+    ratios, taken = rng.lognormal(0, 0.5, shape), rng.normal(size=shape)
+    return ratios.astype(np.float32), taken.astype(np.float32)
 
 
 @pytest.mark.parametrize("gamma", [0.99, 0.5, 0])
 @pytest.mark.parametrize("length", LENGTHS)
 def test_retrace(length: int, gamma: float) -> None:
-    ratios, taken, case, _ = retrace_rows(length)
+    case = rollout(length, length)[:-1]
+    ratios, taken = ratios_and_taken(case[0].shape)
     got = retrace(ratios, case[0], taken, *case[1:], gamma)
     expected = slow_retrace(ratios, taken, case, gamma)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
@@ -381,18 +341,3 @@ def test_retrace_of_the_acting_policy_is_the_n_step_return() -> None:
     ones, taken = np.ones_like(case[0]), case[1][:-1]
     got = retrace(ones, case[0], taken, *case[1:], 0.9)
     np.testing.assert_allclose(got, n_step(*case, 0.9), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("length", [16, 33, 128])
-def test_reset_rows_weigh_nothing_in_retrace(length: int) -> None:
-    ratios, taken, case, resets = retrace_rows(length)
-    rewards, values, terminated, _ = case
-    follows_end = np.zeros_like(values, bool)
-    follows_end[1:] = terminated
-    assert resets.any()
-    before = retrace(ratios, rewards, taken, *case[1:], 0.9).numpy()
-    rewards[resets] = taken[resets] = 1e6
-    ratios[resets] = 0.7
-    values[:-1][resets & follows_end[:-1]] = -1e6
-    after = retrace(ratios, rewards, taken, *case[1:], 0.9).numpy()
-    np.testing.assert_array_equal(before[~resets], after[~resets])

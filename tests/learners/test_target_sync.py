@@ -31,8 +31,8 @@ def row(case: Transitions, k: int) -> Transitions:
     return Transitions(*(x[k : k + 1] for x in case))
 
 
-def arrays(model: Any) -> list[Any]:
-    return [np.array(w) for w in model.get_weights()]
+def arrays(learner: Learner, model: str) -> list[Any]:
+    return [np.array(w) for w in learner.algorithm.models[model].get_weights()]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
@@ -46,8 +46,7 @@ def make(**settings: Any) -> Learner:
 
 def test_the_target_follows_on_crossing() -> None:
     learner = make()
-    initial = arrays(learner.algorithm.models["q"])
-    assert same(arrays(learner.algorithm.models["target"]), initial)
+    assert same(arrays(learner, "target"), arrays(learner, "q"))
     # Env steps after the batch, and whether a multiple of 100 was crossed before it.
     for env_steps, crossed in (
         (16, False),
@@ -59,14 +58,11 @@ def test_the_target_follows_on_crossing() -> None:
         (499, False),
         (500, True),
     ):
-        online, target = (
-            arrays(learner.algorithm.models["q"]),
-            arrays(learner.algorithm.models["target"]),
-        )
+        online, target = arrays(learner, "q"), arrays(learner, "target")
         learner.update(sampled(batch()), env_steps)
-        assert not same(arrays(learner.algorithm.models["q"]), online)
+        assert not same(arrays(learner, "q"), online)
         expected = online if crossed else target
-        assert same(arrays(learner.algorithm.models["target"]), expected), env_steps
+        assert same(arrays(learner, "target"), expected), env_steps
 
 
 @pytest.mark.parametrize(
@@ -94,33 +90,26 @@ def test_the_target_follows_within_a_phase(
     case = batch(updates=6)
     for learner in (whole, single):
         learner.state.variables["count/syncs"].assign((steps[0] - 1) // every)
-        learner.algorithm.models["target"].set_weights(
-            [0.5 * w for w in arrays(learner.algorithm.models["target"])]
-        )
+        halves = [0.5 * w for w in arrays(learner, "target")]
+        learner.algorithm.models["target"].set_weights(halves)
     whole.update(sampled(case), steps[-1])
     for k, step in enumerate(steps):
-        before = arrays(single.algorithm.models["target"])
+        before = arrays(single, "target")
         single.update(sampled(row(case, k)), step)
         follows = step // every > (steps[k - 1] if k else steps[0] - 1) // every
-        assert same(arrays(single.algorithm.models["target"]), before) != follows, step
+        assert same(arrays(single, "target"), before) != follows, step
     assert whole.state.variables["count/syncs"] == single.state.variables["count/syncs"]
-    for one, other in (
-        (whole.algorithm.models["q"], single.algorithm.models["q"]),
-        (whole.algorithm.models["target"], single.algorithm.models["target"]),
-    ):
-        for a, b in zip(arrays(one), arrays(other), strict=True):
+    for model in ("q", "target"):
+        for a, b in zip(arrays(whole, model), arrays(single, model), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_tau_is_the_part_of_the_way() -> None:
     learner = make(tau=0.25)
     learner.update(sampled(batch()), 16)
-    online, target = (
-        arrays(learner.algorithm.models["q"]),
-        arrays(learner.algorithm.models["target"]),
-    )
+    online, target = arrays(learner, "q"), arrays(learner, "target")
     learner.update(sampled(batch()), 100)
-    moved = arrays(learner.algorithm.models["target"])
+    moved = arrays(learner, "target")
     assert not same(target, moved)
     for a, t, o in zip(moved, target, online, strict=True):
         np.testing.assert_allclose(a, t + 0.25 * (o - t), rtol=1e-6, atol=1e-7)
@@ -130,25 +119,19 @@ def test_tau_is_the_part_of_the_way() -> None:
 def test_targets_come_from_the_target_network(double: bool) -> None:
     """The loss of the first update, worked out in NumPy."""
     learner = make(double=double)
-    rng = np.random.default_rng(3)
-    drawn = [
-        rng.normal(0, 0.5, w.shape)
-        for w in learner.algorithm.models["target"].get_weights()
-    ]
-    learner.algorithm.models["target"].set_weights(drawn)
+    rng, models = np.random.default_rng(3), learner.algorithm.models
+    drawn = [rng.normal(0, 0.5, w.shape) for w in arrays(learner, "target")]
+    models["target"].set_weights(drawn)
     case = batch()
     now, after = case.observations[0, :, 0], case.observations[0, :, 1]
-    online, target = (
-        m(after).numpy()
-        for m in (learner.algorithm.models["q"], learner.algorithm.models["target"])
-    )
+    online, target = (models[name](after).numpy() for name in ("q", "target"))
     best = (online if double else target).argmax(axis=-1)
     if double:
         assert (best != target.argmax(axis=-1)).any()
     rows = np.arange(16)
-    wanted = case.rewards[0] + GAMMA * target[rows, best]
-    values = learner.algorithm.models["q"](now).numpy()[rows, case.actions[0]]
-    error = np.abs(wanted - values)
+    expected = case.rewards[0] + GAMMA * target[rows, best]
+    values = models["q"](now).numpy()[rows, case.actions[0]]
+    error = np.abs(expected - values)
     loss = np.where(error <= 1, 0.5 * error**2, error - 0.5).mean()
     metrics = learner.update(sampled(case), 1)
     assert metrics["loss"] == pytest.approx(loss, rel=1e-5)
@@ -160,7 +143,7 @@ def test_terminated_transitions_have_no_target() -> None:
     losses = []
     for scale in (0.0, 100.0):
         learner = make()
-        weights = learner.algorithm.models["target"].get_weights()
-        learner.algorithm.models["target"].set_weights([scale * w for w in weights])
+        scaled = [scale * w for w in arrays(learner, "target")]
+        learner.algorithm.models["target"].set_weights(scaled)
         losses.append(learner.update(sampled(batch(gamma_matters=False)), 1)["loss"])
     assert losses[0] == losses[1]

@@ -226,14 +226,11 @@ def test_line_search(tries: Any, part: float, in_graph: bool) -> None:
 
 
 def test_line_search_along_no_number() -> None:
-    end, taken = trust_region.line_search(
-        lambda x: (tf.reduce_sum(x), tf.constant(0.0)),
-        START,
-        START * NAN,
-        tf.constant(1.0),
-        0.01,
-        4,
-    )
+    def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.reduce_sum(parameters), tf.constant(0.0)
+
+    limits = tf.constant(1.0), 0.01, 4
+    end, taken = trust_region.line_search(evaluate, START, START * NAN, *limits)
     assert float(taken) == 0
     np.testing.assert_array_equal(end, START)
 

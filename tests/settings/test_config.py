@@ -41,9 +41,6 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
         yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
-# Bounds
-
-
 def refused(config: type, name: str, value: Any) -> str:
     with pytest.raises(UserError) as error:
         config(**{name: value})
@@ -166,18 +163,14 @@ def test_configs_are_frozen() -> None:
             setattr(made, next(options(config)).name, 1)
 
 
-# A default is written once
-
-
 def test_a_field_is_declared_once() -> None:
     """In one of each config's parents, but for another default or help."""
     for config in CONFIGS:
         for option in options(config):
-            owners = [
-                c
-                for c in config.__mro__
-                if option.name in vars(c).get("__annotations__", {})
-            ]
+            annotated = (
+                (c, vars(c).get("__annotations__", {})) for c in config.__mro__
+            )
+            owners = [c for c, names in annotated if option.name in names]
             fields = [vars(c)["__dataclass_fields__"][option.name] for c in owners]
             said = {(field.default, field.metadata["facts"].help) for field in fields}
             assert len(said) == len(owners), f"{option.name}: {owners}"
@@ -194,9 +187,7 @@ def receiver(node: ast.expr) -> str:
 
 
 def is_none(default: ast.expr | None) -> bool:
-    return default is None or (
-        isinstance(default, ast.Constant) and default.value is None
-    )
+    return default is None or ast.unparse(default) == "None"
 
 
 def test_no_default_is_written_elsewhere() -> None:
@@ -228,9 +219,6 @@ def test_no_default_is_written_elsewhere() -> None:
     assert found == []
 
 
-# A whole run
-
-
 def of(algorithm: type, **values: Any) -> Config:
     return Config.of(algorithm, {**ENOUGH, **values})
 
@@ -255,13 +243,11 @@ def test_values_reach_their_groups() -> None:
         ("target_rewards", "target_reward"),
     ],
 )
-def test_unknown_names(name: str, near: str | None) -> None:
+def test_unknown_names(name: str, near: str) -> None:
     with pytest.raises(UserError, match=f"no setting '{name}'") as error:
         of(PPOConfig, **{name: 1})
-    message = str(error.value)
-    if near is not None:
-        assert f"did you mean {near}" in message
-    assert message[-1] in ".?"
+    assert f"did you mean {near}" in str(error.value)
+    assert str(error.value)[-1] in ".?"
 
 
 def test_a_name_of_another_library_stands_for_one_option() -> None:
@@ -313,9 +299,8 @@ def test_as_many_minibatches_as_samples() -> None:
     ],
 )
 def test_a_buffer_holds_a_batch_and_its_initial_size(values: dict[str, int]) -> None:
-    with pytest.raises(
-        UserError, match=f"--buffer-max-size {values['buffer_max_size']}"
-    ):
+    words = f"--buffer-max-size {values['buffer_max_size']}"
+    with pytest.raises(UserError, match=words):
         DQNConfig(**values)
 
 

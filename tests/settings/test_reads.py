@@ -3,12 +3,11 @@
 import ast
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import python
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import SourceConfig
@@ -68,13 +67,8 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
                 for i in range(node.lineno - 1, node.end_lineno or 0):
                     lines[i] = ""
             path.write_text("\n".join(lines), "utf-8")
-    mypy = [sys.executable, "-m", "mypy", "--follow-imports=skip", "--no-incremental"]
-    done = subprocess.run(
-        [*mypy, "--check-untyped-defs", "-p", "xagents_ray"],
-        cwd=copy,
-        capture_output=True,
-        text=True,
-    )
+    flags = ["--follow-imports=skip", "--no-incremental", "--check-untyped-defs"]
+    done = python("-m", "mypy", *flags, "-p", "xagents_ray", cwd=copy)
     assert done.returncode == 1, done.stdout + done.stderr
     return set(READ.findall(done.stdout))
 

@@ -70,14 +70,30 @@ def networks_of(learner: Any) -> dict[str, Any]:
 
 def output(arrays: dict[str, Any], name: str, x: Any) -> Any:
     """Return [units], a tiny network's output for one input."""
-    hidden = np.tanh(
-        x @ arrays[f"{name}/dense-0/kernel"] + arrays[f"{name}/dense-0/bias"]
+    kernels, biases = (
+        [arrays[f"{name}/dense-{i}/{part}"] for i in (0, 1)]
+        for part in ("kernel", "bias")
     )
-    return hidden @ arrays[f"{name}/dense-1/kernel"] + arrays[f"{name}/dense-1/bias"]
+    return np.tanh(x @ kernels[0] + biases[0]) @ kernels[1] + biases[1]
 
 
 def value(arrays: dict[str, Any], critic: str, observation: Any, action: Any) -> float:
     return float(output(arrays, critic, np.concatenate([observation, action]))[0])
+
+
+def values_of(
+    arrays: dict[str, Any], critic: str, case: Transitions, spec: EnvSpec
+) -> list[float]:
+    """Return what a critic says of the actions of batch 0."""
+    return [value(arrays, critic, now, a) for now, _, a, *_ in rows(case, spec)]
+
+
+def actor_loss(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> float:
+    """Return what the actor's update descends: minus the critic's mean value of it."""
+    return -sum(
+        value(arrays, "critic", now, output(arrays, "actor", now)) / 8
+        for now, *_ in rows(case, spec)
+    )
 
 
 def rows(case: Transitions, spec: EnvSpec) -> Iterator[tuple[Any, ...]]:

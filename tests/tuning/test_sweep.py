@@ -31,6 +31,19 @@ def planned(agent: str = "ppo", **more: Any) -> Plan:
     return plan_of(ALGORITHMS[agent], {**GIVEN, **more})[0]
 
 
+def reported(plan: Plan, *values: float) -> tuple[Study, list[str]]:
+    """Report a study whose trials had these rewards; return it and what was said."""
+    plan.directory.mkdir(parents=True)
+    study, said = Study(plan), list[str]()
+    for value in values:
+        trial = study.ask()
+        assert trial is not None
+        study.note(trial, settings=plan.settings(trial.params, None))
+        study.complete(trial, value)
+    write_report(plan, study, said.append)
+    return study, said
+
+
 @pytest.mark.parametrize(("steps", "points"), [(1000, 19), (20, 19), (5, 4), (1, 1)])
 def test_points_at_which_trials_are_compared(steps: int, points: int) -> None:
     found = planned(trial_steps=steps).points
@@ -40,14 +53,8 @@ def test_points_at_which_trials_are_compared(steps: int, points: int) -> None:
 
 def test_settings_of_a_trial() -> None:
     plan = planned(lr=(1e-5, 1e-2), n_envs=8, quiet=True)
-    settings = plan.settings({"lr": 1e-3}, seed=None)
-    assert settings == {
-        "env": "CartPole-v1",
-        "n_envs": 8,
-        "quiet": True,
-        "lr": 1e-3,
-        "max_steps": 1000,
-    }
+    fixed = {"env": "CartPole-v1", "n_envs": 8, "quiet": True, "max_steps": 1000}
+    assert plan.settings({"lr": 1e-3}, seed=None) == {**fixed, "lr": 1e-3}
     config = plan.checked(plan.run(plan.settings({"lr": 1e-3}, seed=5), 3))
     assert config.run.name == "trial-3"
     assert config.run.run_dir == str(Path("runs/tune/s").resolve())
@@ -121,23 +128,17 @@ def test_a_command_line_means_the_settings(
 def test_a_preset_file_is_what_train_takes() -> None:
     model = Path("own.cfg")
     model.write_text("[dense-0]\nunits=8\ncommon=1\n", "utf-8")
-    settings = planned(model="own.cfg", quiet=True, local=True, seed=3).settings(
-        {"lr": 1e-3}, seed=3
-    )
+    plan = planned(model="own.cfg", quiet=True, local=True, seed=3)
+    settings = plan.settings({"lr": 1e-3}, seed=3)
     folder = Path("elsewhere")
     folder.mkdir()
     row, expected = ALGORITHMS["ppo"], "200.00 after 1000 env steps"
     text = preset(row, settings, expected, "trial 1 of s")
     (folder / "best.yaml").write_text(text, "utf-8")
     given = {"preset": str(folder / "best.yaml")}
-    applied = presets.apply(ALGORITHMS["ppo"], given)
-    assert applied == {
-        **given,
-        "env": "CartPole-v1",
-        "model": str(model.resolve()),
-        "lr": 1e-3,
-        "max_steps": 1000,
-    }
+    kept = {"env": "CartPole-v1", "lr": 1e-3, "max_steps": 1000}
+    kept["model"] = str(model.resolve())
+    assert presets.apply(ALGORITHMS["ppo"], given) == {**given, **kept}
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch, words: str) -> Plan:
@@ -204,9 +205,6 @@ def test_values_of_flags(
     assert (found, plan.spaces) == (fixed, spaces)
 
 
-# What is shown
-
-
 def shown(width: int, live: bool, **more: Any) -> tuple[SweepDisplay, io.StringIO]:
     text = io.StringIO()
     console = Console(file=text, force_terminal=live, width=width, highlight=False)
@@ -243,15 +241,8 @@ def test_plain_lines_where_nobody_sees_a_table() -> None:
 
 def test_what_a_sweep_leaves() -> None:
     plan = planned(lr=(1e-5, 1e-2), n_envs=(4, 8), quiet=True)
-    plan.directory.mkdir(parents=True)
-    study, said = Study(plan), list[str]()
-    for value in (10.0, 30.0, 20.0):
-        trial = study.ask()
-        assert trial is not None
-        study.note(trial, settings=plan.settings(trial.params, None))
-        study.complete(trial, value)
     style = dict(matplotlib.rcParams)
-    write_report(plan, study, said.append)
+    study, said = reported(plan, 10.0, 30.0, 20.0)
     assert dict(matplotlib.rcParams) == style
     best = study.best()
     assert best is not None
@@ -273,12 +264,6 @@ def test_a_warm_up_as_long_as_a_trial_is_refused() -> None:
 
 def test_one_trial_leaves_no_pictures() -> None:
     plan = planned()
-    plan.directory.mkdir(parents=True)
-    study, said = Study(plan), list[str]()
-    trial = study.ask()
-    assert trial is not None
-    study.note(trial, settings=plan.settings({}, None))
-    study.complete(trial, 1.0)
-    write_report(plan, study, said.append)
+    _, said = reported(plan, 1.0)
     assert said[-1].startswith("Pictures need 2 complete trials")
     assert not list(plan.directory.glob("*.png"))

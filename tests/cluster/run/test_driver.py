@@ -13,6 +13,7 @@ from typing import Any
 import forked
 import psutil
 import pytest
+from processes import python
 
 from xagents_ray.core.machine import cores
 from xagents_ray.storage.checkpoints import newest_valid
@@ -205,12 +206,8 @@ def test_a_second_signal_ends_at_once() -> None:
 
 def test_nothing_but_our_lines_on_the_screen() -> None:
     command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "2000"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    words = [*command, "--max-steps", "2000"]
+    done = python("-m", "xagents_ray", *words, timeout=120)
     assert done.returncode == 0
     assert done.stderr == ""
     lines = done.stdout.splitlines()

@@ -1,8 +1,8 @@
 """What a notebook registers or defines is trained on Ray as it is with --local."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import python
 
 OWN = Path(__file__).parents[2] / "support" / "own_environments.py"
 
@@ -24,12 +24,7 @@ print(swept.counts)
 
 def test_what_main_holds_is_trained_evaluated_and_tuned(cluster: str) -> None:
     """Env actors, the evaluator and a trial know nothing of this `__main__`."""
-    done = subprocess.run(
-        [sys.executable, "-"],
-        input=OWN.read_text() + _TRAIN.replace("ADDRESS", cluster),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    source = OWN.read_text() + _TRAIN.replace("ADDRESS", cluster)
+    done = python("-", input=source, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True True {}\n{'complete': 1}\n"

@@ -24,6 +24,7 @@ import psutil
 import pytest
 import yaml
 from optuna.trial import FrozenTrial
+from processes import python
 
 from xagents_ray.cluster.tune.trial import Forked
 
@@ -187,7 +188,7 @@ def test_the_preset_trains(swept: tuple[Path, str]) -> None:
     assert done.returncode == 0 and "Maximum steps" in done.stdout
 
 
-def test_a_killed_sweep_goes_on(cluster: str) -> None:
+def test_a_killed_sweep_continues(cluster: str) -> None:
     """Finished trials are not repeated; the broken ones are, with their parameters."""
     words = f"{_PPO} {_RANGE} --n-trials 3 --trial-steps 8000 --address {cluster}"
     sweep = started(words)
@@ -265,7 +266,7 @@ def test_a_signal_ends_a_sweep_in_order(
     assert states(study().trials) == ["INTERRUPTED"] * 2 + ["WAITING"] * 2
 
 
-def test_trials_that_crash_are_failures_and_the_sweep_goes_on() -> None:
+def test_trials_that_crash_are_failures_and_the_sweep_continues() -> None:
     """Once the process that trains, once the one of Ray that looks after it."""
     sweep = started(f"{_PPO} --lr 1e-5 1e-2 --n-trials 3 --trial-steps 60000")
     wait_for(lambda: trainees(sweep.pid))[0].kill()
@@ -330,15 +331,11 @@ def test_a_seeded_sweep_repeats_itself(cluster: str) -> None:
         done = tuned(f"{words} --seed 1 --storage sqlite:///{name}.db")
         assert done.returncode == 0, done.stderr
         assert "--mini-batches 16 is more than the batch of 8" in done.stdout
-        trials = optuna.load_study(
-            study_name="s", storage=f"sqlite:///{name}.db"
-        ).trials
-        results.append([(t.params, t.value, t.state.name) for t in trials])
+        made = optuna.load_study(study_name="s", storage=f"sqlite:///{name}.db")
+        results.append([(t.params, t.value, t.state.name) for t in made.trials])
     assert results[0] == results[1]
-    is_misfit = [
-        (params["n_steps"], params["mini_batches"]) == (8, 16)
-        for params, _, _ in results[0]
-    ]
+    sizes = [(each["n_steps"], each["mini_batches"]) for each, _, _ in results[0]]
+    is_misfit = [pair == (8, 16) for pair in sizes]
     states = [state for _, _, state in results[0]]
     assert states == ["FAIL" if misfit else "COMPLETE" for misfit in is_misfit]
     assert 0 < sum(is_misfit) < 3
@@ -370,12 +367,7 @@ def test_from_python_with_env_actors() -> None:
     Path("empty").mkdir()
     own = {"RAY_AUTH_TOKEN": token, "TMPDIR": str(Path("empty").resolve())}
     own["RAY_TMPDIR"] = "/tmp"  # the names of Ray's sockets may not be longer
-    done = subprocess.run(
-        [sys.executable, "-c", _FROM_PYTHON],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **own},
-    )
+    done = python("-c", _FROM_PYTHON, env={**os.environ, **own})
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and done.stdout.count("\n") == 1
     best, reward, counts, directory, rows, steps, *rest = json.loads(done.stdout)
@@ -393,10 +385,7 @@ def test_from_python_with_env_actors() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (
-            "--local --learner-gpus 1",
-            "GPUs and the cluster has 0: lower --learner-gpus",
-        ),
+        ("--local --learner-gpus 1", "and the cluster has 0: lower --learner-gpus"),
         ("--n-envs 2 --actor-cpus 64", "lower --actor-cpus or --n-actors"),
     ],
 )
