@@ -86,10 +86,12 @@ class World:
         self._next += 1
         return self._next
 
-    def keep(self, env: int, longest_ring: int) -> None:
-        rows = self.rows[env]
-        while len(rows) > longest_ring or count(rows) > self.quotas[env]:
-            rows.popleft()
+    def keep(self, replay: TransitionReplay) -> None:
+        """Forget what a replay has no room for."""
+        longest = ring_rows(replay, self.spec, len(self.rows))
+        for rows, quota in zip(self.rows, self.quotas, strict=True):
+            while len(rows) > longest or count(rows) > quota:
+                rows.popleft()
 
     @property
     def held(self) -> dict[int, Step]:
@@ -101,15 +103,11 @@ def count(rows: Any) -> int:
 
 
 class Actor:
-    """Steps environments that end at random; starts anew when it is made."""
+    """Steps environments that end at random; it begins with their first episodes."""
 
     def __init__(self, world: World, first_env: int, envs: int, p_end: float) -> None:
-        self.world, self.first_env, self.envs, self.p_end = (
-            world,
-            first_env,
-            envs,
-            p_end,
-        )
+        self.world, self.first_env = world, first_env
+        self.envs, self.p_end = envs, p_end
         stack = world.spec.stack
         self.shown = [[world.new_id()] for _ in range(envs)]
         self.ended = [False] * envs
@@ -166,30 +164,14 @@ class Actor:
                 terminated[t, column] = kind == "terminated" or lost_life
                 truncated[t, column] = kind == "truncated"
                 self.ended[column] = kind != "on"
-                rows.append(
-                    Step(
-                        before,
-                        self.stack(column),
-                        actions[t, column].tolist(),
-                        float(rewards[t, column]),
-                        bool(terminated[t, column]),
-                    )
-                )
+                action, reward = actions[t, column].tolist(), float(rewards[t, column])
+                end = bool(terminated[t, column])
+                rows.append(Step(before, self.stack(column), action, reward, end))
         self.is_new = self.is_cut_off = False
         self.ids, self.starts = ids[length:], starts[length:]
-        return Trajectory(
-            encode(ids, spec),
-            starts,
-            actions,
-            rewards,
-            terminated,
-            truncated,
-            valid,
-            None,
-            None,
-            1,
-            self.first_env,
-        )
+        steps = actions, rewards, terminated, truncated, valid
+        last = None, None, 1, self.first_env
+        return Trajectory(encode(ids, spec), starts, *steps, *last)
 
 
 def ring_rows(replay: TransitionReplay, spec: EnvSpec, n_envs: int) -> int:
@@ -208,17 +190,9 @@ def steps_of(sample: Any, spec: EnvSpec) -> list[Drawn]:
         now, after = (x.numpy() for x in stacks)
     else:
         now, after = observations[:, 0], observations[:, 1]
-    return [
-        Drawn(tuple(a), tuple(b), c, d, e)
-        for a, b, c, d, e in zip(
-            decode(now, spec).tolist(),
-            decode(after, spec).tolist(),
-            actions.tolist(),
-            rewards.tolist(),
-            discounts.tolist(),
-            strict=True,
-        )
-    ]
+    columns = decode(now, spec), decode(after, spec), actions, rewards, discounts
+    steps = zip(*(column.tolist() for column in columns), strict=True)
+    return [Drawn(tuple(a), tuple(b), c, d, e) for a, b, c, d, e in steps]
 
 
 def expected(held: dict[int, Step], first: Step, n_step: int) -> Drawn:
@@ -273,7 +247,7 @@ class Plan(NamedTuple):
 
 
 @st.composite
-def plans(draw: Any, events: Any = ([False], [False] * 3 + [True])) -> Plan:
+def plans(draw: Any, events: list[list[str]]) -> Plan:
     shape = draw(st.sampled_from([GREY, RGB, VECTOR]))
     stack = 1 if shape == VECTOR else draw(st.integers(1, 5))
     sizes = draw(st.lists(st.integers(1, 2), min_size=1, max_size=3))
@@ -295,35 +269,20 @@ def plans(draw: Any, events: Any = ([False], [False] * 3 + [True])) -> Plan:
     )
 
 
-@settings(deadline=None, max_examples=150)
-@given(plans())
+LOSSES = ["insert"] * 3 + ["lose", "replace actor", "replace replay"]
+FEW, SOME = ["insert"], ["insert"] * 3 + ["replace actor"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(plans([FEW, SOME, LOSSES, LOSSES]))
 def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
-    n_envs = sum(size for _, size in plan.groups)
-    replay = plan.replay()
-    world = World(plan.spec, n_envs, plan.capacity, plan.seed)
-    fit = ring_rows(replay, plan.spec, n_envs)
-    assert fit >= max(world.quotas)
-    actors = [Actor(world, *group, plan.p_end) for group in plan.groups]
-    for index, length, replaced in plan.inserts:
-        if replaced:
-            actors[index] = Actor(world, *plan.groups[index], plan.p_end)
-        replay.insert(actors[index].rollout(length))
-        for env in range(n_envs):
-            world.keep(env, fit)
-        assert replay.fill.size == len(world.held) <= plan.capacity
-    assert_draws_what_is_held(replay, world, plan.n_step)
+    """Every stack is whole, whatever is lost: rollouts, actors, the replay itself.
 
-
-EVENTS = ["insert"] * 3 + ["lose", "replace actor", "replace replay"]
-
-
-@settings(deadline=None, max_examples=150)
-@given(plans([EVENTS]))
-def test_every_stack_is_whole_whatever_is_lost(plan: Plan) -> None:
-    """Rollouts, actors and the replay itself; only a last step has no successor."""
+    Only a last step has no successor.
+    """
     n_envs = sum(size for _, size in plan.groups)
     replay, world = plan.replay(), World(plan.spec, n_envs, plan.capacity, plan.seed)
-    fit = ring_rows(replay, plan.spec, n_envs)
+    assert ring_rows(replay, plan.spec, n_envs) >= max(world.quotas)
     actors = [Actor(world, *group, plan.p_end) for group in plan.groups]
     for index, length, event in plan.inserts:
         if event == "replace actor":
@@ -336,20 +295,24 @@ def test_every_stack_is_whole_whatever_is_lost(plan: Plan) -> None:
             actors[index].lose(length)
             continue
         replay.insert(actors[index].rollout(length))
-        for env in range(n_envs):
-            world.keep(env, fit)
+        world.keep(replay)
         assert replay.fill.size == len(world.held) <= plan.capacity
     assert_draws_what_is_held(replay, world, plan.n_step)
+
+
+def empty(stack: int, capacity: int, n_envs: int, longest: int) -> Any:
+    """Return a replay of grey frames and a world for it."""
+    spec = spec_of(GREY, stack, True)
+    replay = TransitionReplay(spec, capacity, n_envs, longest, 1, 1, GAMMA)
+    return replay, World(spec, n_envs, capacity, 3)
 
 
 @pytest.mark.parametrize("length", [1, 2, 8])
 def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
     """The first stacks show what came before, which no replay has seen."""
-    spec = spec_of(GREY, 4, True)
-    world = World(spec, 1, 100, 0)
+    replay, world = empty(4, 100, 1, 8)
     actor = Actor(world, 0, 1, 0.0)
     actor.lose(9)
-    replay = TransitionReplay(spec, 100, 1, 8, 0, 1, GAMMA)
     for inserted in (1, 2):
         replay.insert(actor.rollout(length))
         assert replay.fill.size == inserted * length
@@ -359,23 +322,19 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
 
 def test_an_actor_that_dies_early_again_and_again() -> None:
     """Its rows become invalid one after another, with no valid one between."""
-    spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 300, 1, 16, 0, 1, GAMMA)
-    world = World(spec, 1, 300, 0)
+    replay, world = empty(2, 300, 1, 16)
     for _ in range(6):
         actor = Actor(world, 0, 1, 0.0)
         replay.insert(actor.rollout(1))
     for _ in range(310):
         replay.insert(actor.rollout(1))
-        world.keep(0, ring_rows(replay, spec, 1))
+        world.keep(replay)
         assert replay.fill.size == len(world.held)
     assert_draws_what_is_held(replay, world)
 
 
 def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
-    spec = spec_of(GREY, 3, True)
-    replay = TransitionReplay(spec, 100, 2, 8, 0, 1, GAMMA)
-    world = World(spec, 2, 100, 0)
+    replay, world = empty(3, 100, 2, 8)
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
     assert replay.fill.size == 16
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
@@ -386,26 +345,21 @@ def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
 
 
 def test_fewer_transitions_than_environments() -> None:
-    spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 2, 3, 4, 0, 1, GAMMA)
-    world = World(spec, 3, 2, 0)
+    replay, world = empty(2, 2, 3, 4)
     for _ in range(3):
         replay.insert(Actor(world, 0, 3, 0.0).rollout(4))
-        for env in range(3):
-            world.keep(env, ring_rows(replay, spec, 3))
+        world.keep(replay)
         assert_draws_what_is_held(replay, world)
 
 
 def test_draws_are_uniform() -> None:
     """Over environments of unequal pace and episodes of all lengths."""
-    spec = spec_of(GREY, 2, True)
-    replay = TransitionReplay(spec, 60, 3, 40, 1, 1, GAMMA)
-    world = World(spec, 3, 60, 3)
+    replay, world = empty(2, 60, 3, 40)
     for env, length in enumerate((3, 14, 40)):
         replay.insert(Actor(world, env, 1, 0.2).rollout(length))
-        world.keep(env, ring_rows(replay, spec, 3))
+        world.keep(replay)
     held = world.held
-    drawn = steps_of(replay.sample(100, 20 * len(held)), spec)
+    drawn = steps_of(replay.sample(100, 20 * len(held)), world.spec)
     counts = dict.fromkeys(held, 0)
     for step in drawn:
         counts[step.before[-1]] += 1
@@ -467,25 +421,12 @@ def test_refuses_what_memory_can_not_hold(times: int) -> None:
 def test_a_batch_of_256_stacks_takes_10_ms() -> None:
     replay = TransitionReplay(ATARI, 20_000, 8, 500, 0, 1, GAMMA)
     rng = np.random.default_rng(0)
-    shape = (500, 8)
-    no = np.zeros(shape, bool)
+    starts, no = np.zeros((504, 8), bool), np.zeros((500, 8), bool)
     frames = rng.integers(0, 256, (504, 8, 84, 84), np.uint8)
     frames[-4:] = frames[:4]  # each rollout follows the one before
-    trajectory = Trajectory(
-        frames,
-        rng.random((504, 8)) < 0.01,
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.float32),
-        no,
-        no,
-        ~no,
-        None,
-        None,
-        1,
-        0,
-    )
+    steps = np.zeros((500, 8), np.int32), np.zeros((500, 8), np.float32), no, no, ~no
     for _ in range(5):
-        replay.insert(trajectory._replace(starts=np.zeros((504, 8), bool)))
+        replay.insert(Trajectory(frames, starts, *steps, None, None, 1, 0))
     assert replay.fill.size == 20_000
 
     def seconds() -> float:
@@ -498,7 +439,7 @@ def test_a_batch_of_256_stacks_takes_10_ms() -> None:
 
 
 def test_nothing_reaches_across_a_dropped_rollout() -> None:
-    """Frames count the steps of an episode that goes on; the second rollout is lost."""
+    """Frames count the steps of one episode; the second rollout is lost."""
     replay = TransitionReplay(ATARI, 100, 1, 10, 0, 1, GAMMA)
 
     def insert(first: int) -> None:

@@ -184,7 +184,7 @@ def test_an_empty_replay_says_so() -> None:
         replay.sample(1, 1)
 
 
-def test_a_loaded_replay_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_loaded_replay_continues_exactly(tmp_path: Path) -> None:
     saved = filled(1)
     saved.sample(3, 1)
     path = CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
