@@ -36,7 +36,7 @@ def transition_inputs(
 
 
 def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.Tensor:
-    """Return the stacks of frames at each row of a rollout, without the last.
+    """Return the stacks of frames at each row of a rollout but the last.
 
     From uint8 [T + stack, B, H, W(, C)] to [T * B, H, W, stack * C].
     """

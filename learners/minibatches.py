@@ -38,9 +38,9 @@ def update_in_passes(
 
 
 def filled(rows: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Return rows, repeated from the first one on up to a size; they weigh nothing.
+    """Return rows, repeated from the first one on up to a size.
 
     Networks' inputs have one size, whatever is valid: for each new shape the kernels of
-    convolutions take memory that they keep.
+    convolutions take memory that they keep. Outputs of repeated rows are left out.
     """
     return tf.gather(rows, tf.range(size) % tf.size(rows))

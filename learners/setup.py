@@ -1,4 +1,4 @@
-"""What an algorithm is made from, and what it makes of it."""
+"""What an algorithm is made from: its setup, target networks and counters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

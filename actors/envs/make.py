@@ -56,7 +56,7 @@ def notes(config: EnvConfig) -> tuple[str, ...]:
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
-    """Return vector environments, on as many threads where their kind has threads.
+    """Return vector environments that may use `threads` cores, if their kind can.
 
     Raises:
         UserError: there is no such environment, or not in this vectorization.

@@ -65,28 +65,21 @@ def from_factory(
     Raises:
         EnvironmentFault: it requires arguments, or makes something else.
     """
-    _check_arguments(env_id, factory)
-    if options and "render_mode" not in inspect.signature(factory).parameters:
-        options = {}
-    made = factory(**options)
-    if isinstance(made, gym.Env):
-        return made
-    what, place = f"its factory returned {made!r:.80}", interface.line_of(factory)
-    raise interface.fault(env_id, what, place, "return a gymnasium.Env")
-
-
-def _check_arguments(env_id: str, factory: Callable[..., Any]) -> None:
-    """Raise EnvironmentFault when a factory can't be called without arguments."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # some that are written in C have none
-        return
+        signature = inspect.Signature()
     try:
         signature.bind()
     except TypeError as error:
         what = f"its factory is called without arguments and is {error}"
         place = interface.line_of(factory)
         raise interface.fault(env_id, what, place, "give them defaults") from None
+    made = factory(**options if "render_mode" in signature.parameters else {})
+    if isinstance(made, gym.Env):
+        return made
+    what, place = f"its factory returned {made!r:.80}", interface.line_of(factory)
+    raise interface.fault(env_id, what, place, "return a gymnasium.Env")
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:

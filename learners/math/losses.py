@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def normalize(advantages: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """Return them with mean 0 and standard deviation 1, to which `epsilon` is added."""
+    """Return advantages less their mean, over their standard deviation + epsilon."""
     mean, variance = tf.nn.moments(advantages, axes=[0])
     return (advantages - mean) / (tf.sqrt(variance) + epsilon)
 
@@ -48,9 +48,9 @@ def q_targets(
 ) -> tf.Tensor:
     """Return the targets of Q-learning, float32 [N].
 
-    Values are float32 [N, n], of the next observation; the largest of the selection's
-    selects the action: the target network's own, or with double Q-learning the online
-    network's. Discounts are 0 where no value follows.
+    Both kinds of values are float32 [N, n], of the next observation's actions; the
+    largest selection value selects one: the target network's own, or with double
+    Q-learning the online network's. Discounts are 0 where no value follows.
 
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """

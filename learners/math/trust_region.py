@@ -29,10 +29,10 @@ def fisher_vector_product(
     vector: tf.Tensor,
     damping: float,
 ) -> tf.Tensor:
-    """Return the second derivative of a divergence, plus damping, times a vector.
+    """Return the second derivative of a divergence times a vector, plus damping of it.
 
-    The divergence, float [], is from fixed distributions to those that the variables, P
-    numbers in total, give; where it is 0, its derivative is the Fisher matrix.
+    The divergence, float [], is from fixed distributions to those that the variables
+    give, P numbers in total. Where it is 0, that derivative is the Fisher matrix.
 
     Source: arXiv:1502.05477, appendix C.1.
     """
