@@ -7,27 +7,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from xagents_ray.actors.diagnosis import Acted
+from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs import definitions
+from xagents_ray.actors.envs.make import notes
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor import environment, machine
-from xagents_ray.commands.doctor.row import Row, unchecked
+from xagents_ray.commands.doctor import machine
+from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
+from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.machine import cores
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.run.prepare import find_resumed
+from xagents_ray.run.prepare import build_run, find_resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
 
 _ALL_SECONDS = 12.0
+_MAKE_SECONDS = 8.0
 _STEP_SECONDS = 1.0
-_ALWAYS = (
+_SLOW_RATE = 100
+"""Env steps per second; one core makes thousands in an Atari game."""
+_FIRST_ROWS = (
     *("environment", "spaces", "network", "worker", "step", "rewards", "acting"),
     *("transition", "memory"),
 )
-"""Rows that every table begins with; without an environment, most have no answer."""
+"""Rows that each table begins with, answered or not; on Ray, "object store" follows."""
 
 
 def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
@@ -47,10 +53,11 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     check_paths(algorithm, "--weights", config.run.weights)
     check_paths(algorithm, "--checkpoints", config.run.checkpoints)
     with ExitStack() as stack:
-        rows = _Examination(algorithm, config, load, stack).rows()
-        found = {row.name: row for row in rows if row is not None}
-    begin = [found.pop(name, unchecked(name)) for name in _ALWAYS]
-    return [*begin, *found.values()]
+        every = _Examination(algorithm, config, load, stack).rows()
+        found = {row.name: row for row in every if row is not None}
+    names = _FIRST_ROWS if config.placement.local else (*_FIRST_ROWS, "object store")
+    rows = [found.pop(n, Row(n, "not checked", verdict="-")) for n in names]
+    return [*rows, *found.values()]
 
 
 class _Examination:
@@ -89,7 +96,7 @@ class _Examination:
             if not config.placement.local:
                 ray.append(machine.ray_here())
         if self._acted is not None:
-            yield environment.speed(config, self._acted, *self._actors())
+            yield _speed(config, self._acted, *self._actors())
         yield from self._memory()
         yield machine.processors(config, self._load)
         yield from ray
@@ -101,24 +108,78 @@ class _Examination:
 
     def _environment(self, probe: TimedSubprocess) -> Iterator[Row]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
-        made, spec = environment.making(self._config, probe)
-        yield made
-        if spec is None:
+        env = f"--env {self._config.env.env}"
+        try:
+            found = probe.result(time.monotonic() + _MAKE_SECONDS)
+        except TimeoutError:
+            yield hangs("environment", env, "be made", _MAKE_SECONDS)
             return
-        fits, self._run = environment.fit(self._algorithm, self._config, spec)
-        yield from fits
-        if self._run is None:
+        if isinstance(found, Failure):
+            yield failed("environment", "can't be made", env, found)
             return
+        made, noted = "one made, in a process of its own", notes(self._config.env)
+        remedy = f"{noted[0]}." if noted else ""
+        yield Row("environment", made, remedy, "warning" if noted else "ok")
+        yield from self._fit(found)
+        if self._run is not None:
+            yield from self._trial(self._run, env)
+
+    def _fit(self, spec: EnvSpec) -> Iterator[Row]:
+        """Yield whether the algorithm takes the spaces and has a network for them."""
+        found = _described(spec)
+        try:
+            self._algorithm.check_spaces(spec)
+        except UserError as refused:
+            yield error("spaces", found, str(refused))
+            return
+        yield Row("spaces", found)
+        try:
+            self._run = build_run(self._algorithm, self._config, spec)
+        except UserError as refused:
+            yield error("network", "can't be made", str(refused))
+            return
+        sizes = (
+            f"{model.name} {counted(layout.n_weights, 'weight')}"
+            for model, layout in zip(
+                self._algorithm.models, self._run.layouts, strict=True
+            )
+        )
+        yield Row("network", ", ".join(sizes))
+
+    def _trial(self, run: RunSpec, env: str) -> Iterator[Row]:
+        """Yield how an env actor's environments and its acting went."""
         count, cpus = self._actors()
-        share, threads = self._config.env.n_envs // count, max(1, cpus // count)
-        setup = ActorSetup.of(self._run, share, 0, threads, self._definitions)
+        n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
+        setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
         path, pickled = "xagents_ray.actors.diagnosis:diagnose", pickle.dumps(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
-        env = f"--env {self._config.env.env}"
-        rows, self._acted = environment.trial(
-            diagnosis, env, share, len(pickled), self._until
-        )
-        yield from rows
+        name, doing, began = "worker", "be made", time.monotonic()
+        envs = counted(n_envs, "environment")
+        try:
+            for event in diagnosis.items(self._until):
+                match event:
+                    case Began(activity):
+                        doing = activity
+                    case Failure():
+                        yield failed(name, f"can't {doing}", env, event)
+                    case EnvsMade(seconds):
+                        made = f"{envs} made in {span(seconds)}"
+                        yield Row(name, f"{made} from {len(pickled):,} pickled bytes")
+                        name = "step"
+                    case SteppedAtRandom():
+                        yield _stepped(event, n_envs)
+                        yield _rewards(event)
+                        name = "acting"
+                    case Acted():
+                        self._acted = event
+        except TimeoutError:
+            waited = time.monotonic() - began
+            if doing == "be made":  # one could be
+                found = f"{envs} took more than {waited:.0f} s to make"
+                remedy = "Expect train to start late, or lower --n-envs."
+                yield warning(name, found, remedy)
+            elif doing != "act":  # which makes them again
+                yield hangs(name, env, doing, waited)
 
     def _actors(self) -> tuple[int, int]:
         """Return the env actors of the run, and the cores that they have."""
@@ -131,14 +192,12 @@ class _Examination:
     def _memory(self) -> Iterator[Row | None]:
         """Yield what transitions, the replay buffer and the object store take."""
         run, placement = self._run, self._config.placement
-        if run is not None:
-            yield machine.transition(run, self._acted)
-            yield machine.memory(run, self._cluster)
-        if placement.local:
+        if run is None:
             return
-        if run is None or (placement.address is not None and self._cluster is None):
-            yield unchecked("object store")
-        else:
+        yield machine.transition(run, self._acted)
+        yield machine.memory(run, self._cluster)
+        cluster_is_gone = placement.address is not None and self._cluster is None
+        if not (placement.local or cluster_is_gone):
             yield machine.object_store(run, self._cluster)
 
     def _usable(self, asking: TimedSubprocess | None) -> Sequence[str] | str:
@@ -149,3 +208,42 @@ class _Examination:
         except TimeoutError:
             return "TensorFlow took too long to start to be asked"
         return found.sentence if isinstance(found, Failure) else found
+
+
+def _speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
+    """Return how fast all env actors together are, without learning."""
+    rate = min(n_actors, cpus) / acted.microseconds * 1e6
+    actors = f"{counted(n_actors, 'env actor')} on {counted(cpus, 'core')}"
+    found = f"about {rate:,.0f} env steps/s by {actors}, without learning"
+    if config.training.max_steps is not None:
+        time_needed = span(config.training.max_steps / rate)
+        found += f"; --max-steps takes {time_needed} of that"
+    if rate >= _SLOW_RATE:
+        return Row("acting", found)
+    return warning(
+        "acting",
+        found,
+        "Make the environment's step faster, or raise --n-envs and step on more "
+        "cores: --vectorization async, --n-actors, a cluster's --address.",
+    )
+
+
+def _described(spec: EnvSpec) -> str:
+    shape = "×".join(map(str, spec.observation_shape))
+    kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
+    actions = "discrete action" if spec.is_discrete else "continuous action"
+    units = counted(spec.action_units, actions)
+    return f"{shape} {spec.observation_dtype} {kind}; {units}"
+
+
+def _stepped(steps: SteppedAtRandom, n_envs: int) -> Row:
+    median = f"median of {counted(steps.count, 'vector step')} of {n_envs}"
+    return Row("step", f"{steps.microseconds:,.1f} µs per env step, {median}")
+
+
+def _rewards(steps: SteppedAtRandom) -> Row:
+    found = f"finite, {steps.low:g} to {steps.high:g} at random"
+    if steps.returns:
+        mean = sum(steps.returns) / len(steps.returns)
+        found += f"; mean return {mean:.2f} of {counted(len(steps.returns), 'episode')}"
+    return Row("rewards", found)

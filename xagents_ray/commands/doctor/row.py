@@ -31,11 +31,6 @@ warning = partial(Row, verdict="warning")
 """A row of what would slow the run down, or might stop it."""
 
 
-def unchecked(name: str) -> Row:
-    """Return a row of what could not be checked."""
-    return Row(name, "not checked", verdict="-")
-
-
 def failed(name: str, found: str, flag: str, failure: Failure) -> Row:
     """Return the error of a call that raised, about a flag and its value."""
     remedy = failure.sentence
