@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import VERSION, Array, Weights, WeightsFile
+from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
 from xagents_ray.learners import formats, runtime
 from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.normalizer import Normalizer

@@ -10,9 +10,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.core.batch import Batch
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Replayed
+from xagents_ray.core.trajectory import Batch, Replayed
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
     Array,
@@ -17,6 +16,7 @@ from xagents_ray.core.trajectory import (
     Transitions,
     Weights,
     WeightsFile,
+    assemble,
     part,
 )
 from xagents_ray.replay.base import Fill, replay_for, shard_bounds

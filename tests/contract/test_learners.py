@@ -22,10 +22,9 @@ from learner_support import fresh, publish
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.core.batch import Batch
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory, Weights
+from xagents_ray.core.trajectory import Batch, Trajectory, Weights
 
 
 class Life(NamedTuple):

@@ -9,8 +9,8 @@ from learner_cases import Case, assert_equal, batch, cases, deterministic
 from learner_support import publish
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Batch
 from xagents_ray.core.moments import Statistics, moments_of
+from xagents_ray.core.trajectory import Batch
 from xagents_ray.learners.learner import make_learner
 from xagents_ray.settings.config import Config
 

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from xagents_ray.core.batch import mix, side_by_side
-from xagents_ray.core.trajectory import Replayed, Trajectory, Transitions, part
+from xagents_ray.core.trajectory import (
+    Replayed,
+    Trajectory,
+    Transitions,
+    mix,
+    part,
+    side_by_side,
+)
 from xagents_ray.replay.base import shard_bounds
 
 

@@ -13,7 +13,7 @@ from fake_driver import FakeDriver, FakeSupervision
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.prepare import find_resumed
+from xagents_ray.run.prepare import find_run
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
@@ -46,7 +46,7 @@ def train(
     watch: Callable[[Progress], None] | None = settings.pop("watch", None)
     resumed, given = None, {**SETTINGS, **settings}
     if "resume" in settings:
-        resumed, given = find_resumed("ppo", settings)
+        resumed, given = find_run("ppo", settings)
     config = Config.of(find("ppo").config, given)
     start = lambda run, signals: driver  # noqa: E731
     return fit(find("ppo"), config, signals or Signals(), start, resumed, watch)

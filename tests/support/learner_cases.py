@@ -13,9 +13,14 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.core.batch import Batch
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory, Transitions, Weights, stack_frames
+from xagents_ray.core.trajectory import (
+    Batch,
+    Trajectory,
+    Transitions,
+    Weights,
+    stack_frames,
+)
 
 OBSERVATIONS = {
     "vector": ((4,), "float32", 1),

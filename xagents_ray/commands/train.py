@@ -10,7 +10,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run.driver import Driver, StartDriver
-from xagents_ray.run.prepare import find_resumed
+from xagents_ray.run.prepare import find_run
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config, train_options
@@ -45,7 +45,7 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     """Train with settings by their flat names; see `train`."""
     resumed, hints = None, []
     if given.get("resume") is not None:
-        resumed, given = find_resumed(algorithm.name, given)
+        resumed, given = find_run(algorithm.name, given)
     else:
         hints = presets.hints(algorithm, given)
         given = presets.apply(algorithm, given)

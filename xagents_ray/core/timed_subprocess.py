@@ -17,8 +17,6 @@ import psutil
 
 from xagents_ray.core.errors import Diverged, EnvironmentFault, UserError, sentence
 
-_ORPHAN_SECONDS = 60
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -40,9 +38,7 @@ class TimedSubprocess:
         seconds: after which it ends itself, if this process is killed.
     """
 
-    def __init__(
-        self, path: str, *arguments: Any, seconds: int = _ORPHAN_SECONDS
-    ) -> None:
+    def __init__(self, path: str, *arguments: Any, seconds: int = 60) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._items, theirs = spawn.Pipe(duplex=False)
         job = theirs, seconds, path, *arguments

@@ -1,4 +1,4 @@
-"""Trajectories with frames stored once, the rebuild of their stacks, and weights.
+"""Trajectories with frames stored once, batches of them, and weights.
 
 Row `t` of a trajectory holds the action taken on observation `t` and what it
 brought; observation `t + 1` is the next row's. After an end the environment
@@ -179,3 +179,63 @@ def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
         if isinstance(value, np.ndarray)
     }
     return trajectory._replace(**columns, first_env=own + low)
+
+
+BatchPart = Trajectory | Replayed | Transitions
+"""What a batch is assembled from."""
+
+
+class Batch(NamedTuple):
+    """The data of one learning phase."""
+
+    # The newest round, all of its environments side by side; None for an algorithm that
+    # learns from its replay only.
+    fresh: Trajectory | None = None
+    # K batches drawn from the replay; None when nothing was drawn.
+    sampled: Transitions | Replayed | None = None
+
+
+def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -> Batch:
+    """Return a batch of a round's trajectories and what each replay shard drew.
+
+    Args:
+        parts: in any order of kinds.
+        batch_size: transitions per batch, where several shards drew some.
+        seed: of the order in which transitions of several shards are mixed.
+    """
+    rounds = [each for each in parts if isinstance(each, Trajectory)]
+    fresh = merge(rounds) if rounds else None
+    transitions = [each for each in parts if isinstance(each, Transitions)]
+    if len(transitions) > 1:
+        mixed = mix(transitions, batch_size, np.random.default_rng(seed))
+        return Batch(fresh, mixed)
+    if transitions:
+        return Batch(fresh, transitions[0])
+    replayed = [each for each in parts if isinstance(each, Replayed)]
+    return Batch(fresh, side_by_side(replayed) if replayed else None)
+
+
+def mix(
+    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
+) -> Transitions:
+    """Return transitions of several shards as K batches, in random order.
+
+    The parts are [1, n, ...] each, at least N together; what is more than K * N is
+    left out. The batch size is N.
+    """
+    batches = sum(p.rewards.shape[1] for p in parts) // batch_size
+    order = generator.permutation(batches * batch_size)
+
+    def mixed(*arrays: Array) -> Array:
+        rows = np.concatenate([array[0] for array in arrays])[order]
+        return rows.reshape(batches, batch_size, *rows.shape[1:])
+
+    return Transitions(*map(mixed, *parts))
+
+
+def side_by_side(parts: Sequence[Replayed]) -> Replayed:
+    """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*parts, strict=True)
+    return Replayed(*(np.concatenate(arrays, axis=2) for arrays in columns))

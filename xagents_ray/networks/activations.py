@@ -16,10 +16,6 @@ def softmax(x: FloatArray) -> FloatArray:
     return exp / exp.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
-def _elu(x: FloatArray) -> FloatArray:
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
-
-
 def _sigmoid(x: FloatArray) -> FloatArray:
     y: FloatArray = 0.5 + 0.5 * np.tanh(0.5 * x)
     return y
@@ -55,7 +51,7 @@ ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "tanh": lambda x: np.tanh(x, out=x),
     "sigmoid": _sigmoid,
     "softmax": softmax,
-    "elu": _elu,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "softplus": lambda x: np.logaddexp(x, np.float32(0)),
     "gelu": _gelu,
     "silu": lambda x: x * _sigmoid(x),

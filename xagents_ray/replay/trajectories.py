@@ -63,8 +63,8 @@ class TrajectoryReplay(Replay):
     def sample(self, batches: int, batch_size: int) -> Replayed:
         """Draw K batches, in each of them N trajectories of every environment.
 
-        Each is drawn by itself. The environments come in turn, without those that have
-        inserted none; ValueError if all have.
+        Each is drawn by itself, uniformly with replacement. The environments come in
+        turn, without those that have inserted none; ValueError if all have.
         """
         if not self._inserted.any():
             raise ValueError("The replay is empty: insert a trajectory first.")

@@ -48,7 +48,6 @@ class TransitionReplay(Replay):
         n_step: int,
         gamma: float,
     ) -> None:
-        self.capacity = capacity
         self._stack = spec.stack
         self._quota = quotas(capacity, n_envs)
         rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
@@ -149,7 +148,7 @@ class TransitionReplay(Replay):
             self._full[env] = True
 
     def sample(self, batches: int, batch_size: int) -> Transitions:
-        """Draw K batches of N transitions; ValueError if it is empty."""
+        """Draw K batches of N transitions, uniformly; ValueError if it is empty."""
         if self.fill.size == 0:
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows = self._draw(batches * batch_size)

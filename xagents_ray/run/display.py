@@ -22,12 +22,10 @@ class Display:
     def __init__(self, config: Config, console: Console | None = None) -> None:
         self._config, self._quiet = config, config.display.quiet
         self._console = console or Console(highlight=False)
-        live = self._console.is_terminal and config.display.log_frequency is None
-        self._live = (
-            Live(console=self._console, auto_refresh=False)
-            if live and not self._quiet
-            else None
-        )
+        self._live: Live | None = None
+        is_live = self._console.is_terminal and config.display.log_frequency is None
+        if is_live and not self._quiet:
+            self._live = Live(console=self._console, auto_refresh=False)
         self._shown = 0.0
         self._lines = 0
         self.profile: Profile | None = None

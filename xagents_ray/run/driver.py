@@ -16,7 +16,7 @@ from xagents_ray.storage.checkpoints import Checkpoint
 class Collected(NamedTuple):
     """One round of rollouts, as the loop sees it."""
 
-    reports: Sequence[RolloutReport]  # of the rollouts
+    reports: Sequence[RolloutReport]
     replay: Fill | None  # how full it is; None without one
     # Of each rollout, the newest weights' version less the one that acted.
     lags: Sequence[int]

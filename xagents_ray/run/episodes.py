@@ -131,8 +131,7 @@ def _action_first(layout: Layout, index: int) -> Layout:
             f"--action-idx {index}: the network has {counted(len(outputs), 'output')}, "
             "numbered from 0; use 0."
         )
-    heads = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
-    units, expected = heads
+    units, expected = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
     if units != expected:
         raise UserError(
             f"--action-idx {index}: this output has {units} units and the "

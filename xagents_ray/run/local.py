@@ -14,10 +14,15 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.batch import Part, assemble
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
-from xagents_ray.core.trajectory import RolloutReport, Trajectory, WeightsFile
+from xagents_ray.core.trajectory import (
+    BatchPart,
+    RolloutReport,
+    Trajectory,
+    WeightsFile,
+    assemble,
+)
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
@@ -55,7 +60,7 @@ class LocalDriver:
         self._weights = self._learner.policy_weights(1)
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
-        self._round: list[Part] = []
+        self._round: list[BatchPart] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[tuple[int, float]] = []
 

@@ -31,9 +31,7 @@ class Resumed:
     session: int  # how many times the run has been resumed, this one included
 
 
-def find_resumed(
-    agent: str, given: Mapping[str, Any]
-) -> tuple[Resumed, dict[str, Any]]:
+def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]:
     """Return the run that `given["resume"]` names, and its settings now.
 
     Raises:
@@ -96,9 +94,8 @@ def actor_states(
     None when actors with other numbers wrote them: an actor's state can't be split.
     """
     states: list[dict[str, Any]] = checkpoint.facts["actors"]
-    if [len(state["noise"]) for state in states] == list(shares):
-        return states
-    return None
+    fits = [len(state["noise"]) for state in states] == list(shares)
+    return states if fits else None
 
 
 def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:

@@ -44,10 +44,9 @@ class Profile:
         waited: float,
         dropped: Sequence[RolloutReport] = (),
     ) -> None:
-        """Count a round of rollouts, and those that were too old to learn from.
+        """Count a round of rollouts, and dropped ones, too old to learn from.
 
-        The replay took so many seconds for the insertions; `waited` are the seconds
-        until all of it was there.
+        `replay` are the seconds of the insertions, `waited` those until all was there.
         """
         done = [*reports, *dropped]
         self._rollouts += len(done)
@@ -62,7 +61,7 @@ class Profile:
         self._on_the_way(waited - longest - replay)
 
     def learned(self, phases: Iterable[dict[str, float]], waited: float) -> None:
-        """Count phases waited for so long; take their seconds out of their metrics."""
+        """Count phases that took `waited` to come; pop seconds from their metrics."""
         seconds = sum(metrics.pop("seconds", 0.0) for metrics in phases)
         self._seconds["learning"] += seconds
         self._on_the_way(waited - seconds)

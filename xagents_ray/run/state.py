@@ -65,10 +65,7 @@ class UpdateSchedule:
     def batches(self, before: int, now: int, replay: Fill | None) -> int:
         """Return how many batches are due; on-policy, the newest round is one.
 
-        Args:
-            before: env steps of the whole run before the newest round.
-            now: env steps after it.
-            replay: how full it is; None without one.
+        `before` and `now` count the env steps of the whole run around that round.
         """
         c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
         if c is None or replay is None or replay.size == 0:

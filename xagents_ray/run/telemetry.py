@@ -41,14 +41,14 @@ class Telemetry:
             self._watch(self._progress)
 
     def collected(self, round_: Collected, waited: float) -> None:
-        """Measure a round of rollouts that took so many seconds to come."""
+        """Measure a round of rollouts that was there after `waited` seconds."""
         self._progress.lags.update(round_.lags)
         self.profile.collected(
             round_.reports, round_.replay_seconds, waited, round_.dropped
         )
 
     def learned(self, phases: Sequence[dict[str, float]], waited: float = 0.0) -> None:
-        """Count learning phases that ended, waited for so long; track their metrics.
+        """Count phases that took `waited` seconds to come, and track their metrics.
 
         Raises:
             Diverged: a metric is not finite.

@@ -21,9 +21,9 @@ _READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header
 class Piecemeal(NamedTuple):
     """An array that comes in pieces."""
 
-    name: str  # of the array
+    name: str
     dtype: npt.DTypeLike  # of booleans, integers or floats
-    shape: tuple[int, ...]  # of the array
+    shape: tuple[int, ...]
     # Buffers of its bytes, in C order unless it is a `fortran_order` one.
     pieces: Iterable[Any]
     fortran_order: bool = False  # whether its first axis changes fastest
@@ -50,11 +50,8 @@ def write_piecemeal(file: Path | IO[bytes], arrays: Iterable[Piecemeal]) -> None
             dtype = np.dtype(array.dtype)
             if dtype.kind not in "biuf":
                 raise ValueError(f"{array.name!r} is an array of {dtype}.")
-            header = {
-                "descr": npy.dtype_to_descr(dtype),
-                "fortran_order": False,
-                "shape": array.shape,
-            }
+            descr, shape = npy.dtype_to_descr(dtype), array.shape
+            header = {"descr": descr, "fortran_order": False, "shape": shape}
             info = zipfile.ZipInfo(f"{array.name}.npy")
             with archive.open(info, "w", force_zip64=True) as member:
                 npy.write_array_header_1_0(member, header)
@@ -104,15 +101,10 @@ def read_piecemeal(
     nbytes: int,
     growth: int = 1,
 ) -> Iterator[Piecemeal]:
-    """Yield the arrays of an .npz file.
+    """Yield the arrays of an .npz file in pieces of `nbytes` at most.
 
-    Args:
-        file: open and seekable.
-        expected: dtype and shape of each array, in C order; None for any arrays.
-        nbytes: of a piece, at most.
-        growth: as in `read_arrays`.
-    Raises:
-        Exception: as `read_arrays` does, while it yields.
+    `expected` has the dtype and shape of each array, in C order; None takes any. The
+    file, its growth and what is raised, while it yields, are those of `read_arrays`.
     """
     found: set[str] = set()
     size = file.seek(0, 2)

@@ -1,6 +1,5 @@
 """Writes checkpoints aside, renames them into place, and removes old ones."""
 
-import errno
 import json
 import os
 import secrets
@@ -8,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,8 @@ class CheckpointWriter:
     writers are removed: they are damaged, or the run went back to before them. When
     a checkpoint holds the replay, no other does.
 
-    Args:
-        directory: of checkpoints only; made when the first one is written.
-        keep: how many of the last ones stay, 1 or more.
+    The directory has checkpoints only, and is made when the first one is written.
+    `keep` of the last ones stay, 1 or more.
     """
 
     def __init__(self, directory: Path, keep: int) -> None:
@@ -74,8 +73,7 @@ class CheckpointWriter:
             write_replay: writes the replay's files into the folder that it is given.
             replay_nbytes: about how much it will write.
         Raises:
-            OSError: it can't be written (ENOSPC if the disk lacks the space); the
-                existing ones stay.
+            OSError: it can't be written (ENOSPC: no space); the existing ones stay.
             ValueError: a float is NaN or an array not finite; nothing is written.
         """
         text = json.dumps(facts).encode()
@@ -83,9 +81,10 @@ class CheckpointWriter:
         check_finite(arrays)
         self._directory.mkdir(parents=True, exist_ok=True)
         nbytes = sum(array.nbytes + 512 for array in arrays.values())
-        self._check_room(nbytes + len(text) + replay_nbytes)
-        path = self._directory / f"step-{step:012d}"
-        aside = self._aside()
+        nbytes += len(text) + replay_nbytes + (64 << 10)
+        if nbytes > shutil.disk_usage(self._directory).free:
+            raise OSError(ENOSPC, os.strerror(ENOSPC), str(self._directory))
+        path, aside = self._directory / f"step-{step:012d}", self._aside()
         try:
             marks = _marks(path, step, is_best, evaluation)
             _fill(aside, arrays, text, marks, write_replay)
@@ -97,11 +96,6 @@ class CheckpointWriter:
         self._own.add(path)
         self._rotate(path, step)
         return path
-
-    def _check_room(self, nbytes: int) -> None:
-        if nbytes + (64 << 10) > shutil.disk_usage(self._directory).free:
-            code = errno.ENOSPC
-            raise OSError(code, os.strerror(code), str(self._directory))
 
     def _put(self, aside: Path, path: Path) -> None:
         """Rename a new checkpoint into place; at no moment is there none."""

@@ -77,8 +77,8 @@ def load(path: Path, advice: str = "use") -> Checkpoint:
     """Return a checkpoint, verified but for its replay.
 
     Raises:
-        UserError: a file of it is missing or damaged; says what to do with the newest
-            valid one, after the advice, `resume with --resume`.
+        UserError: a file of it is missing or damaged; offers the newest valid one
+            after the advice, `resume with --resume`.
     """
     try:
         return _read(path)
@@ -121,7 +121,7 @@ def read_replay(
 ) -> dict[str, Array]:
     """Return the arrays of one of `replay_files`, verified before one is read.
 
-    C-contiguous arrays to fill and return in place of new ones may be given.
+    `into` has C-contiguous arrays to fill and return in place of new ones.
 
     Raises:
         UserError: it is damaged, or its names, shapes or dtypes are not those of
@@ -137,8 +137,8 @@ def read_replay_piecemeal(
     """Yield the arrays of one file of a replay in pieces of `nbytes` at most.
 
     Raises:
-        UserError: as `read_replay` does, before one is read; not the dtypes and shapes
-            that are `expected`.
+        UserError: it is damaged, found before an array is read, or its names, shapes
+            or dtypes are not those that are `expected`.
     """
     with verified(file, read_manifest(file.parent)) as opened:
         yield from read_piecemeal(opened, expected, nbytes)

@@ -79,12 +79,10 @@ def remove_leftovers(folder: Path, name: str) -> None:
 
 
 def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> None:
-    """Sync files of a directory and write their sizes and hashes to a manifest.
+    """Sync files of a directory and write their sizes and hashes to a new manifest.
 
-    Args:
-        directory: without a manifest yet.
-        names: of regular files in it.
-        facts: that the manifest holds too, as JSON.
+    It holds the facts too, as JSON.
+
     Raises:
         OSError: one can't be read or synced, or the manifest not written.
         ValueError: a name that `read_manifest` refuses, or not a regular file.

@@ -1,12 +1,14 @@
 """The history of a run: one row per episode that ended, in parquet."""
 
 import os
+import re
 import uuid
 from pathlib import Path
 from time import monotonic
 
 import numpy as np
 
+from xagents_ray.storage.files import remove_leftovers
 from xagents_ray.storage.history_parts import (
     DTYPE,
     OPTIONAL,
@@ -14,7 +16,6 @@ from xagents_ray.storage.history_parts import (
     Rows,
     find_parts,
     read_parts,
-    remove_leftovers,
     unreadable,
     write_part,
 )
@@ -58,9 +59,10 @@ class History:
         self._due = 0.0
         if self.path.is_dir():
             self._parts.append(self._new_part())
-        elif not self._parts:
+            remove_leftovers(self.path, r".+\.parquet")
+        else:
             self._parts = [self.path]
-        remove_leftovers(self.path)
+            remove_leftovers(self.path.parent, re.escape(self.path.name))
 
     @property
     def rows(self) -> int:

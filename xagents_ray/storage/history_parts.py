@@ -1,6 +1,5 @@
 """The parquet files of a history: one, or a directory of them."""
 
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -9,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.storage import files
 from xagents_ray.storage.files import replacing
 
 Rows: TypeAlias = npt.NDArray[np.void]
@@ -140,14 +138,6 @@ def _column(values: npt.NDArray[Any]) -> Any:
     return pa.Array.from_buffers(
         pa.from_numpy_dtype(values.dtype), len(values), buffers
     )
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove what killed runs left of a history's files."""
-    if path.is_dir():
-        files.remove_leftovers(path, r".+\.parquet")
-    else:
-        files.remove_leftovers(path.parent, re.escape(path.name))
 
 
 def unreadable(path: str | Path, why: str) -> UserError:

@@ -20,7 +20,7 @@ from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.machine import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.run.prepare import build_run, find_resumed
+from xagents_ray.run.prepare import build_run, find_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
 
@@ -44,7 +44,7 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     """
     load = os.getloadavg()[0]
     if given.get("resume") is not None:
-        given = find_resumed(algorithm.name, given)[1]
+        given = find_run(algorithm.name, given)[1]
     else:
         given = presets.apply(algorithm, given)
     if given.get("max_steps") is None and given.get("target_reward") is None:
