@@ -70,7 +70,7 @@ class _Errors:
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
-"""Does what a command does; returns the exit code, or None for 0."""
+"""Does what a command does; returns the signal that ended it, if one did."""
 
 
 class _Agents(click.Group):
@@ -149,18 +149,15 @@ class _Agents(click.Group):
         values = {n: value for n, value in given.items() if value not in (None, ())}
         algorithm.config.check_names(values)
         try:
-            return self._call(algorithm, values)
+            signal = self._call(algorithm, values)
         except EnvironmentFault as error:
             if with_traceback and error.trace:
                 click.echo(error.trace, err=True)
             raise
+        return None if signal is None else 128 + signal
 
 
-def _exit_code(signal: int | None) -> int | None:
-    return None if signal is None else 128 + signal
-
-
-def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> None:
     examine = resolve_name("xagents_ray.commands.doctor.examination:examine")
     rows = examine(algorithm, values)
     if click.get_current_context().params["traceback"]:
@@ -174,7 +171,8 @@ def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
         print_list("\nWhat to change:", remedies)
     else:
         click.echo("\nNothing to change.")
-    return 2 if any(row.verdict == "error" for row in rows) else None
+    if any(row.verdict == "error" for row in rows):
+        click.get_current_context().exit(2)
 
 
 def _of(*groups: type) -> list[Option]:
@@ -215,7 +213,7 @@ for _group in (
         "train",
         "Train given an agent and environment",
         _of(*GROUPS.values()),
-        lambda row, given: _exit_code(train_with(row, given).signal),
+        lambda row, given: train_with(row, given).signal,
     ),
     _Agents(
         "doctor",
@@ -227,21 +225,21 @@ for _group in (
         "play",
         "Play an episode given a trained agent and environment",
         [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
-        lambda row, given: _exit_code(play_with(row, given, click.echo)),
+        lambda row, given: play_with(row, given, click.echo),
         _acts,
     ),
     _Agents(
         "evaluate",
         "Measure a trained agent's mean reward",
         _of(EnvConfig, SourceConfig, EvaluateConfig),
-        lambda row, given: _exit_code(evaluate_with(row, given, click.echo)),
+        lambda row, given: evaluate_with(row, given, click.echo),
         _acts,
     ),
     _Agents(
         "tune",
         "Tune hyperparameters given an agent, hyperparameter specs, and environment",
         tune_options(None),
-        lambda row, given: _exit_code(tune_with(row, given).signal),
+        lambda row, given: tune_with(row, given).signal,
         varies=True,
         refused=UNSUPPORTED_OPTIONS,
     ),

@@ -15,8 +15,6 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
 
-_REDUCTION = 3
-"""Successive halving keeps one trial of so many."""
 _OWNER = "sweep"
 _BEAT_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
@@ -55,7 +53,7 @@ def make_pruner(
         )
     if config.scheduler == "asha":
         return optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=points[0], reduction_factor=_REDUCTION
+            min_resource=points[0], reduction_factor=3
         )
     return optuna.pruners.NopPruner()
 

@@ -15,8 +15,6 @@ from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
 
 _POINTS = 20
-_KEPT_CHECKPOINTS = 1
-"""Of each trial, besides the best one: there are many trials."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Plan:
             again += 1
             name = f"trial-{number}-{again}"
         return {
-            "keep_checkpoints": _KEPT_CHECKPOINTS,
+            "keep_checkpoints": 1,  # besides the best one: there are many trials
             "quiet": not self.config.non_silent,
             **settings,
             "run_dir": str(self.directory),

@@ -34,7 +34,6 @@ _NOTHING_TO_TUNE = (
     "Nothing varies and there is one trial, as with `train`: give a setting several "
     "values, as in --lr 1e-5 1e-2, and raise --n-trials."
 )
-_PRESET = "best.yaml"
 _PICTURES = {
     "optimization_history": "history.png",
     "param_importances": "importances.png",
@@ -186,7 +185,7 @@ def write_report(plan: Plan, study: "Study", note: Callable[[str], None]) -> Non
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
     source = f"trial {best.number} of {plan.study}"
     text = preset(plan.algorithm, settings, expected, source)
-    path = plan.directory / _PRESET
+    path = plan.directory / "best.yaml"
     try:
         replace_bytes(path, text.encode())
     except OSError as error:
