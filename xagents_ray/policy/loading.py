@@ -29,20 +29,19 @@ class SourceConfig(Checked):
     """Where a trained agent comes from."""
 
     weights: tuple[str, ...] | None = option(
-        None,
-        help="Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5 or .npz",
+        None, "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5 or .npz"
     )
     run: str | None = option(
         None,
-        help="Directory of a run or of one of its checkpoints, or last, in place of "
+        "Directory of a run or of one of its checkpoints, or last, in place of "
         "--weights and the environment's flags",
     )
     which: str | None = option(
         None,
-        help="Checkpoint of --run: best, last, or the env step of one; default: best "
+        "Checkpoint of --run: best, last, or the env step of one; default: best "
         "where --eval-every was on, else last",
     )
-    run_dir: str = option(RunConfig().run_dir, help="Directory of runs, for --run last")
+    run_dir: str = option(RunConfig().run_dir, "Directory of runs, for --run last")
 
     def __post_init__(self) -> None:
         super().__post_init__()
