@@ -49,19 +49,16 @@ def _requires_token(address: str) -> bool:
         try:
             channel.unary_unary(_CALL)(b"", timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
-                return _has_token()
-            return True
+            return error.code() is grpc.StatusCode.UNAUTHENTICATED or _has_token()
     return False
 
 
 def _has_token() -> bool:
     """Return whether Ray would find a token here."""
-    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     with contextlib.suppress(RuntimeError):  # there is no home directory
         if (Path.home() / ".ray" / "auth_token").is_file():
             return True
-    return any(name in os.environ for name in names)
+    return not os.environ.keys().isdisjoint(("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
 
 
 class DashboardLink:

@@ -23,15 +23,11 @@ _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 @dataclass
 class FailureLog:
-    """Failures of a run's parts; every one is counted and reported.
+    """Failures of a run's parts; every one is counted and reported."""
 
-    Attributes:
-        counts: what failed, and what was lost with it, by name.
-        warnings: sentences for the user that have not been taken, oldest first.
-    """
-
+    # What failed, and what was lost with it, by name.
     counts: Counter[str] = field(default_factory=Counter)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # sentences, oldest first
 
     def count(self, name: str, number: int = 1) -> None:
         """Count something that failed or was lost; a number of 0 leaves no entry."""
@@ -60,7 +56,6 @@ class Calls:
         signals: end waits.
         is_lost: returns whether Ray is lost for good.
     Attributes:
-        ray: the module.
         log: of what failed.
         others: returns further references that wake a wait.
         meanwhile: called whenever a wait wakes up.

@@ -11,8 +11,8 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.cluster.ray import authentication, probe
-from xagents_ray.cluster.ray.ray_session import RaySession, end_now
+from xagents_ray.cluster.ray import authentication, ray_session
+from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.quiet import quiet_stderr
 from xagents_ray.core.signals import Signals
@@ -55,7 +55,7 @@ def start(
             for session in list(_open):
                 session.processes.end()
             # Ray's client aborts when the Ray that it is connecting to disappears.
-            atexit.register(end_now, 128 + signals.received)
+            atexit.register(ray_session.end_now, 128 + signals.received)
             raise Stopped
     ray = outcome.result()
     _open[-1].signals = signals
@@ -106,12 +106,7 @@ def is_lost() -> bool:
 
 
 def disconnect(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
-    """Leave the Ray that `start` started or joined; end what it started here.
-
-    Args:
-        ray: the module.
-        farewell: makes the last calls to Ray.
-    """
+    """Make the last calls to Ray, leave it, and end what `start` started here."""
     if not _open:
         farewell()
         return
@@ -120,10 +115,9 @@ def disconnect(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
 
 def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -> Any:
     """Start Ray on this machine."""
-    session.set(authentication.for_own_ray())
     # Workers would be starved by a busy neighbor at Ray's niceness of 15.
-    if "RAY_worker_niceness" not in os.environ:
-        session.set({"RAY_worker_niceness": "0"})
+    niceness = {"RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0")}
+    session.set(authentication.for_own_ray() | niceness)
     bytes_ = store(store_bytes)
     ray = _import(logs)
     try:
@@ -187,14 +181,13 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         raise UserError(
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
-    reason = probe.silence(host, int(port))
-    if reason:
+    if reason := ray_session.silence(host, int(port)):
         raise UserError(
             f"No Ray cluster answers at {address} ({reason}): check the address, "
             "or start one with `ray start --head`."
         )
-    session.set(authentication.for_cluster(address))
-    session.set({"RAY_NUM_REDIS_GET_RETRIES": "1"})
+    retries = {"RAY_NUM_REDIS_GET_RETRIES": "1"}
+    session.set(authentication.for_cluster(address) | retries)
     ray = _import(logs)
     failure: Exception | None = None
     with quiet_stderr():
@@ -208,7 +201,7 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         raise _refused(address, failure)
     if dashboard and context.dashboard_url:
         session.dashboard = f"http://{context.dashboard_url}"
-    session.head = probe.Head(host, int(port), probe.patience())
+    session.head = ray_session.Head(host, int(port), ray_session.patience())
     return ray
 
 

@@ -1,11 +1,13 @@
-"""A Ray that this process has started or joined, and its processes here."""
+"""A Ray that this process has started or joined: its processes here, or its head."""
 
 import atexit
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -14,9 +16,13 @@ from typing import Any
 
 import psutil
 
-from xagents_ray.cluster.ray import authentication, probe
+from xagents_ray.cluster.ray import authentication
 from xagents_ray.core.signals import Signals
 
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_SETTINGS_FRAME = 4
+_PROBE_SECONDS = 5.0
+_REPEAT_SECONDS = 1.0
 _REAP_SECONDS = 1.0
 _VITAL = ("gcs_server", "raylet")
 _SIGNALLED_SECONDS = 5.0
@@ -24,15 +30,73 @@ _WITHOUT_RAY_SECONDS = 15.0
 """Ray's shutdown takes half of that when its control service (GCS) is gone."""
 
 
-class Processes:
-    """The processes that Ray starts on this machine.
+def silence(host: str, port: int) -> str:
+    """Return why no gRPC server answers at an address; '' when one does."""
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as link:
+            link.settimeout(_PROBE_SECONDS)
+            link.sendall(_HTTP2_GREETING)
+            answer = link.recv(9)
+    except TimeoutError:
+        return "no answer"
+    except OSError as error:
+        return error.strerror or str(error)
+    is_http2 = len(answer) >= 4 and answer[3] == _SETTINGS_FRAME
+    return "" if is_http2 else "something else listens there"
 
-    Attributes:
-        own: those that this process has started; they start all others.
+
+def patience() -> float:
+    """Return the seconds for which a head may be silent.
+
+    A head that keeps its state elsewhere may restart. After the whole time that this
+    variable gives, Ray's client ends this process without a message.
+    """
+    return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
+
+
+class Head:
+    """The control service (GCS) of a cluster's head, probed by a thread of its own.
+
+    After some seconds of silence, it is lost for good.
     """
 
+    def __init__(self, host: str, port: int, seconds: float) -> None:
+        self._host, self._port, self._seconds = host, port, seconds
+        self._silent_since: float | None = None
+        self._closed = threading.Event()
+        threading.Thread(target=self._probe, daemon=True).start()
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long the head has been silent; 0 when it answered the last probe."""
+        since = self._silent_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the head has been silent for too long."""
+        return self.silent_seconds > self._seconds
+
+    def close(self) -> None:
+        """Stop probing."""
+        self._closed.set()
+
+    def _probe(self) -> None:
+        while not self._closed.wait(_REPEAT_SECONDS):
+            began = time.monotonic()
+            if not silence(self._host, self._port):
+                self._silent_since = None
+            elif self._silent_since is None:
+                self._silent_since = began
+
+
+class Processes:
+    """The processes that Ray starts on this machine."""
+
     def __init__(self) -> None:
-        self.own: list[Any] = []  # of Ray's own class below Popen
+        # Those that this process has started, which start all others; of Ray's own
+        # class below Popen.
+        self.own: list[Any] = []
         self._watch: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
@@ -99,9 +163,7 @@ class Processes:
     ) -> None:
         """Kill the processes that are still alive after some seconds.
 
-        Args:
-            below: what `all` returned before Ray ended; None for the current ones.
-            seconds: to wait.
+        They are those that `all` returned before Ray ended; None for the current ones.
         """
         _, alive = psutil.wait_procs(self.all() if below is None else below, seconds)
         for process in alive:
@@ -116,23 +178,16 @@ class Processes:
 
 @dataclass
 class RaySession:
-    """A Ray that this process has started or joined.
+    """A Ray that this process has started or joined."""
 
-    Attributes:
-        environment: previous values of the variables that were set for Ray.
-        processes: Ray's own on this machine; none of a cluster that was joined.
-        head: of the cluster that was joined.
-        dashboard: URL of Ray's dashboard; "" unless it was requested.
-        link: serves that URL where Ray requires its token.
-        signals: end what Ray is needed for.
-    """
-
+    # Previous values of the variables that were set for Ray.
     environment: dict[str, str | None] = field(default_factory=dict)
+    # Ray's own on this machine; none of a cluster that was joined.
     processes: Processes = field(default_factory=Processes)
-    head: probe.Head | None = None
-    dashboard: str = ""
-    link: authentication.DashboardLink | None = None
-    signals: Signals | None = None
+    head: Head | None = None  # of the cluster that was joined
+    dashboard: str = ""  # URL of Ray's dashboard, if it was requested
+    link: authentication.DashboardLink | None = None  # serves it where Ray has a token
+    signals: Signals | None = None  # end what Ray is needed for
 
     def set(self, environment: Mapping[str, str]) -> None:
         """Set variables until `restore`."""
@@ -159,9 +214,7 @@ class RaySession:
     def leave(self, ray: Any, farewell: Callable[[], None]) -> None:
         """Shut Ray down, with a time limit where that may take a minute.
 
-        Args:
-            ray: the module.
-            farewell: makes the last calls to Ray; skipped when Ray is lost.
+        `farewell` makes the last calls to Ray; it is skipped when Ray is lost.
         """
         received = None if self.signals is None else self.signals.received
         code, limit, is_lost = 1, _WITHOUT_RAY_SECONDS, self.is_lost

@@ -1,8 +1,9 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
 import contextlib
+import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,15 @@ import numpy as np
 from xagents_ray.actors.envs.definitions import export
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.ray.calls import Calls, LateError
+from xagents_ray.cluster.ray.calls import Calls, FailureLog, LateError
 from xagents_ray.cluster.run.env_actors import EnvActors, Rollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.cluster.run.learner import SupervisedLearner
-from xagents_ray.cluster.run.object_store import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.phases import Phase, PhaseData
 from xagents_ray.cluster.run.placement import Parts
+from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay import Shards
-from xagents_ray.cluster.run.supervision import Supervision
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
@@ -31,6 +31,7 @@ from xagents_ray.storage.checkpoints import Checkpoint
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
+_PUBLISH_SECONDS = 2.0
 
 
 class RayDriver:
@@ -120,7 +121,7 @@ class RayDriver:
         actors = []
         # Without those of all env actors, all start new episodes when it is resumed.
         if self._pipeline.policy_lag == 0 and self._actors.is_complete:
-            actors = [actor.state.remote() for actor in self._actors.handles]
+            actors = [slot.actor.state.remote() for slot in self._actors.live]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
@@ -201,9 +202,10 @@ class RayDriver:
         connection.disconnect(self._ray, self._end_parts)
 
     def _end_parts(self) -> None:
-        shards = self._shards.actors if self._shards else []
-        parts = [*self._actors.handles, self._learner.actor, *shards]
-        for actor in (*parts, self._evaluations.actor):
+        others = self._shards.actors if self._shards else []
+        actors = [slot.actor for slot in self._actors.slots]
+        actors += [self._learner.actor, *others, self._evaluations.actor]
+        for actor in actors:
             if actor is not None:
                 self._ray.kill(actor)
         self._parts.release()
@@ -235,9 +237,50 @@ class RayDriver:
         if config is None:
             return None
         make, size = self._parts.shard, rollout_bytes(self._run)
-        shards = Shards(self._calls, config.replay_shards, make, on_policy, size)
-        shards.wait_until_ready()
-        return shards
+        return Shards(self._calls, config.replay_shards, make, on_policy, size)
+
+
+class Supervision:
+    """Reports the failures of a run's parts, and publishes its metrics.
+
+    They are Ray's gauges `xagents_ray_<name>`, which Prometheus reads from every node.
+
+    Args:
+        agent: of the run; a label of every gauge.
+        log: where the parts count and report their failures.
+        fleet: its actors' weights versions are published.
+    """
+
+    def __init__(self, agent: str, log: FailureLog, fleet: Fleet) -> None:
+        self._agent, self._fleet = agent, fleet
+        self.failures, self.take_warnings = log.counts, log.take_warnings
+        self._gauge = importlib.import_module("ray.util.metrics").Gauge
+        self._gauges: dict[str, Any] = {}
+        self._published = 0.0
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        """Set all gauges, the weights version of each env actor too.
+
+        Args:
+            metrics: by name, at most every two seconds; `share/acting` is the gauge
+                `share` with the label `of="acting"`.
+        """
+        now = time.monotonic()
+        if now - self._published < _PUBLISH_SECONDS:
+            return
+        self._published = now
+        versions = enumerate(self._fleet.versions)
+        actors = {f"weights_version/actor {n}": version for n, version in versions}
+        for name, number in {**metrics, **actors}.items():
+            group, _, label = name.partition("/")
+            if group not in self._gauges:
+                self._gauges[group] = self._gauge(
+                    f"xagents_ray_{group}",
+                    description=f"{group} of a run of xagents-ray",
+                    tag_keys=("agent", "of"),
+                )
+            tags = {"agent": self._agent, "of": label or group}
+            self._gauges[group].set(float(number), tags=tags)
 
 
 def start(run: RunSpec, signals: Signals) -> RayDriver:

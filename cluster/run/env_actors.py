@@ -31,58 +31,34 @@ class Rollout(NamedTuple):
 
 @dataclass
 class RolloutCall:
-    """A rollout that was requested of an env actor.
+    """A rollout that was requested of an env actor, as references."""
 
-    Attributes:
-        weights: reference to the weights that act.
-        env_steps: of the run at the time of the request.
-        trajectory: reference to the rollout's trajectory.
-        report: reference to the rollout's report.
-        began: clock when the actor could begin; None before.
-    """
-
-    weights: Any
-    env_steps: int
+    weights: Any  # that act
+    env_steps: int  # of the run at the time of the request
     trajectory: Any
     report: Any
-    began: float | None = None
+    began: float | None = None  # clock when the actor could begin; None before
 
 
 @dataclass
 class Slot:
-    """Some environments of the run, and the actor that currently steps them.
+    """Some environments of the run, and the actor that currently steps them."""
 
-    Attributes:
-        number: from 0.
-        actor: handle; None after it was given up.
-        started: reference that is ready once the actor has made its environments.
-        n_envs: number of environments.
-        alive_at: clock when the actor was made, became ready, or finished a rollout.
-        is_ready: whether its environments are made.
-        is_overdue: whether it did not start in time.
-        calls: requested rollouts, oldest first.
-        finished: rollouts that nobody has taken yet.
-        failures: in a row, without a finished rollout.
-        errors: number of each error, by kind and line, since an episode ended.
-        replaced: how many times the actor was replaced.
-        version: of the weights of the newest rollout.
-        is_stale: whether the user was warned that the version stands still.
-    """
-
-    number: int
-    actor: Any
-    started: Any
+    number: int  # from 0
+    actor: Any  # handle; None after it was given up
+    started: Any  # reference that is ready once the actor has made its environments
     n_envs: int
-    alive_at: float
-    is_ready: bool = False
-    is_overdue: bool = False
-    calls: deque[RolloutCall] = field(default_factory=deque)
-    finished: deque[Rollout] = field(default_factory=deque)
-    failures: int = 0
+    alive_at: float  # clock when it was made, became ready, or finished a rollout
+    is_ready: bool = False  # its environments are made
+    is_overdue: bool = False  # it did not start in time
+    calls: deque[RolloutCall] = field(default_factory=deque)  # oldest first
+    finished: deque[Rollout] = field(default_factory=deque)  # nobody has taken them yet
+    failures: int = 0  # in a row, without a finished rollout
+    # Number of each error, by kind and line, since an episode ended.
     errors: Counter[str] = field(default_factory=Counter)
-    replaced: int = 0
-    version: int = 0
-    is_stale: bool = False
+    replaced: int = 0  # how many times
+    version: int = 0  # of the weights of the newest rollout
+    is_stale: bool = False  # the user was warned that the version stands still
 
 
 class EnvActors:
@@ -113,11 +89,6 @@ class EnvActors:
         for number, share in enumerate(shares):
             actor, now = make(number), time.monotonic()
             self.slots.append(Slot(number, actor, actor.ready.remote(), share, now))
-
-    @property
-    def handles(self) -> list[Any]:
-        """Handles of the actors that have not been given up."""
-        return [slot.actor for slot in self.live]
 
     @property
     def live(self) -> list[Slot]:
@@ -160,8 +131,8 @@ class EnvActors:
     def restart(self, session: int) -> None:
         """Begin with other episodes than in other sessions of the run."""
         self._session = session
-        for actor in self.handles:
-            actor.restart.remote(session)
+        for slot in self.live:
+            slot.actor.restart.remote(session)
 
     def restore(self, states: Sequence[Any], session: int) -> int:
         """Resume from the actors' states; return how many episodes were dropped."""
@@ -194,12 +165,8 @@ class EnvActors:
                 self._report_overdue(slot)
 
     def fail(self, slot: Slot, what: str, trace: str = "") -> None:
-        """Replace an actor that failed, or give it up.
+        """Replace an actor that failed, or give it up; `what` is a verb phrase.
 
-        Args:
-            slot: the actor's.
-            what: the failure, as a verb phrase.
-            trace: traceback of what the actor raised.
         Raises:
             Broken: it was given up, and no other actor is left.
         """

@@ -5,10 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
-from xagents_ray.cluster.run.object_store import weights_bytes
+from xagents_ray.cluster.run.preflight import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
 
 _LIMIT_SECONDS = 1_800.0
@@ -18,11 +17,12 @@ _WAITING_BYTES = 64 * 2**20
 
 
 class _Evaluation(NamedTuple):
-    """One in progress: env step, reference to its episodes, clock at its start."""
+    """One in progress."""
 
     step: int
-    episodes: Any
-    began: float
+    episodes: Any  # a reference
+    began: float  # clock at its start, ...
+    until: float  # ... and when it has taken too long
 
 
 class Evaluations:
@@ -30,15 +30,13 @@ class Evaluations:
 
     Args:
         calls: waits for the last ones.
-        make: makes an actor of a class with this number of environments.
+        make: makes an evaluator with this number of environments.
         run: the run to evaluate.
     Attributes:
         actor: handle of the evaluator; None before the first evaluation.
     """
 
-    def __init__(
-        self, calls: Calls, make: Callable[[type, int], Any], run: RunSpec
-    ) -> None:
+    def __init__(self, calls: Calls, make: Callable[[int], Any], run: RunSpec) -> None:
         self._calls, self._log, self._make, self._run = calls, calls.log, make, run
         self.actor: Any = None
         # Each has its weights in the store, and the state that may be the best.
@@ -65,27 +63,17 @@ class Evaluations:
         return False
 
     def ended(self, is_last: bool) -> list[tuple[int, float]]:
-        """Return (env step, mean return) of finished evaluations.
-
-        Args:
-            is_last: whether to wait for those that are in progress or queued.
-        """
+        """Return (env step, mean return) of those that ended; wait for the last."""
         self._advance()
         while is_last and self._current is not None:
-            self._finish(self._current, self._deadline - time.monotonic())
+            self._finish(self._current, self._current.until - time.monotonic())
         ended, self._ended = self._ended, []
         return ended
-
-    @property
-    def _deadline(self) -> float:
-        """Clock at which the current evaluation has taken too long."""
-        assert self._current is not None
-        return self._current.began + max(_LIMIT_SECONDS, 10 * self._longest)
 
     def _advance(self) -> None:
         """Finish the current evaluation if it has ended or is late; begin the next."""
         while self._current is not None and (
-            time.monotonic() > self._deadline
+            time.monotonic() > self._current.until
             or self._calls.ready([self._current.episodes], 0)
         ):
             self._finish(self._current, 0)
@@ -95,12 +83,12 @@ class Evaluations:
             return
         count = self._run.config.run.eval_episodes
         if self.actor is None:
-            n_envs = min(count, self._run.config.env.n_envs)
-            self.actor = self._make(Evaluator, n_envs)
+            self.actor = self._make(min(count, self._run.config.env.n_envs))
         step, weights = self._waiting.popleft()
-        seed = self._run.evaluation_seed
+        seed, began = self._run.evaluation_seed, time.monotonic()
         episodes = self.actor.evaluate.remote(weights, count, seed)
-        self._current = _Evaluation(step, episodes, time.monotonic())
+        until = began + max(_LIMIT_SECONDS, 10 * self._longest)
+        self._current = _Evaluation(step, episodes, began, until)
 
     def _finish(self, evaluation: _Evaluation, limit: float) -> None:
         """Wait some seconds for an evaluation's episodes, and begin the next one."""

@@ -24,17 +24,11 @@ _FETCH_SECONDS = 10.0
 
 
 class LastSnapshot:
-    """A learner's snapshot, refreshed while it learns, and what is newer than it.
-
-    Args:
-        calls: fetches snapshots.
-    Attributes:
-        arrays: the learner's state by name.
-    """
+    """A learner's snapshot, refreshed while it learns, and what is newer than it."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self.arrays: dict[str, Array] = {}
+        self.arrays: dict[str, Array] = {}  # the learner's state by name
         self._last_phase = 0  # that the snapshot includes
         self._newer: dict[int, int] = {}  # updates of each phase
         self._requested: tuple[Any, int] | None = None
@@ -58,9 +52,7 @@ class LastSnapshot:
     def refresh(self, actor: Any, phase: int) -> None:
         """Keep the snapshot requested last time, and request a new one, when due.
 
-        Args:
-            actor: the learner's.
-            phase: the newest one that it was asked for.
+        The phase is the newest one that the learner was asked for.
         """
         if time.monotonic() - self._requested_at <= _REFRESH_SECONDS:
             return

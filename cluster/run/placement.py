@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
@@ -25,10 +26,7 @@ Bundle = dict[str, float]
 def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
     """Return what the learner of a run claims, then what each env actor claims.
 
-    Args:
-        ray: the module, connected.
-        config: of the run.
-        share: fraction of the cluster that the run may claim.
+    The share is the fraction of the cluster that the run may claim.
     """
     flags, nodes = config.placement, _nodes(ray)
     cpus = share * sum(node.get("CPU", 0.0) for node in nodes)
@@ -143,12 +141,10 @@ class Parts:
         setup = ActorSetup.of(self._run, share, first, threads, definitions)
         return self._ray.remote(EnvActor).options(**options).remote(setup)
 
-    def evaluator(self, evaluator: type, n_envs: int) -> Any:
-        """Make an actor of a class that evaluates in so many environments."""
-        setup = ActorSetup.of(
-            self._run, n_envs, env_threads=1, definitions=self._definitions
-        )
-        return self._ray.remote(evaluator).options(**self._anywhere).remote(setup)
+    def evaluator(self, n_envs: int) -> Any:
+        """Make an actor that evaluates in so many environments."""
+        setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions)
+        return self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
 
     def release(self) -> None:
         """Release what was claimed here."""

@@ -1,36 +1,37 @@
-"""What `xagents-ray doctor` asks of Ray."""
+"""What a run needs of Ray's object store, and what a cluster has."""
 
+import math
 import platform
 from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.run.object_store import store_bytes
+from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
+from xagents_ray.core.machine import cores
+
+_STATE_COPIES = 4
+"""A weight, its target network's, and Adam's two moments of it."""
+_SNAPSHOTS = 6
+"""Of the learner in the object store: the newest for its recovery, its successor, the
+best, the one that is written, and the arguments of `restore` and `encode`."""
+_VERSIONS = 5
+"""Of the weights there with no lag: acting, learned, published, two evaluations'."""
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What a cluster has.
+    """What a cluster has."""
 
-    Attributes:
-        nodes: that are alive.
-        cpus, gpus: of all nodes together.
-        free_cpus, free_gpus: those that are not taken.
-        memory: bytes of the node with the most.
-        store: bytes of the smallest object store.
-        ray, python: versions, the same on both sides, as Ray requires.
-    """
-
-    nodes: int
-    cpus: int
-    free_cpus: int
+    nodes: int  # that are alive
+    cpus: int  # of all nodes together, as the next three
+    free_cpus: int  # that are not taken
     gpus: int
     free_gpus: int
-    memory: int
-    store: int
-    ray: str
-    python: str
+    memory: int  # bytes of the node with the most
+    store: int  # bytes of the smallest object store
+    ray: str  # a version, the same on both sides, as Ray requires
+    python: str  # likewise
 
 
 def inspect_cluster(address: str) -> ClusterFacts:
@@ -62,11 +63,44 @@ def inspect_cluster(address: str) -> ClusterFacts:
 def object_store(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int, int]:
     """Return the bytes that a run needs in the object store, and those it gets.
 
-    Args:
-        run: before it starts.
-        cluster: that it joins; None for this machine.
     Raises:
         UserError: there is not enough shared memory for Ray.
     """
     needed = store_bytes(run)
     return needed, connection.store(needed) if cluster is None else cluster.store
+
+
+def weights_bytes(run: RunSpec) -> tuple[int, int]:
+    """Return the size of the policy's weights, and of the learner's state."""
+    sizes = [4 * layout.n_weights for layout in run.layouts]
+    return sizes[0], _STATE_COPIES * sum(sizes)
+
+
+def rollout_bytes(run: RunSpec) -> int:
+    """Return the size of a round's trajectories."""
+    rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
+    return rows * _observation_bytes(run)
+
+
+def _observation_bytes(run: RunSpec) -> int:
+    """Return the size of one environment's row."""
+    item = 1 if run.spec.observation_dtype == "uint8" else 4
+    return math.prod(run.spec.observation_shape) * item + 64
+
+
+def store_bytes(run: RunSpec) -> int:
+    """Return the size of the data in flight, with room to spare."""
+    replay, pipeline = run.config.algorithm.replay, run.config.pipeline
+    n_envs, ahead = run.config.env.n_envs, pipeline.policy_lag
+    versions = _VERSIONS + ahead
+    if pipeline.asynchronous:  # each env actor may act with weights of its own
+        versions += run.config.placement.n_actors or min(n_envs, cores())
+    weights, state = weights_bytes(run)
+    bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
+    bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
+    if replay is not None:
+        sampled = replay.sampled_rows(n_envs, run.spec.stack) * (2 if ahead else 1)
+        bytes_ += 3 * sampled * _observation_bytes(run)
+        if run.config.run.checkpoint_replay:
+            bytes_ += 2 * PIECES * PIECE_BYTES
+    return bytes_

@@ -42,6 +42,8 @@ class Shards:
         actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
         seconds: spent on insertions so far.
+    Raises:
+        Broken: a shard can't allocate its memory.
     """
 
     def __init__(
@@ -55,12 +57,18 @@ class Shards:
         self._calls, self._log, self._make = calls, calls.log, make
         self._draws_trajectories = draws_trajectories
         self._network_seconds = _NETWORK_SECONDS + round_bytes / _BYTES_PER_SECOND
+        self._backoff = StoreBackoff(calls)
+        self._fills = [Fill(0, False)] * count
         self.seconds = 0.0
         self.actors = [make(number) for number in range(count)]
-        self._fills = [Fill(0, False)] * count
-        self._started = [actor.start.remote() for actor in self.actors]
-        self.nbytes = 0
-        self._backoff = StoreBackoff(calls)
+        started = [actor.start.remote() for actor in self.actors]
+        try:
+            self.nbytes = sum(calls.get(each, _LIMIT_SECONDS) for each in started)
+        except (LateError, calls.ray.exceptions.RayError):
+            raise Broken(
+                "Ray could not start the replay service: the cluster lacks memory, "
+                "lower --buffer-max-size."
+            ) from None
 
     @property
     def fill(self) -> Fill:
@@ -68,25 +76,11 @@ class Shards:
         size = sum(fill.size for fill in self._fills)
         return Fill(size, all(fill.is_full for fill in self._fills))
 
-    def wait_until_ready(self) -> None:
-        """Return when all shards have allocated their memory."""
-        try:
-            sizes = [self._calls.get(each, _LIMIT_SECONDS) for each in self._started]
-        except (LateError, self._calls.ray.exceptions.RayError):
-            raise Broken(
-                "Ray could not start the replay service: the cluster lacks memory, "
-                "lower --buffer-max-size."
-            ) from None
-        self.nbytes = sum(sizes)
-
     def insert(self, trajectories: Sequence[Any]) -> Fill:
-        """Insert the trajectories of a round, without those that are lost.
+        """Insert a round without lost trajectories; return the shards' fill level.
 
-        Args:
-            trajectories: references to them; none asks each shard for its fill level,
-                and replaces those that don't answer.
-        Returns:
-            The fill level of all shards.
+        A round without any asks each shard for its level, and replaces the silent ones.
+
         Raises:
             Broken: a shard fails repeatedly.
         """

@@ -1,9 +1,9 @@
 """What runs in Ray's actor processes: plain classes, wrapped where they are used."""
 
 import importlib
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,16 +23,11 @@ from xagents_ray.replay.base import Fill, replay_for, shard_bounds
 
 
 class ReplayService:
-    """A shard of a run's replay buffer; it answers `is_idle` at any time.
-
-    Args:
-        run: the run.
-        shard: number of the shard, from 0.
-    """
+    """The n-th shard, from 0, of a run's replay; it answers `is_idle` at any time."""
 
     def __init__(self, run: RunSpec, shard: int) -> None:
         self._run, self._shard = run, shard
-        self._is_idle = True
+        self._work = threading.Lock()
 
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
@@ -48,7 +43,7 @@ class ReplayService:
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
         """Insert the shard's environments; return its fill level, and the seconds."""
         began = time.perf_counter()
-        with self._busy():
+        with self._work:
             for trajectory in trajectories:
                 own = part(trajectory, self._first, self._end)
                 if own is not None:
@@ -58,7 +53,7 @@ class ReplayService:
 
     def is_idle(self) -> bool:
         """Return whether the shard does nothing, as while data is in transit to it."""
-        return self._is_idle
+        return not self._work.locked()
 
     def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Return the dtype and shape of all arrays by name, for `piece` and `put`."""
@@ -85,16 +80,8 @@ class ReplayService:
 
     def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""
-        with self._busy():
+        with self._work:
             return self._replay.sample(batches, count)
-
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        self._is_idle = False
-        try:
-            yield
-        finally:
-            self._is_idle = True
 
 
 class LearnerService:

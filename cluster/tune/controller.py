@@ -25,7 +25,7 @@ _MEASURED = ("began", "ended", "env_steps", "memory")
 """What the study keeps of a trial besides its rewards; see `trainee.TrialReport`."""
 
 
-class SweepController:
+class SweepController(tune.Callback, tune.Stopper):
     """Answers Tune from the study, and tells the study what Tune's trials report."""
 
     def __init__(
@@ -47,7 +47,7 @@ class SweepController:
 
     def run(self) -> None:
         """Let Tune run all trials."""
-        name, heartbeat = operator.attrgetter("trial_id"), _Heartbeat(self)
+        name = operator.attrgetter("trial_id")
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
                 tune.with_resources(
@@ -65,8 +65,8 @@ class SweepController:
                     storage_path=scratch,
                     verbose=0,
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                    callbacks=[heartbeat],
-                    stop=heartbeat,
+                    callbacks=[self],
+                    stop=self,
                 ),
             )
             tuner.fit()
@@ -119,14 +119,11 @@ class SweepController:
         Raises:
             UserError: the cluster lacks them.
         """
-        share = 1 / self._plan.config.n_jobs
-        if config.placement.local:
-            whole = as_one(self._ray, config, share)
-            check(self._ray, [whole])
-            return [whole]
-        parts = demand(self._ray, config, share)
-        check(self._ray, parts)
-        return [{}, *parts]
+        arguments = self._ray, config, 1 / self._plan.config.n_jobs
+        is_local = config.placement.local
+        claims = [as_one(*arguments)] if is_local else demand(*arguments)
+        check(self._ray, claims)
+        return claims if is_local else [{}, *claims]
 
     def take(self, trial_id: str, report: dict[str, Any]) -> bool:
         """Keep what a trial reports; return whether the trial must end."""
@@ -163,10 +160,18 @@ class SweepController:
             state = self._study.fail(trial, reason)
             self._display.ended(trial.number, state, reason=reason)
 
-    def tick(self) -> None:
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Update the display, and show other sweeps that this process is alive."""
-        self._display.show()
-        self._study.beat()
+        self.guarded(None, self._display.show)
+        self.guarded(None, self._study.beat)
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Leave single trials to the scheduler."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Return whether every trial must end."""
+        return self.is_over
 
 
 class _Search(Searcher):
@@ -209,22 +214,3 @@ class _Scheduler(FIFOScheduler):
         reason = str(error).strip().splitlines()[-1] if error else ""
         reason = f"the trial's process died ({reason.strip() or 'unknown'})"
         self._sweep.guarded(None, self._sweep.lose, trial.trial_id, reason)
-
-
-class _Heartbeat(tune.Callback, tune.Stopper):
-    """Updates the display while Tune works; ends everything after a signal."""
-
-    def __init__(self, sweep: SweepController) -> None:
-        self._sweep = sweep
-
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Update the display."""
-        self._sweep.guarded(None, self._sweep.tick)
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Leave single trials to the scheduler."""
-        return False
-
-    def stop_all(self) -> bool:
-        """Return whether every trial must end."""
-        return self._sweep.is_over

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.run.object_store import store_bytes
+from xagents_ray.cluster.run.preflight import store_bytes
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.tuning.display import SweepDisplay

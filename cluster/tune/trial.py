@@ -10,7 +10,6 @@ import multiprocessing
 import queue
 import signal
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 from ray import tune
@@ -111,23 +110,14 @@ class Trial(tune.Trainable):
         """Wait for the next report."""
         # Not in `setup`: during that call, Tune would take another process.
         if self._training is None:
-            self._training = _begin(**self._config)
+            config = self._config
+            cores = sum(claim.get("CPU", 0.0) for claim in config["claims"])
+            make = Forked if config["settings"].get("local") else Threaded
+            job = config["settings"], max(1, round(cores)), config["definitions"]
+            self._training = make(config["points"], config["agent"], *job)
         return self._training.report()
 
     def cleanup(self) -> None:
         """End the training."""
         if self._training is not None:
             self._training.end()
-
-
-def _begin(
-    agent: str,
-    settings: Mapping[str, Any],
-    points: list[int],
-    claims: list[Mapping[str, float]],
-    definitions: tuple[bytes, ...],
-) -> Forked | Threaded:
-    """Start a training with as many threads as cores were claimed."""
-    threads = max(1, round(sum(claim.get("CPU", 0.0) for claim in claims)))
-    make = Forked if settings.get("local") else Threaded
-    return make(points, agent, settings, threads, definitions)

@@ -16,7 +16,7 @@ import grpc
 import psutil
 import pytest
 
-from xagents_ray.cluster.ray import authentication, connection, probe
+from xagents_ray.cluster.ray import authentication, connection, ray_session
 from xagents_ray.cluster.ray.ray_session import Processes, RaySession
 from xagents_ray.core.errors import UserError
 
@@ -182,7 +182,7 @@ def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not any more when it answers again."""
-    monkeypatch.setattr(probe, "_REPEAT_SECONDS", 0.05)
+    monkeypatch.setattr(ray_session, "_REPEAT_SECONDS", 0.05)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
     answers = threading.Event()
@@ -196,8 +196,8 @@ def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) ->
                     link.sendall(b"\0\0\0\4\0\0\0\0\0")
 
     threading.Thread(target=answer, daemon=True).start()
-    assert probe.silence("127.0.0.1", port) == ""
-    patient, other = (probe.Head("127.0.0.1", port, s) for s in (1_000, 0.2))
+    assert ray_session.silence("127.0.0.1", port) == ""
+    patient, other = (ray_session.Head("127.0.0.1", port, s) for s in (1_000, 0.2))
     answers.clear()
     _wait_for(lambda: patient.silent_seconds > 0 and other.is_gone)
     assert not patient.is_gone

@@ -37,7 +37,7 @@ def evaluations(
             return Takes(1.0, turn)
         return Takes(turn, [Episode(0, 0, 10.0, 5), Episode(1, 0, 20.0, 5)])
 
-    def make(kind: type, n_envs: int) -> FakeActor:
+    def make(n_envs: int) -> FakeActor:
         return FakeActor(ray, SimpleNamespace(evaluate=evaluate), 5.0)
 
     calls = Calls(ray, Signals())

@@ -448,7 +448,6 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
         return made[-1]
 
     shards = Shards(setup.calls, 2, make, True)
-    shards.wait_until_ready()
     shards.insert([])
     made[1].hanging.add("sample")
     generator = np.random.default_rng(1)

@@ -64,7 +64,6 @@ class _Shards(Shards):
         calls = Calls(ray, Signals())
         self.log = calls.log
         super().__init__(calls, 2, self._make_one, False, round_bytes)
-        self.wait_until_ready()
 
     def _make_one(self, number: int) -> Any:
         self.made.append(FakeActor(self.ray, _Elsewhere(self.run, number)))
@@ -203,7 +202,7 @@ def test_a_shard_that_hangs_while_it_inserts_is_replaced(
     trajectory = Ref(_trajectory(2))
     if state == "busy":
         hanging.hanging.add("insert")
-        hanging.instance._is_idle = False
+        hanging.instance._work.acquire()
     elif state == "suspended":
         hanging.is_suspended = True
     else:
