@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 import forked
 import psutil
 import pytest
+from processes import start
 
 from xagents_ray.storage.checkpoints import newest_valid
 
@@ -137,34 +137,29 @@ def greedy_mean() -> Callable[[str, Path], float]:
 
 
 _HEAD = """
-import logging, ray, sys
+import json, logging, ray, sys
 ray.init(address="local", include_dashboard=False, log_to_driver=False,
-         logging_level=logging.CRITICAL, num_cpus=4, object_store_memory=400_000_000)
+         logging_level=logging.CRITICAL, **json.loads(sys.argv[1]))
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
 
 
 @contextmanager
-def _cluster(token: str) -> Iterator[str]:
+def _cluster(token: str, num_cpus: int = 4, num_gpus: int = 0) -> Iterator[str]:
     """Start a Ray cluster with a token, or with none; yield its address."""
     authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
     environment = {**os.environ, **authentication, "RAY_AUTH_TOKEN": token}
-    with subprocess.Popen(
-        [sys.executable, "-c", _HEAD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as head:
-        assert head.stdout is not None
+    resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    given = json.dumps({**resources, "object_store_memory": 400_000_000})
+    with start("-c", _HEAD, given, stdin=subprocess.PIPE, env=environment) as head:
         yield head.stdout.readline().strip()
         head.communicate()
 
 
 @pytest.fixture(scope="session")
-def start_cluster() -> Callable[[str], AbstractContextManager[str]]:
-    """Return a function that starts a cluster with a token."""
+def start_cluster() -> Callable[..., AbstractContextManager[str]]:
+    """Return a function that starts a cluster with a token, and CPUs and GPUs."""
     return _cluster
 
 

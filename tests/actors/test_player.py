@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from acting import FIXED, SHORT_ATARI, actors_games, run_of, setup_of, weights_of
 from disks import full_disk, names
-from processes import python
+from processes import python, start
 from stepping import Stepping
 
 from xagents_ray.actors.env_actor import ActorSetup
@@ -466,10 +466,7 @@ print(games)
 
 
 def test_a_signal_ends_an_evaluation() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _SIGNALLED], **HERE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with start("-c", _SIGNALLED, **HERE) as process:
         process.stdout.readline()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)

@@ -5,7 +5,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import pytest
 from disks import as_nobody, full_disk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import python
+from processes import python, start
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage import history
@@ -303,37 +302,25 @@ for _ in sys.stdin:
 class Writers:
     """Processes that add 50 rows and flush, again and again, 40 times at most."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Any) -> None:
         self._process = process
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
 
     @contextmanager
     def one(self) -> Iterator[int]:
         """Start one, yield how many rows it found once it flushed; kill it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("start\n")
-        self._process.stdin.flush()
-        child, rows = map(int, self._read().split())
+        print("start", file=self._process.stdin, flush=True)
+        child, rows = map(int, self._process.stdout.readline().split())
         try:
             yield rows
         finally:
             os.kill(child, signal.SIGKILL)
-            assert self._read() == "dead\n"
+            assert self._process.stdout.readline() == "dead\n"
 
 
 @contextmanager
 def writers(path: Path) -> Iterator[Writers]:
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start("-c", WRITER, str(path), stdin=subprocess.PIPE) as process:
         yield Writers(process)
-        assert process.stdin is not None
         process.stdin.close()
 
 

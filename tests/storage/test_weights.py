@@ -4,8 +4,6 @@ import io
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import tracemalloc
 import zipfile
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import start
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -136,10 +135,7 @@ for i in itertools.count():
 def test_killed_writers_leave_whole_files(tmp_path: Path) -> None:
     seen = set()
     for _ in range(20):
-        with subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE
-        ) as writer:
-            assert writer.stdout is not None
+        with start("-c", _WRITER, str(tmp_path)) as writer:
             writer.stdout.readline()
             time.sleep(random.uniform(0, 0.02))
             writer.send_signal(signal.SIGKILL)

@@ -1,8 +1,6 @@
 """The Optuna study of a sweep, in real databases: what counts, what continues."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import optuna
 import psutil
 import pytest
+from processes import start
 
 from xagents_ray import log_uniform
 from xagents_ray.algorithms.table import ALGORITHMS
@@ -266,10 +265,8 @@ def test_two_processes_are_not_at_work_on_one_study() -> None:
     """But a dead one is in nobody's way."""
     planned()
     words = json.dumps({**GIVEN, "lr": [1e-5, 1e-2]})
-    other = subprocess.Popen(
-        [sys.executable, "-c", _AT_WORK, words], stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdout is not None and other.stdout.readline() == "at work\n"
+    other = start("-c", _AT_WORK, words)
+    assert other.stdout.readline() == "at work\n"
     with pytest.raises(UserError, match=f"Process {other.pid} on .+ is at work on"):
         opened()
     other.kill()

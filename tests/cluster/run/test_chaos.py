@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import start
 
 pytestmark = pytest.mark.alone
 _KILL_SECONDS = 3.0
@@ -49,9 +49,9 @@ def _survive(
         seconds: limit of the whole run.
     """
     memory = _shared_memory()
-    whole = [sys.executable, "-m", "xagents_ray", *command, "--name", "chaos"]
+    whole = ["-m", "xagents_ray", *command, "--name", "chaos"]
     with open("output", "w") as output:
-        process = subprocess.Popen(whole, stdout=output, stderr=subprocess.STDOUT)
+        process = start(*whole, stdout=output, stderr=subprocess.STDOUT)
     driver, killed = psutil.Process(process.pid), Counter[str]()
     others: set[psutil.Process] = set()
     generator, began = random.Random(1), time.monotonic()

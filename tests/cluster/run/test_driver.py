@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import forked
 import psutil
 import pytest
-from processes import python
+from processes import python, start
 
 from xagents_ray.core.machine import cores
 from xagents_ray.storage.checkpoints import newest_valid
@@ -22,6 +21,7 @@ TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
 DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000, "n_step": 3}
 ACER = {**PPO, "n_steps": 10, "buffer_initial_size": 8, "buffer_max_size": 40}
+PPO_COMMAND = ["-m", "xagents_ray", "train", "ppo", "--env", "CartPole-v1"]
 PONG = {
     "env": "PongNoFrameskip-v4",
     "preprocess": True,
@@ -31,12 +31,9 @@ PONG = {
     "max_steps": 2400,
     "seed": 7,
 }
-CHANGING = {
-    "normalize_observations": True,
-    "normalize_rewards": True,
-    "lr_decay": True,
-    "clip_decay": True,
-}
+CHANGING = dict.fromkeys(
+    ["normalize_observations", "normalize_rewards", "lr_decay", "clip_decay"], True
+)
 RUNS = {
     "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1", **CHANGING}),
     "ppo-pong": ("ppo", PONG),
@@ -108,19 +105,18 @@ def _actors() -> list[str]:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("flags", "delay", "limit", "code", "send"),
+    ("flags", "delay", "code", "send"),
     [
-        (["--local"], None, 5, signal.SIGINT, os.kill),
-        ([], None, 5, signal.SIGINT, os.kill),
-        ([], None, 5, signal.SIGTERM, os.killpg),
-        ([], 3.0, 5, signal.SIGINT, os.kill),
-        ([], 6.0, 5, signal.SIGTERM, os.kill),
+        (["--local"], None, signal.SIGINT, os.kill),
+        ([], None, signal.SIGINT, os.kill),
+        ([], None, signal.SIGTERM, os.killpg),
+        ([], 3.0, signal.SIGINT, os.kill),
+        ([], 6.0, signal.SIGTERM, os.kill),
     ],
 )
 def test_a_signal_ends_a_run(
     flags: list[str],
     delay: float | None,
-    limit: float,
     code: signal.Signals,
     send: Callable[[int, int], None],
 ) -> None:
@@ -128,16 +124,8 @@ def test_a_signal_ends_a_run(
 
     Batch systems send SIGTERM to the whole process group.
     """
-    command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "4", *flags]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "100000000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
+    words = [*PPO_COMMAND, "--n-envs", "4", *flags, "--max-steps", "100000000"]
+    process = start(*words, stderr=subprocess.PIPE, start_new_session=True)
     if delay is None:
         while "steps: 0," in (line := process.stdout.readline()) or "seed" in line:
             assert line
@@ -147,7 +135,7 @@ def test_a_signal_ends_a_run(
     began = time.monotonic()
     send(process.pid, code)
     out, err = process.communicate(timeout=60)
-    assert time.monotonic() - began < limit
+    assert time.monotonic() - began < 5
     assert process.returncode == 128 + code
     checkpoints = Path(next(Path().glob("runs/*/*/*/checkpoints"), "none"))
     assert newest_valid(checkpoints) is not None or delay is not None
@@ -162,16 +150,11 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
     # The 12 s are those of an idle machine, on which TensorFlow alone takes 7 s of
     # them; where it takes longer now, so may the rest.
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import tensorflow"], check=True)
+    assert python("-c", "import tensorflow").returncode == 0
     limit = 12 * max(1, (time.monotonic() - began) / 7)
-    command = ["train", "ppo", "--env", "CartPole-v1", "--local", "--n-envs", "8"]
     began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *command, "--max-steps", "10000000"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    end = ["--n-envs", "8", "--max-steps", "10000000"]
+    process = start(*PPO_COMMAND, "--local", *end)
     assert "1 env actor, seed" in process.stdout.readline()
     assert "add --preset" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
@@ -185,14 +168,8 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
 
 def test_a_second_signal_ends_at_once() -> None:
     """In the middle of a learning phase that would take minutes."""
-    command = ["train", "ppo", "--env", "CartPole-v1", "--local", "--max-steps", "9999"]
     phase = ["--n-steps", "4096", "--mini-batches", "4096", "--ppo-epochs", "1000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *command, *phase],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    process = start(*PPO_COMMAND, "--local", "--max-steps", "9999", *phase)
     assert "1 env actor, seed" in process.stdout.readline()
     assert "add --preset" in process.stdout.readline()
     assert "steps: 0," in process.stdout.readline()
@@ -205,9 +182,8 @@ def test_a_second_signal_ends_at_once() -> None:
 
 
 def test_nothing_but_our_lines_on_the_screen() -> None:
-    command = ["train", "ppo", "--env", "CartPole-v1", "--n-envs", "2"]
-    words = [*command, "--max-steps", "2000"]
-    done = python("-m", "xagents_ray", *words, timeout=120)
+    command = [*PPO_COMMAND, "--n-envs", "2"]
+    done = python(*command, "--max-steps", "2000", timeout=120)
     assert done.returncode == 0
     assert done.stderr == ""
     lines = done.stdout.splitlines()
@@ -216,5 +192,5 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     assert lines[1].endswith(": add --preset")
     assert all(line.startswith("time: ") for line in lines[2:-1])
     quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
-    done = forked.run(["-m", "xagents_ray", *quiet], 120)
+    done = forked.run(quiet, 120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

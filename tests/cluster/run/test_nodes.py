@@ -3,9 +3,10 @@
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
+
+from processes import start
 
 _CLUSTER = """
 import sys
@@ -28,23 +29,14 @@ cluster.shutdown()
 
 def test_a_run_survives_the_loss_of_a_node() -> None:
     environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    nodes = subprocess.Popen(
-        [sys.executable, "-c", _CLUSTER],
-        env=environment,
-        stderr=subprocess.DEVNULL,
-        **pipes,  # type: ignore[call-overload]
-    )
-    with nodes:
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with start("-c", _CLUSTER, env=environment, **pipes) as nodes:
         address = nodes.stdout.readline().strip()
         words = "train ppo --env CartPole-v1 --preset --seed 1 --n-actors 4".split()
         words += ["--target-reward", "450", "--max-steps", "300000"]
         with Path("output").open("w") as output:
-            run = subprocess.Popen(
-                [sys.executable, "-m", "xagents_ray", *words, "--address", address],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            command = ["-m", "xagents_ray", *words, "--address", address]
+            run = start(*command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 240
         while not re.search(r"steps: [1-9]", Path("output").read_text()):
             assert run.poll() is None, Path("output").read_text()

@@ -4,14 +4,15 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import forked
 import psutil
 import pytest
+from processes import start
 
 from xagents_ray.storage.checkpoints import load, newest_valid
 
@@ -82,13 +83,7 @@ def test_what_the_cluster_lacks_is_refused(cluster: str) -> None:
 @pytest.mark.alone
 def test_a_run_saves_itself_when_ray_dies() -> None:
     words = "train ppo --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
-    with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
+    with start("-m", "xagents_ray", *words, stderr=subprocess.PIPE) as process:
         while "steps: 0," in (line := process.stdout.readline()) or "seed" in line:
             assert line
         (shown,) = re.findall(r"steps: (\d+)", line)
@@ -108,27 +103,14 @@ def test_a_run_saves_itself_when_ray_dies() -> None:
     assert "control process" in json.loads((run / "summary.json").read_text())["reason"]
 
 
-_WITH_GPU = """
-import logging, ray, sys
-ray.init(address="local", include_dashboard=False, log_to_driver=False, num_gpus=1,
-         logging_level=logging.CRITICAL, num_cpus=2, object_store_memory=200_000_000)
-print(ray.get_runtime_context().gcs_address, flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.mark.usefixtures("failing")
-def test_env_actors_see_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_actors_see_no_gpu(
+    start_cluster: Callable[..., AbstractContextManager[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Ray counts a GPU that this machine need not have; the learner is kept off it."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with subprocess.Popen(
-        [sys.executable, "-c", _WITH_GPU],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as head:
-        assert head.stdout is not None
-        address = head.stdout.readline().strip()
+    with start_cluster("", num_cpus=2, num_gpus=1) as address:
         words = [*_PPO.format("blind").split(), "--max-steps", "1000"]
         done = _train([*words, "--address", address, "--learner-gpus", "1"])
         assert done.returncode == 0, done.stderr + done.stdout
@@ -136,4 +118,3 @@ def test_env_actors_see_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         done = _train([*words, "--address", address, "--learner-gpus", "2"])
         assert done.returncode == 2
         assert "needs 2 GPUs and the cluster has 1" in done.stderr
-        head.communicate()

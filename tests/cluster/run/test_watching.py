@@ -5,8 +5,6 @@ import json
 import os
 import re
 import struct
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +18,7 @@ import forked
 import psutil
 import pyarrow.parquet as parquet
 import pytest
+from processes import start
 from tensorboardX.proto import event_pb2
 
 from xagents_ray.storage.checkpoints import best, best_evaluation
@@ -94,7 +93,7 @@ def test_wandb_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (run / "tensorboard").exists()
 
 
-def test_a_run_goes_on_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is logged in."""
     nobody = {"WANDB_API_KEY": "", "HOME": os.getcwd()}
     out = session(monkeypatch, WANDB_MODE="online", **nobody)
@@ -106,10 +105,7 @@ def test_a_run_goes_on_without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_prometheus_reads_a_run_and_nothing_survives_its_driver() -> None:
     words = "train dqn --env CartPole-v1 --n-envs 4 --max-steps 10000000".split()
     words += ["--n-actors", "2", "--replay-shards", "2", "--dashboard"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "xagents_ray", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with start("-m", "xagents_ray", *words) as process:
         link = ""
         while "steps: 0," not in (line := process.stdout.readline()):
             assert process.poll() is None

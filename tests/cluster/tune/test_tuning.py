@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +23,11 @@ import psutil
 import pytest
 import yaml
 from optuna.trial import FrozenTrial
-from processes import python
+from processes import python, start
 
 from xagents_ray.cluster.tune.trial import Forked
 
-_TUNE = [sys.executable, "-m", "xagents_ray", "tune"]
+_TUNE = ["-m", "xagents_ray", "tune"]
 _PPO = "ppo --env CartPole-v1 --local --study s"
 _RANGE = "--lr 1e-5 1e-2 --n-envs 4 8"
 _GAP_SECONDS = 3.0
@@ -36,17 +35,11 @@ _MORE_MEMORY = 1.1
 
 
 def tuned(words: str) -> "subprocess.CompletedProcess[str]":
-    return forked.run(["-m", "xagents_ray", "tune", *words.split()], 600)
+    return forked.run([*_TUNE, *words.split()], 600)
 
 
 def started(words: str, **more: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [*_TUNE, *words.split()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **more,
-    )
+    return start(*_TUNE, *words.split(), stderr=subprocess.STDOUT, **more)
 
 
 def study(folder: Path = Path()) -> optuna.Study:
