@@ -327,7 +327,7 @@ def test_unknown_environments_have_no_state(values: dict[str, Any]) -> None:
     assert state_after(run_of(**values), 2)["envs"] is None
 
 
-def test_an_unusable_state_is_said() -> None:
+def test_an_unusable_state_is_reported() -> None:
     run = run_of(env=f"{__name__}:Unusable")
     with pytest.warns(UserWarning, match=r"Unusable\.get_state\(\).*JSON.*drops"):
         state = state_after(run, 3)

@@ -91,7 +91,7 @@ def test_an_outdated_version_is_a_note(vectorization: str) -> None:
 @pytest.mark.parametrize(
     "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:odd"]
 )
-def test_nothing_is_said_of_others(env: str) -> None:
+def test_others_have_no_notes(env: str) -> None:
     assert notes(EnvConfig(env=env)) == ()
 
 

@@ -275,7 +275,7 @@ def test_the_traceback_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.usefixtures("in_path")
-def test_a_module_that_can_not_be_imported(
+def test_a_module_that_cannot_be_imported(
     text: str, words: str, line: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own_broken.py").write_text(text)

@@ -286,7 +286,7 @@ def test_pictures_that_change_their_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["video_dir", "frame_dir"])
-def test_a_folder_that_can_not_be_made(flag: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(flag: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     path = str(tmp_path / "file" / "folder")
     with pytest.raises(UserError, match=f"--{flag.replace('_', '-')} .* can't be made"):
@@ -297,9 +297,7 @@ def test_a_folder_that_can_not_be_made(flag: str, tmp_path: Path) -> None:
     ("flag", "blocked"),
     [("video_dir", ".game-1.partial.mp4"), ("frame_dir", "game-1-000000.jpg")],
 )
-def test_a_file_that_can_not_be_written(
-    flag: str, blocked: str, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_written(flag: str, blocked: str, tmp_path: Path) -> None:
     (tmp_path / blocked).mkdir()
     with pytest.raises(UserError, match="can't be written"):
         games_of({"env": "test_player:Painted"}, **{flag: str(tmp_path)})
@@ -401,7 +399,7 @@ def test_weights_are_read_without_tensorflow_beside_the_window(tmp_path: Path) -
     assert has_tensorflow == "False"
 
 
-def test_play_says_a_line_for_each_game() -> None:
+def test_play_prints_a_line_for_each_game() -> None:
     said: list[str] = []
     config = PlayConfig(episodes=2, seed=SEED)
     games = front_door(play, config, said.append, env="test_player:Blind")
@@ -409,7 +407,7 @@ def test_play_says_a_line_for_each_game() -> None:
     assert (games.seed, games.signal, len(games.episodes)) == (SEED, None, 2)
 
 
-def test_a_seed_is_drawn_and_told() -> None:
+def test_a_seed_is_drawn_and_returned() -> None:
     config = PlayConfig(episodes=3)
     first = front_door(play, config, print, env="CartPole-v1")
     again = PlayConfig(episodes=3, seed=first.seed)

@@ -32,7 +32,7 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     assert prepare(row, config).layouts
 
 
-def test_presets_are_told_apart() -> None:
+def test_presets_are_distinct() -> None:
     """No two of an agent fit the same environment, and every agent has some."""
     names = [(preset.agent, preset.env) for preset in presets()]
     assert len(names) == len(set(names))
@@ -46,7 +46,7 @@ def test_given_settings_override() -> None:
     assert apply(PPO, {"env": "CartPole-v1"}) == {"env": "CartPole-v1"}
 
 
-def test_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_an_own_file(tmp_path: Path) -> None:
     network = tmp_path / "small.cfg"
     network.write_text("[dense-0]\nunits=8\noutput=1\n[dense-1]\noutput=1\n")
     file = tmp_path / "own.yaml"

@@ -140,7 +140,7 @@ def test_mistakes_end_with_2_and_one_sentence(mistake, capsys) -> None:
     assert "Traceback" not in captured.err + captured.out
 
 
-def test_action_space_that_the_agent_cant_take(capsys) -> None:
+def test_action_space_that_the_agent_cannot_take(capsys) -> None:
     assert cli.run(["train", "dqn", "--env", "Pendulum-v1", *END]) == 2
     assert "dqn can't take the continuous actions" in capsys.readouterr().err
 

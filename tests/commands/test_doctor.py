@@ -185,14 +185,14 @@ def test_an_own_environment_that_is_well() -> None:
     assert code == 0 and rows["rewards"][0] == "ok"
 
 
-def test_environments_that_take_long_to_make_are_no_error() -> None:
+def test_environments_that_take_long_to_make_are_not_an_error() -> None:
     words = ["--env", "own:slow_to_make_more", "--n-envs", "6", "--n-actors", "2"]
     code, rows, rest = doctor("ppo", *words)
     assert code == 0 and rows["worker"][0] == "warning"
     assert "lower --n-envs" in rest
 
 
-def test_a_factory_that_processes_cant_be_given() -> None:
+def test_a_factory_that_cannot_be_sent() -> None:
     words = ["--env", "own:locked", "--n-envs", "2"]
     assert doctor("ppo", *words)[0] == 0
     code, rows, rest = doctor("ppo", *words, "--vectorization", "async")
@@ -200,7 +200,7 @@ def test_a_factory_that_processes_cant_be_given() -> None:
     assert "cannot pickle '_thread.lock' object" in rest
 
 
-def test_actions_that_the_agent_cant_take() -> None:
+def test_actions_that_the_agent_cannot_take() -> None:
     code, rows, rest = doctor("dqn", "--env", "Pendulum-v1")
     assert code == 2
     assert rows["environment"][0] == "ok" and rows["spaces"][0] == "error"
@@ -243,7 +243,7 @@ def test_a_cluster_that_is_there(cluster: str) -> None:
     assert "GPU" not in rows and rows["object store"][0] == "ok"
 
 
-def test_a_cluster_that_wants_a_token(
+def test_a_cluster_that_requires_a_token(
     start_cluster: Callable[[str], AbstractContextManager[str]],
 ) -> None:
     with start_cluster("0123456789abcdef" * 4) as address:
@@ -258,14 +258,14 @@ def test_a_cluster_that_wants_a_token(
     assert "requires a token" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_directory_that_cant_be_written() -> None:
+def test_a_directory_that_cannot_be_written() -> None:
     Path("file").touch()
     code, rows, rest = doctor("ppo", *CARTPOLE, "--run-dir", "file")
     assert code == 2 and rows["disk"][0] == "error"
     assert "--run-dir" in rest
 
 
-def test_a_gpu_that_tensorflow_cant_use(tmp_path) -> None:
+def test_a_gpu_that_tensorflow_cannot_use(tmp_path) -> None:
     """A driver that shows one where there is none."""
     smi = tmp_path / "bin" / "nvidia-smi"
     smi.parent.mkdir()

@@ -159,7 +159,7 @@ def test_labels_tell_the_files_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_dollars_are_no_mathematics(tmp_path: Path) -> None:
+def test_dollars_are_not_mathematics(tmp_path: Path) -> None:
     path = make(tmp_path / "$\\x$.parquet", [1.0])
     plot_history([path], agents=["$\\y$"], env="$\\z$", output=tmp_path / "o.png")
     plot_history([path], output=tmp_path / "o.svg")

@@ -64,17 +64,17 @@ def test_doctor_says_who_reached_what_a_preset_promises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learnt", "speed"), [([(1000, 10.0), (5000, 20.0)], 400), ([], 125)]
+    ("learned", "speed"), [([(1000, 10.0), (5000, 20.0)], 400), ([], 125)]
 )
 def test_the_last_speed_is_that_of_the_run(
-    learnt: list[tuple[int, float]], speed: int
+    learned: list[tuple[int, float]], speed: int
 ) -> None:
     """Not that of its last second, nor with the start of TensorFlow."""
     text = io.StringIO()
     config = Config.of(PPO.config, {"env": "CartPole-v1", "max_steps": 5000})
     progress = Progress(deque(maxlen=100), earlier_seconds=40.0, env_steps=5000)
-    if learnt:
-        progress.steady, progress.learned_until = learnt
+    if learned:
+        progress.steady, progress.learned_until = learned
     with Display(config, Console(file=text, width=200)) as display:
         display.end(progress, "Over")
     assert f"speed: {speed} steps/s" in text.getvalue()

@@ -65,7 +65,7 @@ def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
     np.testing.assert_allclose(other["observation/mean"], MEAN)
 
 
-def learnt(learner: Any, data: Any, before: Statistics, after: Statistics) -> Any:
+def learned(learner: Any, data: Any, before: Statistics, after: Statistics) -> Any:
     """Return the weights after a phase between two lots of statistics."""
     learner.normalizer.take(before)
     learner.update(data, 0)
@@ -77,7 +77,7 @@ def learnt(learner: Any, data: Any, before: Statistics, after: Statistics) -> An
 def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -> None:
     """But fresh rounds keep the observations' statistics that acted, if any did.
 
-    All of it is in the state that a resumed run goes on with.
+    All of it is in the state that a resumed run continues with.
     """
     run = run_of(case, normalize_observations=True, normalize_rewards=True)
     (learner, notes), (by_hand, _) = make_learner(run), make_learner(run)
@@ -86,7 +86,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     publish(by_hand)
     with deterministic():
         _, weights = learner.learn(first, 10, STATISTICS, 2)
-        expected = learnt(by_hand, first, STATISTICS, {})
+        expected = learned(by_hand, first, STATISTICS, {})
     assert_equal(weights, expected)
     np.testing.assert_allclose(weights.arrays["observation/mean"], MEAN)
 
@@ -100,7 +100,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     with deterministic():
         _, one = learner.learn(data, 20, more, 3)
         _, two = resumed.learn(data, 20, more, 3)
-        expected = learnt(by_hand, data, before, after)
+        expected = learned(by_hand, data, before, after)
     assert_equal(one, expected)
     assert_equal(two, expected)
 

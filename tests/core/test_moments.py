@@ -79,7 +79,7 @@ def test_discounted_returns_by_hand() -> None:
     np.testing.assert_array_equal(moments.returns, [8, 2.5])
     seen = rolled.observations[:-1][rolled.valid].astype(np.float64)
     np.testing.assert_allclose(found["observation"].mean, seen.mean(axis=0))
-    later = moments.update(rolled)["return"]  # it goes on from 8 and 2.5
+    later = moments.update(rolled)["return"]  # it continues from 8 and 2.5
     assert float(later.mean) == pytest.approx(
         np.mean([5, 4.5, 8, 5.25, 2.625, 1.3125, 2.65625])
     )

@@ -33,7 +33,7 @@ def test_timeout_signals_twice_and_means_once() -> None:
     assert (done.stdout, done.returncode) == ("saved 15\n", 124)
 
 
-def test_an_echo_is_no_second_signal() -> None:
+def test_an_echo_is_not_a_second_signal() -> None:
     with Signals() as signals:
         signals.on_first = None
         os.kill(os.getpid(), signal.SIGTERM)
@@ -54,7 +54,7 @@ def test_python_hears_of_a_signal(
     expected: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before a run has begun, and after it has saved itself: no loop goes on."""
+    """Before a run has begun, and after it has saved itself: no loop continues."""
     runs = 0
 
     def run(*arguments: Any) -> SimpleNamespace:

@@ -97,7 +97,7 @@ def test_stack_rollout(case: Rollout) -> None:
 @CASES
 @given(rollouts())
 def test_stack_transitions(case: Rollout) -> None:
-    """Every window whose last frame goes on with the episode is a transition."""
+    """Every window whose last frame continues the episode is a transition."""
     expected = expected_stacks(case)
     size = case.stack + 1
     windows = range(len(case.frames) - size + 1)

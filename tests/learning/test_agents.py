@@ -50,7 +50,7 @@ def test_the_final_weights_play_well(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["acer", "dqn", "trpo"])
-def test_what_is_learnt_stays(agent: str, greedy_mean: Mean) -> None:
+def test_what_is_learned_stays(agent: str, greedy_mean: Mean) -> None:
     """CartPole presets on ten seeds: good final weights, and few bad ones before."""
 
     def steady(seed: int) -> tuple[float, list[float]]:
@@ -69,6 +69,6 @@ def test_what_is_learnt_stays(agent: str, greedy_mean: Mean) -> None:
     assert min(finals) >= 450
     assert sum(finals) / len(finals) >= 490
     for _, means in results:
-        learnt = next(i for i, mean in enumerate(means) if mean > 475)
-        later = means[learnt:]
+        learned = next(i for i, mean in enumerate(means) if mean > 475)
+        later = means[learned:]
         assert sum(mean < 400 for mean in later) <= len(later) / 10, means

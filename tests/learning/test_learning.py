@@ -1,4 +1,4 @@
-"""Small environments are learnt, by the commands that the README states."""
+"""Small environments are learned, by the commands that the README states."""
 
 import re
 import shlex

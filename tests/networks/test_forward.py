@@ -60,65 +60,57 @@ def test_default_networks(spec: EnvSpec, name: str, outputs: tuple[int, ...]) ->
     assert_same(layout_for(None, name, spec, outputs), observations(spec))
 
 
-def write(path: Path, text: str) -> Path:
+def read(text: str, shape: Any, outputs: list[int], scale: float = 1 / 255) -> Layout:
+    path = Path("net.cfg")
     path.write_text(text, encoding="utf-8")
-    return path
+    return read_layout(path, shape, outputs, scale)
+
+
+def frames(*shape: int) -> Any:
+    return np.random.default_rng(5).integers(0, 256, shape, np.uint8)
 
 
 @pytest.mark.parametrize("gain", [1.0, 300.0], ids=["usual", "saturated"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations(activation: str, gain: float, tmp_path: Path) -> None:
+def test_activations(activation: str, gain: float) -> None:
     """Every layer kind with it, without warnings when it saturates."""
-    path = write(
-        tmp_path / "net.cfg",
+    text = (
         f"[convolutional-0]\nfilters=3\nsize=4\nstride=3\nactivation={activation}\n"
         f"[flatten-0]\n[dense-0]\nunits=8\nactivation={activation}\n"
-        f"[dense-1]\noutput=1\nactivation={activation}\n",
+        f"[dense-1]\noutput=1\nactivation={activation}\n"
     )
-    layout = read_layout(path, (12, 15, 2), [4], 1 / 255)
-    x = np.random.default_rng(5).integers(0, 256, (BATCH, 12, 15, 2), np.uint8)
     growing = {"linear", "relu", "elu", "softplus", "gelu", "silu", "selu"}
     if gain > 1 and activation in {*growing, "leaky_relu"}:
         gain = 30.0  # they grow with every layer
-    assert_same(layout, x, gain)
+    assert_same(read(text, (12, 15, 2), [4]), frames(BATCH, 12, 15, 2), gain)
 
 
 @pytest.mark.parametrize("spec", [VECTOR, RAM], ids=["vector", "ram"])
-def test_branches_without_common(spec: EnvSpec, tmp_path: Path) -> None:
+def test_branches_without_common(spec: EnvSpec) -> None:
     """A second branch that starts at the input is scaled too."""
-    path = write(
-        tmp_path / "net.cfg",
+    text = (
         "[dense-0]\nunits=16\nactivation=relu\n[dense-1]\noutput=1\n"
-        "[dense-2]\nunits=9\nactivation=tanh\n[dense-3]\noutput=1\n",
+        "[dense-2]\nunits=9\nactivation=tanh\n[dense-3]\noutput=1\n"
     )
-    scale = 1 / 255 if spec is RAM else 1.0
-    layout = read_layout(path, spec.input_shape, [5, 1], scale)
+    layout = read(text, spec.input_shape, [5, 1], 1 / 255 if spec is RAM else 1.0)
     assert [layer.source for layer in layout.layers] == [-1, 0, -1, 2]
     assert_same(layout, observations(spec))
 
 
-def test_branches_behind_their_own_flatten(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "net.cfg",
+def test_branches_behind_their_own_flatten() -> None:
+    text = (
         "[flatten-0]\n[dense-0]\noutput=1\n[convolutional-0]\nfilters=2\nsize=3\n"
         "common=1\n[flatten-1]\n[dense-1]\noutput=1\n[flatten-2]\n[dense-2]\n"
-        "output=1\nactivation=softmax\n",
+        "output=1\nactivation=softmax\n"
     )
-    layout = read_layout(path, (6, 5, 4), [5, 1, 3], 1 / 255)
-    x = np.random.default_rng(5).integers(0, 256, (BATCH, 6, 5, 4), np.uint8)
-    assert_same(layout, x)
+    assert_same(read(text, (6, 5, 4), [5, 1, 3]), frames(BATCH, 6, 5, 4))
 
 
-def test_strided_input(tmp_path: Path) -> None:
+def test_strided_input() -> None:
     """Frames need not lie in memory in the order of their axes."""
-    path = write(
-        tmp_path / "net.cfg",
-        "[convolutional-0]\nfilters=2\nsize=3\nstride=2\n[flatten-0]\n"
-        "[dense-0]\noutput=1\n",
-    )
-    layout = read_layout(path, (9, 8, 4), [5], 1 / 255)
-    x = np.random.default_rng(5).integers(0, 256, (4, BATCH, 9, 8), np.uint8)
-    assert_same(layout, np.moveaxis(x, 0, -1))
+    text = "[convolutional-0]\nfilters=2\nsize=3\nstride=2\n[flatten-0]\n"
+    layout = read(f"{text}[dense-0]\noutput=1\n", (9, 8, 4), [5])
+    assert_same(layout, np.moveaxis(frames(4, BATCH, 9, 8), 0, -1))
 
 
 def test_results_of_two_calls_are_apart() -> None:

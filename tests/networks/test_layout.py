@@ -213,9 +213,8 @@ def test_wrong_number_of_outputs(heads: int, tmp_path: Path) -> None:
     text += "".join(f"[dense-{i}]\noutput=1\n" for i in range(1, heads + 1))
     with pytest.raises(UserError, match=r"net\.cfg.*output") as error:
         read(tmp_path, text, (4,))
-    assert ("[dense-3] output" if heads == 3 else f"has {heads} output") in str(
-        error.value
-    )
+    words = "[dense-3] output" if heads == 3 else f"has {heads} output"
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize("common", ["", "common=1\n"], ids=["end", "common"])
@@ -243,7 +242,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=list(UNREADABLE))
-def test_what_is_no_cfg_file(content: bytes, tmp_path: Path) -> None:
+def test_what_is_not_a_cfg_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "garbage.cfg"
     path.write_bytes(content)
     with pytest.raises(UserError) as error:
@@ -255,10 +254,8 @@ def test_what_is_no_cfg_file(content: bytes, tmp_path: Path) -> None:
 
 
 def test_errors_of_the_parser_keep_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "net.cfg"
-    path.write_text("[dense-0]\nunits=4\nactivation\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"line +3"):
-        read_layout(path, (4,), (6, 1), 1.0)
+        read(tmp_path, "[dense-0]\nunits=4\nactivation\n", (4,))
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -323,7 +320,6 @@ def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:
 
 
 def test_swish_is_silu(tmp_path: Path) -> None:
-    path = tmp_path / "net.cfg"
-    path.write_text("[dense-0]\noutput=1\nactivation=swish\n", encoding="utf-8")
-    (layer,) = read_layout(path, (3,), [2], 1.0).layers
+    text = "[dense-0]\noutput=1\nactivation=swish\n"
+    (layer,) = read(tmp_path, text, (3,), [2]).layers
     assert layer.activation == "silu"

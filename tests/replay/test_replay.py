@@ -412,7 +412,7 @@ def test_vectors_are_stored_once() -> None:
 
 
 @pytest.mark.parametrize("times", [2, 10**6])
-def test_refuses_what_memory_can_not_hold(times: int) -> None:
+def test_refuses_what_memory_cannot_hold(times: int) -> None:
     size = times * psutil.virtual_memory().available // (84 * 84)
     with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
         replay_for(KIND, ATARI, DQNConfig(buffer_max_size=size), 1, 0)

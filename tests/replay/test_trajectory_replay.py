@@ -177,7 +177,7 @@ def test_the_seed_decides_the_draws_and_samples_are_copies() -> None:
     assert one.sample(64, 1).rewards.max() < 99
 
 
-def test_an_empty_replay_says_so() -> None:
+def test_an_empty_replay_is_refused() -> None:
     replay = TrajectoryReplay(SPECS["vector"], 4, 2, 3, 0)
     assert replay.fill == (0, False)
     with pytest.raises(ValueError, match="empty"):
@@ -209,7 +209,7 @@ def test_memory_of_ten_thousand_atari_trajectories(n_envs: int) -> None:
     assert (replay.nbytes - frames) < 0.01 * replay.nbytes
 
 
-def test_refuses_what_memory_can_not_hold() -> None:
+def test_refuses_what_memory_cannot_hold() -> None:
     size = 2 * psutil.virtual_memory().available // (24 * 84 * 84)
     kind, config = find("acer").replay, ACERConfig(buffer_max_size=size)
     assert kind is not None

@@ -99,7 +99,7 @@ def test_where_there_are_evaluations_they_decide() -> None:
 
 
 def test_an_evaluation_that_ends_late_leaves_the_newer_checkpoints() -> None:
-    """On Ray training goes on meanwhile, and checkpoints are written."""
+    """On Ray training continues meanwhile, and checkpoints are written."""
     run = Saved(eval_every=1, checkpoint_every=3, checkpoint_replay=True)
     run.act(*[1] * 3)
     run.saver.begin_evaluation()

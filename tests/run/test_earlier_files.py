@@ -1,4 +1,4 @@
-"""Runs and weights that the commit before the rooms wrote: they load and go on."""
+"""Runs and weights that the commit before the rooms wrote: they load and continue."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def test_an_earlier_run_is_resumed(run: Path, tmp_path: Path) -> None:
         assert shapes == {
             name: (array.shape, array.dtype) for name, array in new.items()
         }
-        # Counters went on from where they stood.
+        # Counters continued from where they stood.
         kernels = [name for name in old.files if "kernel" in name]
         assert kernels and any((old[name] != new[name]).any() for name in kernels)
 

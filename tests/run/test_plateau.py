@@ -19,7 +19,7 @@ def config(**settings: int) -> TrainingConfig:
     )
 
 
-def test_the_first_check_is_no_miss() -> None:
+def test_the_first_check_is_not_a_miss() -> None:
     plateau = Plateau()
     assert checks(config(), 1.0, plateau=plateau) == [None]
     assert plateau.misses == 0
@@ -47,7 +47,7 @@ def test_nothing_happens_before_monitoring_begins(steps: int | None) -> None:
     assert due == [None] * 20
 
 
-def test_it_goes_on_from_its_state() -> None:
+def test_it_continues_from_its_state() -> None:
     one, other = Plateau(), Plateau()
     checks(config(), 1.0, 1.0, plateau=one)
     other.restore(one.state())

@@ -48,14 +48,14 @@ def test_shares_are_means_over_the_actors() -> None:
     }
 
 
-def test_what_overlaps_is_no_transport() -> None:
+def test_what_overlaps_is_not_transport() -> None:
     profile = _profile(policy_lag=1)
     profile.collected([_report(0.4, 0.1)] * 2, 0.0, 0.9)
     profile.learned([{"seconds": 0.2}], 0.5)
     assert _shares(profile)["transport"] == 0
 
 
-def test_learnt_takes_the_seconds_out_of_the_metrics() -> None:
+def test_learned_takes_the_seconds_out_of_the_metrics() -> None:
     metrics = {"loss": 1.0, "seconds": 0.2}
     _profile().learned([metrics], 0.2)
     assert metrics == {"loss": 1.0}
@@ -103,7 +103,7 @@ def test_environments_that_wait_want_more_actors() -> None:
     assert profile.advice.startswith("raise --n-actors, up to 64: ")
 
 
-def test_more_actors_are_no_help_to_environments_with_processes_of_their_own() -> None:
+def test_more_actors_do_not_help_environments_with_own_processes() -> None:
     profile = _profile("dqn", max(2, cores()), policy_lag=1, vectorization="async")
     profile.collected([_report(0.9, 0.05, computing=0.1)] * 2, 0.0, 1.0)
     _shares(profile)

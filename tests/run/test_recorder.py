@@ -1,4 +1,4 @@
-"""What a run writes while it goes on, and what a failure of that costs."""
+"""What a run writes while it trains, and what a failure of that costs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_a_tracker_that_fails_is_left_out(trackers: list[FakeTracker]) -> None:
     ]
 
 
-def test_a_tracker_that_can_not_be_made(
+def test_a_tracker_that_cannot_be_made(
     trackers: list[FakeTracker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -154,7 +154,7 @@ def test_every_history_gets_every_episode() -> None:
         assert history.last is not None and history.last.step == 5
 
 
-def test_a_history_that_can_not_be_written_costs_one_warning() -> None:
+def test_a_history_that_cannot_be_written_costs_one_warning() -> None:
     recorded = Recorded(History("a/h.parquet"), tensorboard=False)
     Path("a").rmdir()
     Path("a").write_text("in the way of the directory")

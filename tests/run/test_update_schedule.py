@@ -25,7 +25,7 @@ def _schedule() -> UpdateSchedule:
     return UpdateSchedule(RunSpec(find("dqn"), config, unused, unused, seed=1))
 
 
-def test_nothing_is_learnt_before_the_replay_is_filled() -> None:
+def test_nothing_is_learned_before_the_replay_is_filled() -> None:
     schedule = _schedule()
     assert schedule.batches(0, 99, Fill(99, False)) == 0
     assert schedule.batches(99, 102, Fill(102, False)) == 2
@@ -39,7 +39,7 @@ def test_sampled_to_inserted_stays_within_one_period() -> None:
         assert steps * 2 / 3 - 2 <= batches <= steps * 2 / 3
 
 
-def test_learning_goes_on_when_a_shard_is_lost() -> None:
+def test_learning_continues_when_a_shard_is_lost() -> None:
     schedule = _schedule()
     assert schedule.batches(0, 120, Fill(120, False)) == 80
     assert schedule.batches(120, 123, Fill(60, False)) == 2

@@ -83,7 +83,7 @@ def test_every_option_is_read(
     assert readers & parents or option.name in NAMED, "it is read nowhere"
 
 
-def test_what_is_no_read(reads: set[tuple[str, str]]) -> None:
+def test_what_is_not_a_read(reads: set[tuple[str, str]]) -> None:
     """The names of others' attributes, and options of other configs."""
     assert ("PPOConfig", "clip_norm") in reads
     assert not {("Option", "name"), ("A2CConfig", "clip_norm")} & reads

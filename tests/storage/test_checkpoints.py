@@ -110,7 +110,7 @@ def test_facts_come_back_exactly(tmp_path: Path) -> None:
         ({"a": np.array(1j)}, {}),
     ],
 )
-def test_what_can_not_be_loaded_is_not_written(
+def test_what_cannot_be_loaded_is_not_written(
     tmp_path: Path, arrays: Any, facts: Any
 ) -> None:
     writer = CheckpointWriter(tmp_path, 1)
@@ -320,7 +320,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     assert newest_valid(small_disk) == path
 
 
-def test_a_directory_that_can_not_be_made(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "checkpoints"):
         with pytest.raises(OSError, match="file"):

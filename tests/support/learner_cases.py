@@ -36,7 +36,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
         "action_high": (1.0, 1.0),
     },
 }
-# Constant rates, few passes, and clipping that lets a fixed batch be learnt.
+# Constant rates, few passes, and clipping that lets a fixed batch be learned.
 SETTINGS = {
     "lr": 3e-3,
     "gamma": 0.9,
@@ -172,7 +172,7 @@ def batch(
 ) -> Batch:
     """Return k batches of n transitions, or k trajectories of n / 4 steps.
 
-    Where rounds are learnt from and replayed, the last k - 1 are replayed.
+    Where rounds are learned from and replayed, the last k - 1 are replayed.
     """
     spec, rng = case.spec, np.random.default_rng(seed)
     if case.row.on_policy:

@@ -195,7 +195,7 @@ def test_a_study_of_something_else_is_refused(more: dict[str, Any], said: str) -
     assert said in str(error.value)
 
 
-def test_other_bounds_are_no_other_study() -> None:
+def test_other_bounds_do_not_make_another_study() -> None:
     study = opened()
     study.complete(asked(study), 1.0)
     study = opened(lr=(1e-4, 1e-3))
@@ -227,7 +227,7 @@ def test_an_empty_study_is_taken() -> None:
         ("nonsense://host/study", "Can't load plugin"),
     ],
 )
-def test_databases_that_cant_be_opened(storage: str, said: str) -> None:
+def test_databases_that_cannot_be_opened(storage: str, said: str) -> None:
     with pytest.raises(UserError, match="give a URL such as") as error:
         opened(storage=storage)
     assert said in str(error.value)
@@ -242,7 +242,7 @@ def test_passwords_are_not_shown() -> None:
         assert "needs the package" in str(error.value)
 
 
-def test_a_database_that_breaks_is_said_in_one_sentence() -> None:
+def test_a_database_that_breaks_is_reported_in_one_sentence() -> None:
     study = opened()
     trial = asked(study)
     Path("runs/tune/s/study.db").write_bytes(b"this is no database any more" * 1000)

@@ -180,7 +180,9 @@ def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> N
     assert authentication.for_cluster("127.0.0.1:1") == {}
 
 
-def test_a_silent_head_is_gone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_head_counts_as_lost_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And not any more when it answers again."""
     monkeypatch.setattr(ray_session, "_REPEAT_SECONDS", 0.05)
     server = socket.create_server(("127.0.0.1", 0))

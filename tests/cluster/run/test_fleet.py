@@ -286,7 +286,7 @@ def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(
 
 
 def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
-    """An actor can't begin while its weights are still learnt."""
+    """An actor can't begin while its weights are still being learned."""
     started = _Started(ray, lambda *_: _actor(ray), 1, actor_timeout=5)
     weights = Ref.pending()
     started.fleet.launch(weights, 0)

@@ -1,4 +1,4 @@
-"""A shard of the replay is stopped while it draws a batch; the run goes on."""
+"""A shard of the replay is stopped while it draws a batch; the run continues."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced() -> None:
     assert re.match(r"Warning: Replay shard \d hangs with \d+ transitions;", warning)
     reason, updates, losses = json.loads(last)
     assert reason == "Maximum steps exceeded"
-    # No phase is learnt twice, and few env steps answer none.
+    # No phase is learned twice, and few env steps answer none.
     assert 6_000 / 4 * 0.8 < updates <= 6_000 / 4 + 64
     assert losses["replay shards"] == 1
     assert losses["batches with lost parts"] >= 1

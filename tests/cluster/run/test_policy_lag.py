@@ -64,7 +64,7 @@ def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
     assert run["updates"] > 0
     more = settings["max_steps"] + 1_000
     resumed = train("acer", resume=run["directory"], max_steps=more, address=cluster)
-    # What was held need not be collected again before learning goes on.
+    # What was held need not be collected again before learning continues.
     assert resumed["updates"] > run["updates"]
     assert resumed["losses"] == {}
 

@@ -130,7 +130,7 @@ def test_it_travels_in_small_pieces(ray: FakeRay, tmp_path: Path) -> None:
 
 
 def test_the_file_is_that_of_a_run_without_ray(ray: FakeRay, tmp_path: Path) -> None:
-    """A run goes on with or without Ray."""
+    """A run continues with or without Ray."""
     run = _run()
     shards = _filled(ray, run)
     path = _save(shards, tmp_path / "checkpoints")

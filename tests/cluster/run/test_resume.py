@@ -1,4 +1,4 @@
-"""Runs that end, are killed, and go on; each session in a process of its own."""
+"""Runs that end, are killed, and are resumed; each session in a process of its own."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def end(process: BaseProcess, number: signal.Signals) -> int | None:
 
 
 @pytest.mark.parametrize("kills", [[signal.SIGKILL] * 3, [signal.SIGTERM]])
-def test_a_killed_run_goes_on_as_if_unbroken(
+def test_a_killed_run_continues_as_if_unbroken(
     kills: list[signal.Signals], train: Train
 ) -> None:
     run = Path("runs/ppo/CartPole-v1/killed")
@@ -139,7 +139,7 @@ def test_a_killed_run_goes_on_as_if_unbroken(
 def step_of(run: Path) -> int:
     """Return the step of the newest valid checkpoint, 0 without one."""
     path = newest_valid(run / "checkpoints")
-    # Not from its files: a run that goes on may be removing it.
+    # Not from its files: a run that continues may be removing it.
     return int(path.name.strip("~").removeprefix("step-")) if path else 0
 
 
@@ -176,7 +176,7 @@ def test_two_resumes_of_one_checkpoint_are_the_same(
         ("dqn", [({}, False)]),
     ],
 )
-def test_a_run_on_ray_goes_on(
+def test_a_run_on_ray_is_resumed(
     agent: str, sessions: list[tuple[dict[str, Any], bool]], train: Train, cluster: str
 ) -> None:
     """With fewer actors, then without Ray; with its actors as they were."""
@@ -282,7 +282,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
-    """Training goes on, and the checkpoint from before stays valid."""
+    """Training continues, and the checkpoint from before stays valid."""
     flags = "ppo --env CartPole-v1 --local --n-envs 4 --name full --seed 1".split()
     process = start(
         *flags,
