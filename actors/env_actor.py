@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.envs.definitions import register
 from xagents_ray.actors.envs.make import make_envs
+from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.state import decode, encode
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import Policy, noise_generators

@@ -1,21 +1,167 @@
-"""The player: episodes of one environment as a person sees them."""
+"""The player: episodes of one environment as a person sees them, and their pictures."""
 
 import contextlib
+import os
+import sys
+import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
+import av
+import cv2
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_one
 from xagents_ray.actors.evaluator import play_forever
-from xagents_ray.actors.pictures import Video, Window, write_jpg
 from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.core.quiet import quiet_stderr
-from xagents_ray.core.trajectory import Episode, Weights
-from xagents_ray.settings.episodes import PlayConfig
+from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.trajectory import Array, Episode, Weights
+from xagents_ray.settings.run import PlayConfig
+
+
+class Video:
+    """An mp4 file, written next to its path and renamed when it is complete.
+
+    H.264 in yuv420p, which every browser plays.
+    """
+
+    def __init__(self, path: Path, fps: float, picture: Array) -> None:
+        self._path, self._shape, self._count = path, picture.shape, 0
+        self._partial = path.with_name(f".{path.stem}.partial.mp4")
+        # yuv420p has one color for 2x2 pixels, so both sides must be even.
+        self._pad = [(0, side % 2) for side in picture.shape[:2]] + [(0, 0)]
+        height, width = (side + side % 2 for side in picture.shape[:2])
+        try:
+            # The index at the front: a browser plays before it has the whole file.
+            options = {"movflags": "faststart"}
+            self._file = av.open(str(self._partial), "w", options=options)
+            rate = Fraction(fps).limit_denominator(1000)
+            self._stream = self._file.add_stream("libx264", rate)
+            self._stream.width, self._stream.height = width, height
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.options = {"crf": "20"}
+            self._file.start_encoding()
+        except av.FFmpegError as error:
+            raise UserError(
+                f"{path} can't be written as {width}x{height} at {fps:g} frames/s "
+                f"({error.strerror}): give --video-dir a folder that can be written to."
+            ) from None
+
+    def write(self, picture: Array) -> None:
+        """Add uint8 [H, W, 3], RGB, of the first one's size."""
+        if picture.shape != self._shape:
+            raise UserError(
+                f"A video can't hold pictures of {self._shape} and {picture.shape}: "
+                "leave out --video-dir and use --frame-dir."
+            )
+        padded = np.ascontiguousarray(np.pad(picture, self._pad, mode="edge"))
+        self._encode(av.VideoFrame.from_ndarray(padded, format="rgb24"))
+        self._count += 1
+
+    def finish(self) -> None:
+        """Give the video its name.
+
+        Raises:
+            UserError: the file does not hold every picture.
+        """
+        self._encode(None)
+        with self._whole():
+            self._file.close()
+            with av.open(str(self._partial)) as file:
+                found = file.streams.video[0].frames
+        if found != self._count:
+            raise self._cut_off()
+        self._partial.replace(self._path)
+
+    def close(self) -> None:
+        """Remove what is not finished."""
+        with contextlib.suppress(av.FFmpegError):
+            self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def _encode(self, frame: av.VideoFrame | None) -> None:
+        """Write a frame; None writes what the codec still holds."""
+        with self._whole():
+            self._file.mux(self._stream.encode(frame))
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except av.FFmpegError:
+            raise self._cut_off() from None
+
+    def _cut_off(self) -> UserError:
+        return UserError(f"{self._path} is incomplete: look for space on the disk.")
+
+
+def write_jpg(path: Path, picture: Array) -> None:
+    """Write uint8 [H, W, 3], RGB, as a jpg; UserError when it can't be."""
+    if not cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)):
+        raise UserError(
+            f"{path} can't be written: give --frame-dir a folder that can be written "
+            "to, with space on its disk."
+        )
+
+
+class Window:
+    """A window that shows pictures at their frame rate.
+
+    Not the environment's own, since one that draws its own window gives no
+    pictures for a video.
+    """
+
+    def __init__(self, title: str) -> None:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        import pygame  # 30 MB that training does without
+
+        self._pygame, self._title = pygame, title
+        if sys.platform == "linux" and not (
+            os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        ):
+            raise _no_display("there is no DISPLAY")
+        try:
+            with quiet_stderr():
+                pygame.display.init()
+        except pygame.error as error:
+            raise _no_display(str(error)) from None
+        if pygame.display.get_driver() in ("offscreen", "dummy"):
+            raise _no_display("the display can't be opened")
+        self._clock = pygame.time.Clock()
+        self._screen: pygame.Surface | None = None
+
+    def show(self, picture: Array, fps: float, delay: float) -> bool:
+        """Show uint8 [H, W, 3], RGB, at `fps` at most, and `delay` seconds longer.
+
+        Return False when the user closed the window.
+        """
+        pygame = self._pygame
+        if self._screen is None:
+            flags = pygame.SCALED | pygame.RESIZABLE
+            self._screen = pygame.display.set_mode(picture.shape[1::-1], flags)
+            pygame.display.set_caption(self._title)
+        surface = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
+        self._screen.blit(surface, (0, 0))
+        pygame.display.flip()
+        self._clock.tick(fps)
+        time.sleep(delay)
+        return not pygame.event.get(pygame.QUIT)
+
+    def close(self) -> None:
+        """Close it."""
+        self._pygame.display.quit()
+
+
+def _no_display(reason: str) -> UserError:
+    return UserError(
+        f"--render can't open a window ({reason}): use --video-dir or --frame-dir, or "
+        "start under a display, for example with xvfb-run."
+    )
 
 
 class Player:

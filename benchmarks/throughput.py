@@ -23,7 +23,7 @@ import xagents_ray
 from benchmarks.one_run import Request
 from benchmarks.works import ROLLOUT, WORKS
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = "xagents-ray"

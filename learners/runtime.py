@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.core.quiet import quiet_stderr, without_packages
+from xagents_ray.core.process import quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The level comes too late for what TensorFlow writes while it is imported. Keras

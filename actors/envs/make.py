@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 
 from xagents_ray.actors.envs import atari, interface, registry
-from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec

@@ -14,7 +14,7 @@ from typing import Any
 from xagents_ray.cluster.ray import authentication, ray_session
 from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.core.errors import Broken, Stopped, UserError
-from xagents_ray.core.quiet import quiet_stderr
+from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.run import ConnectionConfig
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.envs.definitions import export
+from xagents_ray.actors.envs.registry import export
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, FailureLog, LateError

@@ -8,7 +8,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 
 _STATE_COPIES = 4
 """A weight, its target network's, and Adam's two moments of it."""

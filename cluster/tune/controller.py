@@ -10,7 +10,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from xagents_ray.actors.envs.definitions import export
+from xagents_ray.actors.envs.registry import export
 from xagents_ray.cluster.run.placement import Bundle, as_one, check, demand
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError

@@ -1,21 +1,48 @@
-"""Keras' own weights files, `.weights.h5`."""
+"""Keras' own weights files, `.weights.h5`, and what the formats share."""
 
+import errno
 import functools
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
-from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
+
+EXTRAS = "extras/"
+"""Starts the names of arrays that are saved with a network's."""
+
+
+@contextmanager
+def temporary_folder(size: int) -> Iterator[Path]:
+    """Yield a folder with room for `size` bytes of weights.
+
+    HDF5 brings the process down when a disk is full, so the room is checked first.
+    """
+    with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+        if shutil.disk_usage(folder).free < 2 * size + 2**20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+        yield Path(folder)
+
+
+@functools.lru_cache(maxsize=8)
+def model_of(layout: Layout) -> Any:
+    """Return a Keras model to save and load with; building one takes a while."""
+    return networks.build(layout, 0, "weights")
+
 
 _NAME = "model.weights.h5"
 _LAYERS = "layers/"

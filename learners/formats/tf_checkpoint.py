@@ -15,7 +15,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
-from xagents_ray.learners.formats.names import EXTRAS, model_of, temporary_folder
+from xagents_ray.learners.formats.keras_h5 import EXTRAS, model_of, temporary_folder
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
 

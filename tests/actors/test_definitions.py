@@ -10,7 +10,7 @@ OWN = Path(__file__).parents[1] / "support" / "own_environments.py"
 _MAKE = """
 import pickle, sys
 from pathlib import Path
-from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.make import make_envs, probe
 from xagents_ray.settings.training import EnvConfig
 for file in sorted(Path("exported").iterdir()):
@@ -27,7 +27,7 @@ for file in sorted(Path("exported").iterdir()):
 _EXPORT = """
 import pickle
 from pathlib import Path
-from xagents_ray.actors.envs.definitions import export
+from xagents_ray.actors.envs.registry import export
 Path("exported").mkdir()
 for number, env in enumerate(ENVIRONMENTS):
     Path(f"exported/{number:02}").write_bytes(pickle.dumps((env, export(env))))
@@ -61,7 +61,7 @@ def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> N
         + """
 print("once")
 import time
-from xagents_ray.actors.envs.definitions import export
+from xagents_ray.actors.envs.registry import export
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
@@ -75,7 +75,7 @@ with TimedSubprocess(path, config, export("own/Vector-v0")) as child:
 def test_what_cannot_be_sent_is_refused() -> None:
     refused = run("""
 import gymnasium, threading
-from xagents_ray.actors.envs.definitions import export
+from xagents_ray.actors.envs.registry import export
 from xagents_ray.core.errors import UserError
 lock = threading.Lock()
 def make(**settings):

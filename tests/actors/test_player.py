@@ -33,7 +33,7 @@ from xagents_ray.run.episodes import (
     summary,
     summary_line,
 )
-from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 SEED = 5

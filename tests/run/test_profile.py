@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.run.profile import Profile
 from xagents_ray.settings.config import Config

@@ -18,7 +18,7 @@ from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import Option, options
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
-from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.tuning.plan import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(

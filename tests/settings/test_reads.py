@@ -12,9 +12,9 @@ from processes import python
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
-from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import Option, options
-from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.tuning.plan import TuneConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = re.compile(r'"(\w+)"(?: of "[^"]+")? has no attribute "(\w+)"')

@@ -7,7 +7,7 @@ import pytest
 from xagents_ray import categorical, integer, log_uniform
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
-from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, tune_options
+from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 from xagents_ray.tuning.space import Space, split
 
 DQN = tune_options(ALGORITHMS["dqn"].config)

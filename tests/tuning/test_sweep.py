@@ -18,9 +18,14 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, TuneConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
-from xagents_ray.tuning.plan import Plan, command, preset
+from xagents_ray.tuning.plan import (
+    UNSUPPORTED_OPTIONS,
+    Plan,
+    TuneConfig,
+    command,
+    preset,
+)
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of, write_report
 

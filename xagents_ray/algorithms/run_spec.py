@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.layout import Layout

@@ -7,8 +7,8 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import load
 from xagents_ray.run import episodes
-from xagents_ray.settings.episodes import EpisodesConfig, EvaluateConfig, PlayConfig
 from xagents_ray.settings.options import options
+from xagents_ray.settings.run import EpisodesConfig, EvaluateConfig, PlayConfig
 
 Say = Callable[[str], object]
 

@@ -16,7 +16,7 @@ from xagents_ray.core.errors import Stopped, UserError, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.episodes import EvaluateConfig, PlayConfig
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options

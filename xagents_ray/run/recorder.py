@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.quiet import without_packages
+from xagents_ray.core.process import without_packages
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory

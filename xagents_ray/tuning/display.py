@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.tuning.plan import TuneConfig
 
 _REFRESH_SECONDS = 0.5
 _LINE_SECONDS = 30.0

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.tuning.config import TuneConfig
+from xagents_ray.tuning.plan import TuneConfig
 from xagents_ray.tuning.space import Space
 
 _OWNER = "sweep"

@@ -1,4 +1,4 @@
-"""What a sweep is to do: its settings, those of each trial, the best one's command."""
+"""A sweep before it starts: options, settings of its trials, the best one's command."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,11 +8,82 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import options
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import GROUPS, Config, train_options
+from xagents_ray.settings.options import Checked, Option, count, option, options
 from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
-from xagents_ray.tuning.config import TuneConfig
 from xagents_ray.tuning.space import Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneConfig(Checked):
+    """A sweep: how many trials, how long, and where they are kept."""
+
+    study: str | None = option(
+        None,
+        "Name of the Optuna study; one that exists is resumed; default: agent and time",
+        names_directory=True,
+    )
+    storage: str | None = option(
+        None,
+        "Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; "
+        "default: sqlite in the sweep's directory",
+    )
+    n_trials: int = count(
+        1, "Trials that the study has in the end: complete, pruned and failed ones"
+    )
+    n_jobs: int = count(1, "Parallel trials, which share out the cores and GPUs")
+    trial_steps: int = count(500_000, "Maximum steps for a trial", unit="env steps")
+    warmup_trials: int = option(
+        5, "Complete trials before --scheduler median begins to prune", low=0
+    )
+    warmup_steps: int | None = option(
+        None,
+        "Steps of a trial before --scheduler median may prune it; default: a "
+        "tenth of --trial-steps, and as many as fill --reward-buffer-size",
+        low=0,
+        unit="env steps",
+    )
+    scheduler: str = option(
+        "median",
+        "What ends bad trials early: the median of the others at the same step, "
+        "successive halving, or nothing",
+        choices=("median", "asha", "none"),
+    )
+    non_silent: bool = option(
+        False,
+        "If specified, the messages of trials and of Optuna are printed, in "
+        "place of the table",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = self.warmup_steps
+        if steps is not None and steps >= self.trial_steps:
+            raise UserError(
+                f"--warmup-steps {steps} is not less than --trial-steps "
+                f"{self.trial_steps}, so nothing would be pruned: lower it, or say so "
+                "with --scheduler none."
+            )
+
+
+UNSUPPORTED_OPTIONS = {
+    each.name: each.instead
+    for group in GROUPS.values()
+    for each in options(group)
+    if each.instead
+}
+"""Options of `train` that `tune` lacks, and what it has in their place."""
+
+
+def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
+    """Return the options of `tune`, with an agent's own where there is one."""
+    groups: list[type] = [TuneConfig, *GROUPS.values()]
+    if algorithm is not None:
+        groups.append(algorithm)
+    return [each for group in groups for each in options(group) if not each.instead]
+
 
 _POINTS = 20
 
@@ -103,16 +174,16 @@ def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str
 def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     """Return the words of the `train` command line with these settings."""
     words = ["xagents-ray", "train", algorithm.name]
-    for option in train_options(algorithm.config):
-        value = settings.get(option.name)
+    for each in train_options(algorithm.config):
+        value = settings.get(each.name)
         if value is None:
             continue
-        if option.type is bool:
-            off = option.off or f"--no-{option.flag[2:]}"
-            words += [option.flag] if value else [off] if option.default else []
+        if each.type is bool:
+            off = each.off or f"--no-{each.flag[2:]}"
+            words += [each.flag] if value else [off] if each.default else []
         else:
-            values = value if option.many else (value,)
-            words += [option.flag, *map(str, values)]
+            values = value if each.many else (value,)
+            words += [each.flag, *map(str, values)]
     return words
 
 

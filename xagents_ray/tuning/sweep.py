@@ -20,9 +20,16 @@ from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, DisplayConfig, RunConfig
 from xagents_ray.storage.files import replace_bytes
 from xagents_ray.storage.weights import check_paths
-from xagents_ray.tuning.config import UNSUPPORTED_OPTIONS, TuneConfig, tune_options
 from xagents_ray.tuning.display import SweepDisplay
-from xagents_ray.tuning.plan import Plan, command, preset, resolve_paths
+from xagents_ray.tuning.plan import (
+    UNSUPPORTED_OPTIONS,
+    Plan,
+    TuneConfig,
+    command,
+    preset,
+    resolve_paths,
+    tune_options,
+)
 from xagents_ray.tuning.space import split
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from xagents_ray.actors.envs.definitions import register
+from xagents_ray.actors.envs.registry import register
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.core.signals import Signals

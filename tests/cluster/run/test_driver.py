@@ -14,7 +14,7 @@ import psutil
 import pytest
 from processes import python, start
 
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.storage.checkpoints import newest_valid
 
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]

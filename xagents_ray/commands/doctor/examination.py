@@ -9,7 +9,7 @@ from typing import Any
 
 from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs import definitions
+from xagents_ray.actors.envs import export
 from xagents_ray.actors.envs.make import notes
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
@@ -17,7 +17,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
 from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
 from xagents_ray.core.errors import UserError, counted
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.run.prepare import build_run, find_run
@@ -68,7 +68,7 @@ class _Examination:
     ) -> None:
         self._algorithm, self._config, self._stack = algorithm, config, stack
         self._load, self._until = load, time.monotonic() + _ALL_SECONDS
-        self._definitions = definitions.export(str(config.env.env))
+        self._definitions = export(str(config.env.env))
         self._cluster: Any = None
         self._run: RunSpec | None = None
         self._acted: Acted | None = None

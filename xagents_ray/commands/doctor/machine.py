@@ -20,7 +20,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError, counted
-from xagents_ray.core.machine import cores
+from xagents_ray.core.process import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config

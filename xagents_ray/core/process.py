@@ -1,10 +1,17 @@
-"""Silence libraries, and keep unneeded ones out of a process."""
+"""This process: its cores, silence for libraries, and keeping unneeded ones out."""
 
 import contextlib
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager
