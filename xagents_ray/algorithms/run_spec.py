@@ -12,27 +12,18 @@ from xagents_ray.settings.config import Config
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run before it starts.
+    """A run before it starts."""
 
-    Attributes:
-        algorithm: its row of the table.
-        config: all settings.
-        spec: of the environments.
-        layouts: of the networks; the first one acts.
-        seed: given, or drawn.
-        weights: files that the models begin with; none for new ones.
-        threads: cores that one part of it may use; None for all of its machine.
-        notes: what the user should know, one sentence each.
-    """
-
-    algorithm: Algorithm
-    config: Config
-    spec: EnvSpec
-    layouts: tuple[Layout, ...]
-    seed: int
+    algorithm: Algorithm  # its row of the table
+    config: Config  # all settings
+    spec: EnvSpec  # of the environments
+    layouts: tuple[Layout, ...]  # of the networks; the first one acts
+    seed: int  # given, or drawn
+    # files that the models begin with; none for new ones
     weights: tuple[WeightsFile, ...] = ()
+    # cores that one part of it may use; None for all of its machine
     threads: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know, one sentence each
 
     @property
     def cores(self) -> int:

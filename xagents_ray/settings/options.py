@@ -25,71 +25,45 @@ def flag(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What there is to know of an option besides its name, type and default.
+    """What there is to know of an option besides its name, type and default."""
 
-    Attributes:
-        help: one sentence.
-        unit: of the value, `env steps`; "" for none.
-        low: smallest allowed value, None for no bound.
-        high: largest allowed value, None for no bound.
-        exclusive: `low` itself is not allowed.
-        choices: the allowed words, empty for any.
-        off: flag that turns a true one off, `--greedy`; "" for `--no-…`, or none.
-        bare: value when the flag stands alone; "" where it needs one.
-        hp_type: how `tune` varies it, None when it does not.
-        known_as: what other libraries call it; such a name is answered with ours.
-        is_path: names files that a run reads.
-        names_directory: names a directory, and has no parents in it.
-        needs_ray: refused together with --local.
-        needs_max_steps: falls to 0 over --max-steps, which must be given.
-        acts: a trained policy acts by it, so `play` and `evaluate` have it too.
-        explores: a trained policy acts by it when it samples, with --sample.
-        new_run: is for new runs, not for --resume.
-        free_with: the flag that names a run, `--resume` or `--run`, with which
-            another value than that run's own may be given.
-        in_presets: may be part of a preset.
-        instead: what `tune` has in its place; "" where `tune` has it.
-        remedy_for: part of a run's time, as `--profile` names it, that it governs.
-    """
-
-    help: str = dataclasses.field(kw_only=False)
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
-    exclusive: bool = False
-    choices: tuple[str, ...] = ()
+    help: str = dataclasses.field(kw_only=False)  # one sentence
+    unit: str = ""  # of the value, `env steps`; "" for none
+    low: float | None = None  # smallest allowed value, None for no bound
+    high: float | None = None  # largest allowed value, None for no bound
+    exclusive: bool = False  # `low` itself is not allowed
+    choices: tuple[str, ...] = ()  # the allowed words, empty for any
+    # flag that turns a true one off, `--greedy`; "" for `--no-…`, or none
     off: str = ""
-    bare: str = ""
-    hp_type: HpType | None = None
+    bare: str = ""  # value when the flag stands alone; "" where it needs one
+    hp_type: HpType | None = None  # how `tune` varies it, None when it does not
+    # what other libraries call it; such a name is answered with ours
     known_as: tuple[str, ...] = ()
-    is_path: bool = False
-    names_directory: bool = False
-    needs_ray: bool = False
-    needs_max_steps: bool = False
+    is_path: bool = False  # names files that a run reads
+    names_directory: bool = False  # names a directory, and has no parents in it
+    needs_ray: bool = False  # refused together with --local
+    needs_max_steps: bool = False  # falls to 0 over --max-steps, which must be given
+    # a trained policy acts by it, so `play` and `evaluate` have it too
     acts: bool = False
-    explores: bool = False
-    new_run: bool = False
+    explores: bool = False  # a trained policy acts by it when it samples, with --sample
+    new_run: bool = False  # is for new runs, not for --resume
+    # the flag that names a run, `--resume` or `--run`, with which another value than
+    # that run's own may be given
     free_with: str = ""
-    in_presets: bool = True
-    instead: str = ""
+    in_presets: bool = True  # may be part of a preset
+    instead: str = ""  # what `tune` has in its place; "" where `tune` has it
+    # part of a run's time, as `--profile` names it, that it governs
     remedy_for: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option(Facts):
-    """An option: a config's field, and its flag.
+    """An option: a config's field, and its flag."""
 
-    Attributes:
-        name: the field, `n_envs`; its flag is `--n-envs`.
-        type: bool, int, float or str.
-        default: value when nothing is given; None is shown as '-'.
-        many: takes several values, as a tuple.
-    """
-
-    name: str
-    type: type
-    default: Any
-    many: bool = False
+    name: str  # the field, `n_envs`; its flag is `--n-envs`
+    type: type  # bool, int, float or str
+    default: Any  # value when nothing is given; None is shown as '-'
+    many: bool = False  # takes several values, as a tuple
 
     @property
     def flag(self) -> str:

@@ -22,23 +22,14 @@ _ROWS = 12
 
 @dataclass
 class Row:
-    """A trial as it is shown.
+    """A trial as it is shown."""
 
-    Attributes:
-        number: in the study.
-        params: values of what varies.
-        state: in a word.
-        env_steps: made so far.
-        reward: mean reward; None before the first episode has ended.
-        seconds: of training, once it has ended.
-    """
-
-    number: int
-    params: Mapping[str, Any]
-    state: str = "running"
-    env_steps: int = 0
-    reward: float | None = None
-    seconds: float | None = None
+    number: int  # in the study
+    params: Mapping[str, Any]  # values of what varies
+    state: str = "running"  # in a word
+    env_steps: int = 0  # made so far
+    reward: float | None = None  # mean reward; None before the first episode has ended
+    seconds: float | None = None  # of training, once it has ended
 
 
 class SweepDisplay:

@@ -90,24 +90,15 @@ _POINTS = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep before it starts.
+    """A sweep before it starts."""
 
-    Attributes:
-        algorithm: whose settings vary.
-        config: of the sweep.
-        fixed: settings of every trial, by flat name.
-        spaces: settings that vary.
-        study: name of the study.
-        directory: of the sweep, absolute.
-        ray: where Ray is; the trials are on it, whatever they are themselves.
-    """
-
-    algorithm: Algorithm
-    config: TuneConfig
-    fixed: Mapping[str, Any]
-    spaces: Mapping[str, Space]
-    study: str
-    directory: Path
+    algorithm: Algorithm  # whose settings vary
+    config: TuneConfig  # of the sweep
+    fixed: Mapping[str, Any]  # settings of every trial, by flat name
+    spaces: Mapping[str, Space]  # settings that vary
+    study: str  # name of the study
+    directory: Path  # of the sweep, absolute
+    # where Ray is; the trials are on it, whatever they are themselves
     ray: ConnectionConfig
 
     @property

@@ -29,23 +29,15 @@ _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Settings that are known, or reported, to work.
+    """Settings that are known, or reported, to work."""
 
-    Attributes:
-        agent: its name.
-        env: the environment's id; `*` stands for anything, as in `ALE/*`.
-        settings: by flat name.
-        goal: mean return of 20 greedy episodes that the final weights must reach.
-        expected: the result of it, or of the source's settings.
-        source: who reported that.
-    """
-
-    agent: str
-    env: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    agent: str  # its name
+    env: str  # the environment's id; `*` stands for anything, as in `ALE/*`
+    settings: Mapping[str, Any] = field(default_factory=dict)  # by flat name
+    # mean return of 20 greedy episodes that the final weights must reach
     goal: float | None = None
-    expected: str = ""
-    source: str = ""
+    expected: str = ""  # the result of it, or of the source's settings
+    source: str = ""  # who reported that
 
 
 @functools.cache

@@ -8,21 +8,14 @@ from xagents_ray.core.timed_subprocess import Failure
 
 @dataclass(frozen=True)
 class Row:
-    """One check.
+    """One check."""
 
-    Attributes:
-        name: what was checked.
-        found: in a few words.
-        remedy: what to change, with the flag, in one sentence; "" if all is well.
-        verdict: ok, warning, error, or - for what could not be checked.
-        trace: traceback of the user's environment; "" if it raised nothing.
-    """
-
-    name: str
-    found: str
+    name: str  # what was checked
+    found: str  # in a few words
+    # what to change, with the flag, in one sentence; "" if all is well
     remedy: str = ""
-    verdict: str = "ok"
-    trace: str = ""
+    verdict: str = "ok"  # ok, warning, error, or - for what could not be checked
+    trace: str = ""  # traceback of the user's environment; "" if it raised nothing
 
 
 error = partial(Row, verdict="error")
