@@ -9,8 +9,8 @@ from typing import Any
 
 from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs import export
 from xagents_ray.actors.envs.make import notes
+from xagents_ray.actors.envs.registry import export
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
