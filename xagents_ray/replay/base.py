@@ -113,6 +113,20 @@ def quotas(capacity: int, n_envs: int) -> Array:
     return shares
 
 
+def empty_replay(
+    kind: str,
+    spec: EnvSpec,
+    config: ReplayConfig,
+    capacity: int,
+    n_envs: int,
+    seed: int,
+) -> Replay:
+    """Return a replay of a class, `module:class`, whose memory is not taken yet."""
+    make: Callable[..., Replay] = resolve_name(kind)
+    own = config.batch_steps, seed, *config.replay_settings
+    return make(spec, capacity, n_envs, *own)
+
+
 def replay_for(
     kind: str,
     spec: EnvSpec,
@@ -137,9 +151,7 @@ def replay_for(
     capacities = shard_bounds(config.buffer_max_size, n_envs)
     size = capacities[end] - capacities[first]
     try:
-        make: Callable[..., Replay] = resolve_name(kind)
-        own = seed + shard, *config.replay_settings
-        replay = make(spec, size, end - first, config.batch_steps, *own)
+        replay = empty_replay(kind, spec, config, size, end - first, seed + shard)
         if replay.nbytes > psutil.virtual_memory().available:
             raise MemoryError
     except MemoryError:

@@ -22,6 +22,7 @@ from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.process import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
+from xagents_ray.replay.base import empty_replay
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
 
@@ -99,15 +100,12 @@ def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
 
 def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
     """Return what one more transition or trajectory adds to the replay buffer."""
-    assert run.algorithm.replay is not None
-    make, n_envs = resolve_name(run.algorithm.replay), run.config.env.n_envs
+    kind, n_envs = run.algorithm.replay, run.config.env.n_envs
+    assert kind is not None
     few = 30 * n_envs * config.batch_steps
 
     def nbytes(capacity: int) -> int:
-        # Untouched zeros take no memory.
-        own = 0, *config.replay_settings
-        replay = make(run.spec, capacity, n_envs, config.batch_steps, *own)
-        return int(replay.nbytes)
+        return empty_replay(kind, run.spec, config, capacity, n_envs, 0).nbytes
 
     return (nbytes(2 * few) - nbytes(few)) / few
 
