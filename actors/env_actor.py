@@ -164,10 +164,11 @@ class EnvActor:
         """Fill the rows; return ended episodes, and seconds of acting and stepping."""
         episodes: list[Episode] = []
         acting = stepping = 0.0
+        env_steps_per_row = self._setup.config.env.n_envs
         for t, drawn in enumerate(noise):
             if self._stopping:
                 raise Stopped
-            done = env_steps + t * self._setup.config.env.n_envs
+            done = env_steps + t * env_steps_per_row
             clock = time.perf_counter()
             chosen = self._policy.act(rows.input(t), drawn, done)
             chose = time.perf_counter()

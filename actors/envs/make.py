@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium as gym
 
 from xagents_ray.actors.envs import atari, interface, registry
-from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -17,12 +16,12 @@ from xagents_ray.settings.training import EnvConfig
 
 
 def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
-    """Return the spec of an environment by making one; see `definitions.export`.
+    """Return the spec of an environment by making one; see `registry.export`.
 
     Raises:
         UserError: there is no such environment, or no algorithm can learn in it.
     """
-    register(definitions)
+    registry.register(definitions)
     with interface.naming_their_line(str(config.env)):
         envs = make_envs(config, 1, 1)
         envs.close()

@@ -162,7 +162,7 @@ class ReplayConfig(AlgorithmConfig):
 
     @property
     def replay_settings(self) -> tuple[Any, ...]:
-        """What the replay buffer takes besides its size and seed."""
+        """Further arguments of the replay buffer's class, after its seed."""
         return ()
 
     @property
