@@ -23,6 +23,8 @@ from xagents_ray.actors.envs import interface
 from xagents_ray.core.errors import UserError, near, one_line
 from xagents_ray.core.process import quiet_stderr
 
+_MAIN = "__main__"
+
 
 def registered_id(env_id: str) -> str:
     """Return Gymnasium's id of `module:EnvId`, which importing the module registers."""
@@ -184,9 +186,6 @@ def _space(space: Any) -> gym.Space[Any]:
     if kind == "Discrete":
         return gym.spaces.Discrete(int(space.n), start=int(space.start))
     raise UserError(f"gym spaces of the kind {kind} are not supported.")
-
-
-_MAIN = "__main__"
 
 
 def export(env: str) -> tuple[bytes, ...]:

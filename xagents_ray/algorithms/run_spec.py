@@ -19,9 +19,8 @@ class RunSpec:
     spec: EnvSpec  # of the environments
     layouts: tuple[Layout, ...]  # of the networks; the first one acts
     seed: int  # given, or drawn
-    # files that the models begin with; none for new ones
-    weights: tuple[WeightsFile, ...] = ()
-    # cores that one part of it may use; None for all of its machine
+    weights: tuple[WeightsFile, ...] = ()  # files that the models begin with, if any
+    # Cores that one part of it may use; None for all of its machine.
     threads: int | None = None
     notes: tuple[str, ...] = ()  # what the user should know, one sentence each
 

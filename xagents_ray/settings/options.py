@@ -33,26 +33,26 @@ class Facts:
     high: float | None = None  # largest allowed value, None for no bound
     exclusive: bool = False  # `low` itself is not allowed
     choices: tuple[str, ...] = ()  # the allowed words, empty for any
-    # flag that turns a true one off, `--greedy`; "" for `--no-…`, or none
+    # Flag that turns a true one off, `--greedy`; "" for `--no-…`, or none.
     off: str = ""
     bare: str = ""  # value when the flag stands alone; "" where it needs one
     hp_type: HpType | None = None  # how `tune` varies it, None when it does not
-    # what other libraries call it; such a name is answered with ours
+    # What other libraries call it; such a name is answered with ours.
     known_as: tuple[str, ...] = ()
     is_path: bool = False  # names files that a run reads
     names_directory: bool = False  # names a directory, and has no parents in it
     needs_ray: bool = False  # refused together with --local
     needs_max_steps: bool = False  # falls to 0 over --max-steps, which must be given
-    # a trained policy acts by it, so `play` and `evaluate` have it too
+    # A trained policy acts by it, so `play` and `evaluate` have it too.
     acts: bool = False
     explores: bool = False  # a trained policy acts by it when it samples, with --sample
     new_run: bool = False  # is for new runs, not for --resume
-    # the flag that names a run, `--resume` or `--run`, with which another value than
-    # that run's own may be given
+    # The flag that names a run, `--resume` or `--run`, with which another value than
+    # that run's own may be given.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
-    # part of a run's time, as `--profile` names it, that it governs
+    # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
 
 

@@ -15,6 +15,8 @@ from xagents_ray.settings.options import Checked, Option, count, option, options
 from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
 from xagents_ray.tuning.space import Space
 
+_POINTS = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class TuneConfig(Checked):
@@ -85,9 +87,6 @@ def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
     return [each for group in groups for each in options(group) if not each.instead]
 
 
-_POINTS = 20
-
-
 @dataclass(frozen=True)
 class Plan:
     """A sweep before it starts."""
@@ -98,7 +97,7 @@ class Plan:
     spaces: Mapping[str, Space]  # settings that vary
     study: str  # name of the study
     directory: Path  # of the sweep, absolute
-    # where Ray is; the trials are on it, whatever they are themselves
+    # Where Ray is; the trials are on it, whatever they are themselves.
     ray: ConnectionConfig
 
     @property

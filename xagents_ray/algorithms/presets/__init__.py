@@ -34,8 +34,7 @@ class Preset:
     agent: str  # its name
     env: str  # the environment's id; `*` stands for anything, as in `ALE/*`
     settings: Mapping[str, Any] = field(default_factory=dict)  # by flat name
-    # mean return of 20 greedy episodes that the final weights must reach
-    goal: float | None = None
+    goal: float | None = None  # mean of 20 greedy episodes with the final weights
     expected: str = ""  # the result of it, or of the source's settings
     source: str = ""  # who reported that
 

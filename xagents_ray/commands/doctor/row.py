@@ -12,7 +12,7 @@ class Row:
 
     name: str  # what was checked
     found: str  # in a few words
-    # what to change, with the flag, in one sentence; "" if all is well
+    # What to change, with the flag, in one sentence; "" if all is well.
     remedy: str = ""
     verdict: str = "ok"  # ok, warning, error, or - for what could not be checked
     trace: str = ""  # traceback of the user's environment; "" if it raised nothing
