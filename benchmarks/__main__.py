@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -11,7 +11,8 @@ from benchmarks import memory as actor_memory
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
 from benchmarks import throughput as speed
-from benchmarks.works import ROLLOUT, WORKS
+from benchmarks.report import report, table
+from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import Stopped, UserError
 
 
@@ -34,7 +35,12 @@ def cli() -> None:
 
 @cli.command()
 @click.option(
-    "--vs", type=click.Choice(["sb3"]), help="Alternate with Stable-Baselines3."
+    "--vs",
+    "peers",
+    multiple=True,
+    metavar="PEER=PYTHON",
+    help="Alternate with sb3 (Stable-Baselines3) or sbx, run by the interpreter of an "
+    "environment that has it, which benchmarks/peers.sh makes; repeatable.",
 )
 @click.option(
     "--work",
@@ -44,29 +50,56 @@ def cli() -> None:
     help="What to train; repeatable. Default: all.",
 )
 @click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(list(MODES)),
+    multiple=True,
+    help="How ours is run; repeatable. Default: what the work says.",
+)
+@click.option(
     "--runs",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="Runs of each library and work.",
+    help="Runs of each library, mode and work.",
 )
 @click.option(
     "--steps",
-    type=click.IntRange(min=2 * ROLLOUT),
-    help=f"Env steps of a run, rounded up to rollouts of {ROLLOUT}. "
-    "Default: what the work says.",
+    type=click.IntRange(min=1),
+    help="Env steps of a run. Default: what the work says.",
 )
 @click.option(
-    "--sb3-vec",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting beside the work's own, as n-envs=8 or vectorization=envpool; "
+    "peers take those that they know too; repeatable.",
+)
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="Run ours with these settings too, in turn with all others; repeatable.",
+)
+@click.option(
+    "--peer-vec",
     type=click.Choice(["dummy", "subproc"]),
     default="dummy",
     show_default=True,
-    help="How Stable-Baselines3 steps its Pong environments.",
+    help="How peers step their environments.",
 )
 @click.option(
-    "--sb3-threads",
+    "--peer-threads",
     type=click.IntRange(min=1),
-    help="Threads of PyTorch in Stable-Baselines3. Default: its own choice.",
+    help="Threads of PyTorch in peers. Default: its own choice.",
+)
+@click.option(
+    "--peer-rollout",
+    type=click.IntRange(min=1),
+    help="Vector steps between two learning phases of off-policy peers, which have as "
+    "many updates per env step as ours anyway. Default: those of ours, 16.",
 )
 @click.option(
     "--json",
@@ -75,23 +108,21 @@ def cli() -> None:
     help="Write every run's number and what it ran on here.",
 )
 def throughput(
-    vs: str | None,
     names: tuple[str, ...],
-    runs: int,
-    steps: int | None,
-    sb3_vec: str,
-    sb3_threads: int | None,
     file: TextIO | None,
+    peers: tuple[str, ...],
+    settings: tuple[str, ...],
+    **others: Any,
 ) -> None:
     """Training env steps a second, after the first learning phase."""
     bench = speed.Bench(
-        vs=vs, runs=runs, steps=steps, sb3_vec=sb3_vec, sb3_threads=sb3_threads
+        peers=speed.parse_peers(peers), settings=parse_settings(settings), **others
     )
-    bench.check()
+    bench.warn()
     results = [bench.measure(name) for name in names or WORKS]
-    speed.print_table(results)
+    click.echo(table(results))
     if file is not None:
-        json.dump(speed.report(bench, results), file, indent=1)
+        json.dump(report(bench.facts(), results), file, indent=1)
         file.write("\n")
 
 
@@ -140,7 +171,7 @@ def soak(minutes: float, file: TextIO | None) -> None:
 @click.option(
     "--mode",
     "modes",
-    type=click.Choice(list(commits.MODES)),
+    type=click.Choice(list(commits.PLACES)),
     multiple=True,
     help="Default: both.",
 )
@@ -166,10 +197,20 @@ def same_numbers(
 @click.argument("before", type=click.Path(exists=True, dir_okay=False))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False))
 @click.option("--pairs", type=click.IntRange(min=1), default=9, show_default=True)
-def same_speed(before: str, after: str, pairs: int) -> None:
-    """Speed and CPU time of the second installation divided by the first one's."""
+@click.option(
+    "--work",
+    "works",
+    type=click.Choice(list(WORKS)),
+    multiple=True,
+    help="Default: ppo-cartpole and ppo-pong.",
+)
+def same_speed(before: str, after: str, pairs: int, works: tuple[str, ...]) -> None:
+    """Speed and CPU time of the second installation divided by the first one's.
+
+    Both train with --local.
+    """
     click.echo("| work | pairs | env steps/s | CPU per env step |\n" + 4 * "|---" + "|")
-    for each in commits.same_speed(before, after, pairs):
+    for each in commits.same_speed(before, after, pairs, works):
         click.echo(
             f"| {each.work} | {each.pairs} | {each.steps_per_second:.3f} | "
             f"{each.cpu_per_step:.3f} |"

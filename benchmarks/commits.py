@@ -16,7 +16,7 @@ import click
 import numpy as np
 from pyarrow import parquet
 
-from benchmarks.works import ROLLOUT, WORKS
+from benchmarks.works import WORKS
 
 _SHARED = {"n_envs": 4, "max_steps": 3_000, "seed": 7, "quiet": True, "name": "run"}
 _REPLAY = {"buffer_initial_size": 500}
@@ -33,7 +33,7 @@ _RUNS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
     ("trpo", "Pendulum-v1", {"n_steps": 128}),
 )
 AGENTS = tuple(dict.fromkeys(agent for agent, *_ in _RUNS))
-MODES: Mapping[str, Mapping[str, Any]] = {
+PLACES: Mapping[str, Mapping[str, Any]] = {
     "local": {"local": True},
     "Ray, one actor": {"n_actors": 1},
 }
@@ -87,7 +87,7 @@ def same_numbers(
 ) -> Iterator[Same]:
     """Train every agent with a seed; yield what differs of episodes and arrays."""
     for agent, env, own in _RUNS:
-        for mode, placement in MODES.items():
+        for mode, placement in PLACES.items():
             if (agents and agent not in agents) or (modes and mode not in modes):
                 continue
             settings = {**_SHARED, **own, **placement, "env": env}
@@ -103,23 +103,26 @@ def same_numbers(
             yield Same(agent, env, mode, len(found[0][0]), _differences(*found))
 
 
-def same_speed(before: str, after: str, pairs: int) -> Iterator[Speed]:
-    """Train PPO on CartPole and Pong in alternation; yield the ratios."""
-    for work in ("ppo-cartpole", "ppo-pong-local"):
-        settings = WORKS[work].settings
-        steps = ROLLOUT * WORKS[work].rollouts
+def same_speed(
+    before: str, after: str, pairs: int, works: Sequence[str] = ()
+) -> Iterator[Speed]:
+    """Train works with --local in alternation; yield the ratios."""
+    for name in works or ("ppo-cartpole", "ppo-pong"):
+        work = WORKS[name]
         done: dict[str, list[list[float]]] = {before: [], after: []}
         for number in range(2 * pairs):
             # Each is the first of a pair as often as the other.
             python = (before, after)[(number + number // 2) % 2]
             with tempfile.TemporaryDirectory() as runs:
-                own = {**settings, "max_steps": steps, "run_dir": runs}
-                done[python].append(_train(python, "ppo", own))
-            click.echo(f"{work} {number + 1}/{2 * pairs}", err=True)
+                own = {**work.settings, "local": True, "max_steps": work.steps}
+                done[python].append(
+                    _train(python, work.agent, {**own, "quiet": True, "run_dir": runs})
+                )
+            click.echo(f"{name} {number + 1}/{2 * pairs}", err=True)
         (speed, cpu), (new_speed, new_cpu) = (
             map(statistics.median, zip(*runs, strict=True)) for runs in done.values()
         )
-        yield Speed(work, pairs, new_speed / speed, new_cpu / cpu)
+        yield Speed(name, pairs, new_speed / speed, new_cpu / cpu)
 
 
 def _train(python: str, agent: str, settings: Mapping[str, Any]) -> list[float]:

@@ -1,61 +1,64 @@
-"""One run in a process of its own: `python -m benchmarks.one_run JSON`.
+"""One run of ours in a process of its own: `python -m benchmarks.one_run JSON`.
 
-It prints one JSON line, the env steps a second from the end of the first learning
-phase to the end of the last: whole cycles of a rollout and its learning.
+The argument holds a work's name, its warm-up, and settings beside the work's own. The
+last line printed is JSON: env steps, seconds and updates.
 """
 
-import importlib
 import json
 import sys
 import tempfile
-from dataclasses import dataclass
 
-import xagents_ray
 from benchmarks.works import WORKS
+from xagents_ray.commands.train import start_driver
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.session import fit
 
 
-@dataclass(frozen=True)
-class Request:
-    """A run to do.
+class Clock:
+    """Counts env steps and seconds from the end of the first measured learning phase.
 
-    Attributes:
-        library: `xagents-ray` or `sb3`.
-        work: its name in the table of works.
-        steps: env steps to learn from, whole rollouts.
-        sb3_vec: `dummy` or `subproc`.
-        sb3_threads: of PyTorch; None for its default.
+    Args:
+        warmup: env steps before it.
     """
 
-    library: str
-    work: str
-    steps: int
-    sb3_vec: str
-    sb3_threads: int | None
+    def __init__(self, warmup: int) -> None:
+        self._warmup = warmup
+        self._first: tuple[int, float, int] | None = None
+        self._last: tuple[int, float, int] = (0, 0.0, 0)
 
+    def __call__(self, progress: Progress) -> None:
+        """Take the time of the newest learning phase; a run's `watch`."""
+        steps, seconds = progress.learned_until
+        if progress.steady is None or steps < self._warmup:
+            return
+        self._last = steps, seconds, progress.updates
+        self._first = self._first or self._last
 
-def _ours(request: Request) -> float:
-    settings = WORKS[request.work].settings
-    with tempfile.TemporaryDirectory() as runs:
-        try:
-            result = xagents_ray.train(
-                "ppo", **settings, max_steps=request.steps, run_dir=runs
-            )
-        except KeyboardInterrupt:
-            sys.exit(130)
-    return result.steps_per_second
+    def measured(self) -> dict[str, float]:
+        """Return env steps and updates, and seconds, of whole learning cycles."""
+        first = self._first or self._last
+        steps, seconds, updates = (
+            b - a for a, b in zip(first, self._last, strict=True)
+        )
+        return {"env_steps": steps, "seconds": seconds, "updates": updates}
 
 
 def main() -> None:
     """Do the run that the first argument asks for."""
-    request = Request(**json.loads(sys.argv[1]))
-    if request.library == "sb3":
-        sb3 = importlib.import_module("benchmarks.sb3")
-        speed = sb3.run(
-            WORKS[request.work], request.steps, request.sb3_vec, request.sb3_threads
-        )
-    else:
-        speed = _ours(request)
-    print(json.dumps({"steps_per_second": speed}))
+    asked = json.loads(sys.argv[1])
+    work = WORKS[asked["work"]]
+    clock = Clock(asked["warmup"])
+    try:
+        with tempfile.TemporaryDirectory() as runs, Signals() as signals:
+            algorithm, config = work.config(**asked["settings"], run_dir=runs)
+            fit(algorithm, config, signals, start_driver, watch=clock)
+    except UserError as error:
+        sys.exit(str(error))
+    if signals.received is not None:
+        sys.exit(128 + signals.received)
+    print(json.dumps(clock.measured()))
 
 
 if __name__ == "__main__":

@@ -1,65 +1,27 @@
-"""Training throughput: runs of ours and of another library in turn."""
+"""Training throughput: runs of ours and of its peers in turn."""
 
 import dataclasses
-import importlib.metadata
-import importlib.util
 import json
 import os
-import platform
-import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-import xagents_ray
-from benchmarks.one_run import Request
-from benchmarks.works import ROLLOUT, WORKS
+from benchmarks.report import OURS, Result
+from benchmarks.works import MODES, PEERS, WORKS, Settings, Work, parse_settings
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.process import cores
+from xagents_ray.networks.layers import Convolutional, Dense
+from xagents_ray.networks.layout import Layout
+from xagents_ray.run.prepare import prepare
 
 _ROOT = Path(__file__).resolve().parent.parent
-_OURS = "xagents-ray"
 _QUIET = 0.3
 """Load of a machine that has nothing else to do."""
-_LIBRARIES = (
-    "tensorflow",
-    "keras",
-    "ray",
-    "numpy",
-    "gymnasium",
-    "ale-py",
-    "stable-baselines3",
-    "torch",
-)
-
-
-@dataclass(frozen=True)
-class Result:
-    """Env steps a second of one work.
-
-    Attributes:
-        work: its name.
-        env_steps: learned from in each run.
-        speeds: of every run, by library; ours is the first.
-    """
-
-    work: str
-    env_steps: int
-    speeds: dict[str, list[float]]
-
-    @property
-    def ratio(self) -> float | None:
-        """Our median divided by the other's; None without another."""
-        ours, *others = map(statistics.median, self.speeds.values())
-        return ours / others[0] if others else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,28 +29,32 @@ class Bench:
     """What to measure.
 
     Attributes:
-        vs: the other library; None for ours alone.
-        runs: of each library.
+        peers: interpreter of each peer's environment, by the peer's name.
+        runs: of each library and mode.
         steps: env steps of a run; None for what the work says.
-        sb3_vec: `dummy` or `subproc`.
-        sb3_threads: of PyTorch; None for its default.
+        settings: beside the works' own, of all libraries.
+        modes: of ours; none for what the work says.
+        variants: each one's settings beside those; ours is run without them too.
+        peer_vec: `dummy` or `subproc`, how peers step environments.
+        peer_threads: of PyTorch in a peer; None for its default.
+        peer_rollout: vector steps between two learning phases of off-policy peers; None
+            for as many as of ours.
         load: runnable processes a moment ago, before the first run.
     """
 
-    vs: str | None
+    peers: Mapping[str, str]
     runs: int
-    steps: int | None
-    sb3_vec: str
-    sb3_threads: int | None
+    steps: int | None = None
+    settings: Settings = field(default_factory=dict)
+    modes: Sequence[str] = ()
+    variants: Sequence[str] = ()
+    peer_vec: str = "dummy"
+    peer_threads: int | None = None
+    peer_rollout: int | None = None
     load: float = field(default_factory=lambda: round(os.getloadavg()[0], 2))
 
-    def check(self) -> None:
-        """Raise UserError when the other library is not there; warn of other load."""
-        wanted = ("stable_baselines3", "torch") if self.vs == "sb3" else ()
-        if not all(map(importlib.util.find_spec, wanted)):
-            raise UserError(
-                "--vs sb3 needs Stable-Baselines3: pip install 'xagents-ray[bench]'."
-            )
+    def warn(self) -> None:
+        """Say so when the machine has other work."""
         if self.load > _QUIET:
             click.echo(
                 f"This machine is busy (load {self.load}): numbers will be low, and "
@@ -96,28 +62,100 @@ class Bench:
                 err=True,
             )
 
-    def measure(self, work: str) -> Result:
-        """Run a work on each library in turn, as often as asked."""
-        rollouts = WORKS[work].rollouts
-        if self.steps is not None:
-            rollouts = -(-self.steps // ROLLOUT)
-        steps = rollouts * ROLLOUT
-        speeds: dict[str, list[float]] = {_OURS: []}
-        if self.vs is not None:
-            speeds[self.vs] = []
+    def measure(self, name: str) -> Result:
+        """Run a work on each library and in each mode in turn, as often as asked."""
+        work, commands = WORKS[name], self._commands(name)
+        result = Result(name, work.title, {each: [] for each in commands})
         for number in range(1, self.runs + 1):
-            for library, done in speeds.items():
-                request = Request(library, work, steps, self.sb3_vec, self.sb3_threads)
-                done.append(_run(request))
-                line = f"{work} {library} {number}/{self.runs}: {done[-1]:,.0f} steps/s"
-                click.echo(line, err=True)
-        return Result(work, steps, speeds)
+            for column, command in commands.items():
+                run = _run(command)
+                result.add(column, run)
+                speed = f"{result.speeds[column][-1]:,.0f} env steps/s"
+                click.echo(f"{name} {column} {number}/{self.runs}: {speed}", err=True)
+        return result
+
+    def _commands(self, name: str) -> dict[str, list[str]]:
+        """Return the command of each column's runs."""
+        work = WORKS[name]
+        steps = self.steps or work.steps
+        if steps <= work.warmup:
+            raise UserError(
+                f"{name} is measured after {work.warmup:,} env steps: raise --steps."
+            )
+        shared = {**self.settings, "max_steps": steps}
+        commands = {}
+        for variant in ("", *self.variants):
+            own = parse_settings(variant.split(",")) if variant else {}
+            for mode in self.modes or work.modes:
+                settings = {**shared, **MODES[mode], **own}
+                work.config(**settings)  # refuses what is wrong before anything is run
+                asked = {"work": name, "warmup": work.warmup, "settings": settings}
+                column = " ".join(filter(None, (OURS, mode, variant)))
+                ours = [sys.executable, "-m", "benchmarks.one_run"]
+                commands[column] = [*ours, json.dumps(asked)]
+        for peer, python in self.peers.items():
+            if peer in work.peers:
+                script = [python, "-I", str(_ROOT / "benchmarks" / "peer.py")]
+                commands[peer] = [*script, json.dumps(self._asked(peer, work, shared))]
+        return commands
+
+    def _asked(self, peer: str, work: Work, shared: Settings) -> dict[str, Any]:
+        """Return what the peer's script takes."""
+        run = prepare(*work.config(**shared))
+        return {
+            "library": peer,
+            "agent": work.agent,
+            "settings": run.config.values(),
+            "network": _network(run.layout),
+            "steps": run.config.training.max_steps,
+            "warmup": work.warmup,
+            "vec": self.peer_vec,
+            "threads": self.peer_threads,
+            "rollout": self.peer_rollout,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON, without where the peers are."""
+        return dataclasses.asdict(self) | {"peers": list(self.peers)}
 
 
-def _run(request: Request) -> float:
-    """Do a run in a fresh interpreter."""
-    asked = json.dumps(dataclasses.asdict(request))
-    command = [sys.executable, "-m", "benchmarks.one_run", asked]
+def parse_peers(texts: Sequence[str]) -> dict[str, str]:
+    """Return interpreters by the peers' names of texts like `sb3=PYTHON`.
+
+    Raises:
+        UserError: a name is unknown, or there is no such interpreter.
+    """
+    peers = {}
+    for text in texts:
+        name, _, python = text.partition("=")
+        if name not in PEERS:
+            raise UserError(f"--vs takes {' or '.join(PEERS)}, got {name!r}.")
+        if not os.access(python, os.X_OK) or os.path.isdir(python):
+            raise UserError(
+                f"--vs {name}=PYTHON needs the interpreter of an environment that has "
+                "it: benchmarks/peers.sh DIR makes one."
+            )
+        peers[name] = os.path.abspath(python)
+    return peers
+
+
+def _network(layout: Layout) -> dict[str, Any]:
+    """Return the sizes of a network's hidden dense layers, and their activation."""
+    hidden = [
+        layer
+        for i, layer in enumerate(layout.layers)
+        if isinstance(layer, Dense)
+        and not isinstance(layer, Convolutional)
+        and i not in layout.outputs
+    ]
+    return {
+        "units": [layer.kernel_shape[-1] for layer in hidden],
+        "activation": hidden[0].activation,
+    }
+
+
+def _run(command: Sequence[str]) -> dict[str, Any]:
+    """Do a run in a fresh interpreter; return what its last line says."""
     pipe = subprocess.PIPE
     # Left by Ctrl-C, this lets the run, which receives it too, end Ray in order.
     with subprocess.Popen(
@@ -125,67 +163,12 @@ def _run(request: Request) -> float:
     ) as process:
         output, errors = process.communicate()
     if process.returncode:
-        raise click.ClickException(f"A run failed: {asked}\n{errors[-2000:].strip()}")
-    return float(json.loads(output.splitlines()[-1])["steps_per_second"])
-
-
-def print_table(results: Sequence[Result]) -> None:
-    """Print medians, spreads and their ratio."""
-    table = Table(box=MARKDOWN)
-    table.add_column("work")
-    for library in results[0].speeds:
-        table.add_column(f"{library}, steps/s (min–max)", justify="right")
-    table.add_column("ratio", justify="right")
-    for result in results:
-        cells = map(_cell, result.speeds.values())
-        ratio = "-" if result.ratio is None else f"{result.ratio:.2f}"
-        table.add_row(result.work, *cells, ratio)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 120
-    console.print(table)
-
-
-def _cell(speeds: Sequence[float]) -> str:
-    median = statistics.median(speeds)
-    return f"{median:,.0f} ({min(speeds):,.0f}–{max(speeds):,.0f})"
-
-
-def report(bench: Bench, results: Sequence[Result]) -> dict[str, Any]:
-    """Return all numbers and what they were measured on."""
-    return {
-        "bench": dataclasses.asdict(bench),
-        "commit": _commit(),
-        "machine": {
-            "system": platform.system(),
-            "architecture": platform.machine(),
-            "cores": cores(),
-            "memory_gib": _memory_gib(),
-        },
-        "versions": _versions(),
-        "results": [dataclasses.asdict(r) | {"ratio": r.ratio} for r in results],
-    }
-
-
-def _commit() -> str | None:
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT)
-    except OSError:
-        return None
-    return done.stdout.strip() or None
-
-
-def _memory_gib() -> float:
-    bytes_ = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return round(bytes_ / 2**30, 1)
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), _OURS: xagents_ray.__version__}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+        raise click.ClickException(
+            f"A run failed: {' '.join(command)}\n{errors[-2000:].strip()}"
+        )
+    run: dict[str, Any] = json.loads(output.splitlines()[-1])
+    if not run["env_steps"]:
+        raise click.ClickException(
+            "A run had fewer than two learning phases to measure: raise --steps."
+        )
+    return run

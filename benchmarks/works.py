@@ -1,13 +1,27 @@
-"""What is trained in the benchmark of throughput."""
+"""What is trained in the benchmarks: settings that every library gets alike."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_N_ENVS, _N_STEPS = 16, 128
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import Config
 
-ROLLOUT = _N_ENVS * _N_STEPS
-"""Env steps between two learning phases."""
+Settings = Mapping[str, Any]
+"""Settings by their flat names, as `xagents_ray.train` takes them."""
+
+MODES: Mapping[str, Settings] = {
+    "local": {"local": True},
+    "ray": {},
+    "ray-lag-1": {"policy_lag": 1},
+}
+"""How ours is run."""
+
+PEERS = ("sb3", "sbx")
+"""Stable-Baselines3, and SBX, which is Stable-Baselines3 on JAX."""
 
 
 @dataclass(frozen=True)
@@ -15,30 +29,122 @@ class Work:
     """One thing to train.
 
     Attributes:
-        settings: of `xagents_ray.train("ppo", ...)`; Stable-Baselines3 takes its
-            hyperparameters from them too.
-        rollouts: of a run, unless the user asks for another number.
+        title: as tables have it.
+        agent: that is trained.
+        settings: of every library.
+        steps: env steps of a run, unless the user asks for another number.
+        warmup: env steps before the speed is measured, beside the first learning
+            phase: what is compiled later than there is compiled by then.
+        modes: in which ours is run.
+        peers: that it is compared with.
     """
 
-    settings: Mapping[str, Any]
-    rollouts: int
+    title: str
+    agent: str
+    settings: Settings
+    steps: int
+    warmup: int = 0
+    modes: Sequence[str] = tuple(MODES)
+    peers: Sequence[str] = PEERS
+
+    def config(self, **others: Any) -> tuple[Algorithm, Config]:
+        """Return its algorithm, and its config with other settings beside its own."""
+        algorithm = find(self.agent)
+        values = {**self.settings, "max_steps": self.steps, "quiet": True, **others}
+        return algorithm, Config.of(algorithm.config, values)
 
 
-_PPO = {
-    "n_envs": _N_ENVS,
-    "n_steps": _N_STEPS,
-    "ppo_epochs": 4,
-    "mini_batches": 4,
-    "quiet": True,
-}
 PONG = {
     "env": "PongNoFrameskip-v4",
     "preprocess": True,
-    "max_frame": True,  # as AtariWrapper does
+    "max_frame": True,  # as the peers do
 }
+# SBX has no A2C, and trains on images at a tenth of Stable-Baselines3's speed on CPUs.
+_SB3 = ("sb3",)
+_CARTPOLE = {"env": "CartPole-v1"}
+_PPO = {"n_envs": 16, "n_steps": 128, "ppo_epochs": 4, "mini_batches": 4}
+_A2C = {"n_envs": 16, "n_steps": 5}
+# A random action costs some libraries no forward pass: explore little from the start.
+_DQN = {
+    "n_envs": 4,
+    "train_frequency": 4,
+    "epsilon_start": 0.05,
+    "epsilon_end": 0.05,
+    "buffer_initial_size": 1_000,
+}
+_PENDULUM = {"env": "Pendulum-v1", "train_frequency": 1, "buffer_initial_size": 1_000}
+
+
+def _pendulum(agent: str, batch: int) -> Work:
+    title = f"{agent.upper()} Pendulum, batch {batch}"
+    settings = {**_PENDULUM, "buffer_batch_size": batch}
+    # The first episodes end within the warm-up: phases have had all of their sizes.
+    return Work(title, agent, settings, 4_500, 1_500, ("local",))
+
 
 WORKS = {
-    "ppo-cartpole": Work({**_PPO, "env": "CartPole-v1", "local": True}, 64),
-    "ppo-pong-local": Work({**_PPO, **PONG, "local": True}, 5),
-    "ppo-pong-ray": Work({**_PPO, **PONG}, 5),
+    "ppo-cartpole": Work(
+        "PPO CartPole, 16 × 128 × 4",
+        "ppo",
+        {**_PPO, **_CARTPOLE},
+        327_680,
+        modes=("local",),
+    ),
+    "a2c-cartpole": Work(
+        "A2C CartPole, 16 × 5",
+        "a2c",
+        {**_A2C, **_CARTPOLE},
+        200_000,
+        modes=("local",),
+        peers=_SB3,
+    ),
+    "dqn-cartpole": Work(
+        "DQN CartPole, batch 64",
+        "dqn",
+        {**_DQN, **_CARTPOLE, "buffer_batch_size": 64},
+        50_000,
+        5_000,
+        ("local",),
+    ),
+    "td3-pendulum": _pendulum("td3", 100),
+    "td3-pendulum-256": _pendulum("td3", 256),
+    "ddpg-pendulum": _pendulum("ddpg", 100),
+    "ddpg-pendulum-256": _pendulum("ddpg", 256),
+    "ppo-bipedalwalker": Work(
+        "PPO BipedalWalker, 16 × 128 × 4",
+        "ppo",
+        {**_PPO, "env": "BipedalWalker-v3"},
+        81_920,
+        modes=("local", "ray"),
+    ),
+    "ppo-pong": Work(
+        "PPO Pong, 16 × 128 × 4",
+        "ppo",
+        {**_PPO, **PONG},
+        10_240,
+        modes=("local", "ray"),
+        peers=_SB3,
+    ),
+    "a2c-pong": Work("A2C Pong, 16 × 5", "a2c", {**_A2C, **PONG}, 12_000, peers=_SB3),
+    "dqn-pong": Work(
+        "DQN Pong, batch 32",
+        "dqn",
+        {**_DQN, **PONG, "buffer_batch_size": 32},
+        4_000,
+        peers=_SB3,
+    ),
 }
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Return settings of texts like `n-envs=8`; UserError for another form."""
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"{text!r} is no setting: write one as n-envs=8.")
+        try:
+            settings[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            settings[name.replace("-", "_")] = value
+    return settings

@@ -1,0 +1,225 @@
+"""One run of a peer in its own environment: `PYTHON -I benchmarks/peer.py JSON`.
+
+The peers are Stable-Baselines3 (`sb3`) and SBX, which is Stable-Baselines3 on JAX. This
+file imports nothing of ours: the argument holds `library`, `agent`, `network` (the
+hidden layers' `units` and their `activation`), `settings` by our names, `steps` and
+`warmup`, how environments are stepped (`vec`), the number of `threads`, and the vector
+steps between two learning phases of an off-policy agent (`rollout`; null for ours). The
+last line printed is JSON: env steps, seconds, updates and the versions of what ran.
+
+What can't be the same: SBX' PPO has one network for the policy and another one for the
+value, each as large as ours, which shares one, and doesn't clip the value's change; its
+DQN has hidden layers of one width. Stable-Baselines3's DQN measures its gradient's norm
+even where nothing is clipped.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import math
+import platform
+import sys
+import time
+from typing import Any
+
+_PACKAGES = ("stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "ale-py")
+
+
+def _envs(settings: dict[str, Any], vec: str) -> Any:
+    from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+    from stable_baselines3.common.vec_env import (
+        DummyVecEnv,
+        SubprocVecEnv,
+        VecFrameStack,
+    )
+
+    kind = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[vec]
+    env, count = settings["env"], settings["n_envs"]
+    if not settings["preprocess"]:
+        return make_vec_env(env, count, vec_env_cls=kind)
+    # The prefix registers the ids, in worker processes too.
+    envs = make_atari_env(f"ale_py:{env}", count, vec_env_cls=kind)
+    return VecFrameStack(envs, settings["frame_stack"])
+
+
+def _policy(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return `policy_kwargs`: our networks and our Adam."""
+    settings, units = asked["settings"], asked["network"]["units"]
+    betas = settings["beta1"], settings["beta2"]
+    if asked["library"] == "sbx":
+        adam = {"eps": settings["opt_epsilon"], "b1": betas[0], "b2": betas[1]}
+        kwargs = {"optimizer_kwargs": adam}
+        if settings["preprocess"]:
+            own = {"net_arch": units} if asked["agent"] == "dqn" else {}
+            return kwargs | own
+        flax = importlib.import_module("flax.linen")
+        activation = getattr(flax, asked["network"]["activation"])
+        return {**kwargs, "net_arch": units, "activation_fn": activation}
+    adam = {"eps": settings["opt_epsilon"], "betas": betas}
+    kwargs = {"optimizer_kwargs": adam}
+    if settings["preprocess"]:
+        return {**kwargs, "features_extractor_kwargs": {"features_dim": units[0]}}
+    nn = importlib.import_module("torch.nn")
+    activation = {"tanh": nn.Tanh, "relu": nn.ReLU}[asked["network"]["activation"]]
+    if "n_steps" not in settings:
+        return {**kwargs, "net_arch": units, "activation_fn": activation}
+    own = {"units": units, "activation": activation}
+    return {
+        **kwargs,
+        "net_arch": [],
+        "features_extractor_class": _trunk(),
+        "features_extractor_kwargs": own,
+    }
+
+
+def _trunk() -> type:
+    """Return an extractor of hidden layers that the policy and the value share."""
+    from stable_baselines3.common.torch_layers import (
+        BaseFeaturesExtractor,
+        create_mlp,
+    )
+    from torch import nn
+
+    class Trunk(BaseFeaturesExtractor):  # type: ignore[misc]
+        def __init__(self, space: Any, units: list[int], activation: Any) -> None:
+            super().__init__(space, units[-1])
+            inputs = math.prod(space.shape)
+            layers = create_mlp(inputs, 0, units, activation)
+            self._layers = nn.Sequential(nn.Flatten(), *layers)
+
+        def forward(self, observations: Any) -> Any:
+            return self._layers(observations)
+
+    return Trunk
+
+
+def _on_policy(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what A2C and PPO share of our hyperparameters, by their names there."""
+    s = asked["settings"]
+    common = {
+        "n_steps": s["n_steps"],
+        "ent_coef": s["entropy_coef"],
+        "vf_coef": s["value_loss_coef"],
+        "max_grad_norm": s["grad_norm"],
+    }
+    if asked["agent"] == "a2c":
+        return {**common, "use_rms_prop": False}
+    value_clip = s["clip_norm"] if s["clip_value"] is None else s["clip_value"] or None
+    if asked["library"] == "sbx":
+        value_clip = None  # it has none
+    return {
+        **common,
+        "batch_size": s["n_steps"] * s["n_envs"] // s["mini_batches"],
+        "n_epochs": s["ppo_epochs"],
+        "gae_lambda": s["lam"],
+        "clip_range": s["clip_norm"],
+        "clip_range_vf": value_clip,
+    }
+
+
+def _off_policy(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters of DQN, DDPG and TD3 by their names there.
+
+    `train_freq` counts vector steps, ours env steps of all environments together.
+    """
+    s, agent = asked["settings"], asked["agent"]
+    period = s["train_frequency"] // math.gcd(s["train_frequency"], s["n_envs"])
+    period *= -(-(asked["rollout"] or s["rollout_length"]) // period)
+    common = {
+        "buffer_size": s["buffer_max_size"],
+        "learning_starts": s["buffer_initial_size"],
+        "batch_size": s["buffer_batch_size"],
+        "tau": s["tau"],
+        "train_freq": period,
+        "gradient_steps": period
+        * s["n_envs"]
+        * s["gradient_steps"]
+        // s["train_frequency"],
+    }
+    if agent == "dqn":
+        own = {"max_grad_norm": s["grad_norm"] or math.inf}
+        return {
+            **common,
+            **(own if asked["library"] == "sb3" else {}),
+            "target_update_interval": s["target_sync_steps"],
+            "exploration_fraction": min(1.0, s["epsilon_decay_steps"] / asked["steps"]),
+            "exploration_initial_eps": s["epsilon_start"],
+            "exploration_final_eps": s["epsilon_end"],
+        }
+    if asked["library"] == "sbx":
+        common["qf_learning_rate"] = s["critic_lr"] or s["lr"]
+    if agent == "ddpg":
+        return common
+    return {
+        **common,
+        "policy_delay": s["policy_delay"],
+        "target_policy_noise": s["policy_noise_coef"],
+        "target_noise_clip": s["noise_clip"],
+    }
+
+
+def _model(asked: dict[str, Any]) -> Any:
+    """Return the peer's agent with its environments."""
+    library = {"sb3": "stable_baselines3", "sbx": "sbx"}[asked["library"]]
+    kind = getattr(importlib.import_module(library), asked["agent"].upper())
+    settings = asked["settings"]
+    envs = _envs(settings, asked["vec"])
+    own = _on_policy(asked) if "n_steps" in settings else _off_policy(asked)
+    if "step_noise_coef" in settings:
+        numpy = importlib.import_module("numpy")
+        noise = importlib.import_module("stable_baselines3.common.noise")
+        size = envs.action_space.shape
+        sigma = numpy.full(size, settings["step_noise_coef"])
+        own["action_noise"] = noise.NormalActionNoise(numpy.zeros(size), sigma)
+    return kind(
+        "CnnPolicy" if settings["preprocess"] else "MlpPolicy",
+        envs,
+        learning_rate=settings["lr"],
+        gamma=settings["gamma"],
+        policy_kwargs=_policy(asked),
+        device="cpu",
+        **own,
+    )
+
+
+def _measure(model: Any, steps: int, warmup: int) -> dict[str, float]:
+    """Train; return env steps, seconds and updates of whole learning cycles."""
+    learn, ends = model.train, []
+
+    def timed(*args: Any, **kwargs: Any) -> None:
+        learn(*args, **kwargs)
+        if model.num_timesteps >= warmup:
+            ends.append((model.num_timesteps, time.perf_counter(), model._n_updates))
+
+    model.train = timed
+    model.learn(steps)
+    if "jax" in sys.modules:  # which returns before it has computed
+        jax = sys.modules["jax"]
+        jax.block_until_ready(jax.live_arrays())
+        ends[-1] = ends[-1][0], time.perf_counter(), ends[-1][2]
+    model.env.close()
+    counts = [last - first for first, last in zip(ends[0], ends[-1], strict=True)]
+    return dict(zip(("env_steps", "seconds", "updates"), counts, strict=True))
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def main() -> None:
+    """Do the run that the first argument asks for."""
+    asked = json.loads(sys.argv[1])
+    if asked["threads"] is not None:
+        importlib.import_module("torch").set_num_threads(asked["threads"])
+    measured = _measure(_model(asked), asked["steps"], asked["warmup"])
+    print(json.dumps({**measured, "versions": _versions()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Speeds that were measured: their table, their file, and what they ran on."""
+
+import importlib.metadata
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xagents_ray
+from xagents_ray.core.process import cores
+
+OURS = "xagents-ray"
+_ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = ("tensorflow", "keras", "ray", "numpy", "gymnasium", "ale-py", "envpool")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Env steps a second of one work.
+
+    Attributes:
+        work: its name.
+        title: of the work, as tables have it.
+        speeds: of every run, by column: ours with its mode, or a peer.
+        updates: gradient steps per env step, by column, as its library counts them.
+        versions: of what the peers ran, by peer.
+    """
+
+    work: str
+    title: str
+    speeds: dict[str, list[float]]
+    updates: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def add(self, column: str, run: Mapping[str, Any]) -> None:
+        """Take a run's numbers."""
+        self.speeds[column].append(run["env_steps"] / run["seconds"])
+        self.updates[column] = run["updates"] / run["env_steps"]
+        if "versions" in run:
+            self.versions[column] = run["versions"]
+
+    @property
+    def ratios(self) -> dict[str, dict[str, float]]:
+        """Medians of our columns divided by each peer's, by column and peer."""
+        medians = {each: statistics.median(runs) for each, runs in self.speeds.items()}
+        ours = [column for column in medians if column.startswith(OURS)]
+        peers = [column for column in medians if column not in ours]
+        return {a: {b: medians[a] / medians[b] for b in peers} for a in ours}
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return medians, spreads and ratios as a table in Markdown."""
+    peers = dict.fromkeys(
+        peer for each in results for own in each.ratios.values() for peer in own
+    )
+    heads = ["work", "mode", f"{OURS}, env steps/s"]
+    for peer in peers:
+        heads += [peer, f"÷ {peer}"]
+    rows = [heads, ["---"] * len(heads)]
+    for result in results:
+        for column, ratios in result.ratios.items():
+            mode = column.removeprefix(OURS).strip()
+            row = [result.title, mode, _cell(result.speeds[column])]
+            for peer in peers:
+                if peer in ratios:
+                    row += [_cell(result.speeds[peer]), f"{ratios[peer]:.2f}"]
+                else:
+                    row += ["–", "–"]
+            rows.append(row)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(speeds: Sequence[float]) -> str:
+    median = statistics.median(speeds)
+    return f"{median:,.0f} ({min(speeds):,.0f}–{max(speeds):,.0f})"
+
+
+def report(bench: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+    """Return all numbers and what they were measured on, as JSON."""
+    return {
+        "bench": dict(bench),
+        "commit": _commit(),
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "cores": cores(),
+            "memory_gib": _memory_gib(),
+        },
+        "versions": _versions(),
+        "results": [{**vars(each), "ratios": each.ratios} for each in results],
+    }
+
+
+def read(stored: Mapping[str, Any]) -> list[Result]:
+    """Return the results of a report."""
+    names = ("work", "title", "speeds", "updates", "versions")
+    return [Result(*(each[name] for name in names)) for each in stored["results"]]
+
+
+def _commit() -> str | None:
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT)
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    """Return the processor's name; "" where the system doesn't say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if "model name" in line)
+    return next(names, "")
+
+
+def _memory_gib() -> float:
+    bytes_ = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return round(bytes_ / 2**30, 1)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), OURS: xagents_ray.__version__}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

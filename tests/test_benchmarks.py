@@ -1,0 +1,123 @@
+"""The benchmarks: what is measured, and what is made of it."""
+
+import json
+import sys
+from collections import deque
+
+import pytest
+from checkout import ROOT
+from processes import python
+
+from benchmarks import peer
+from benchmarks.one_run import Clock
+from benchmarks.report import Result, read, report, table
+from benchmarks.throughput import Bench, parse_peers
+from benchmarks.works import MODES, WORKS, parse_settings
+from xagents_ray.core.errors import UserError
+from xagents_ray.run.progress import Progress
+
+
+def test_settings_have_their_types() -> None:
+    texts = ["n-envs=8", "vectorization=envpool", "lr=3e-4", "double=true", "model=a=b"]
+    assert parse_settings(texts) == {
+        "n_envs": 8,
+        "vectorization": "envpool",
+        "lr": 3e-4,
+        "double": True,
+        "model": "a=b",
+    }
+    with pytest.raises(UserError, match="write one as n-envs=8"):
+        parse_settings(["n-envs"])
+
+
+def test_peers_are_named_with_their_interpreters() -> None:
+    assert parse_peers([f"sbx={sys.executable}"]) == {"sbx": sys.executable}
+    with pytest.raises(UserError, match="takes sb3 or sbx, got 'rllib'"):
+        parse_peers([f"rllib={sys.executable}"])
+    for given in ("sb3", "sb3=/nowhere/python", "sb3=/"):
+        with pytest.raises(UserError, match=r"benchmarks/peers\.sh DIR makes one"):
+            parse_peers([given])
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [(name, library) for name, work in WORKS.items() for library in work.peers],
+)
+def test_peers_update_as_often_as_ours(name: str, library: str) -> None:
+    """Off-policy: equally many updates per env step, and as often in a run."""
+    work = WORKS[name]
+    for mode in work.modes:
+        work.config(**MODES[mode])
+    _, config = work.config()
+    settings = config.values()
+    asked = {"library": library, "agent": work.agent, "settings": settings}
+    asked |= {"steps": work.steps, "rollout": None}
+    if "n_steps" in settings:
+        theirs = peer._on_policy(asked)
+        assert theirs["n_steps"] == settings["n_steps"]
+        return
+    for rollout in (None, 1):
+        theirs = peer._off_policy({**asked, "rollout": rollout})
+        collected = theirs["train_freq"] * settings["n_envs"]
+        ours = settings["gradient_steps"] / settings["train_frequency"]
+        assert theirs["gradient_steps"] / collected == ours
+        assert theirs["train_freq"] == (rollout or settings["rollout_length"])
+
+
+def test_the_clock_starts_after_the_warmup() -> None:
+    clock, progress = Clock(warmup=100), Progress(deque())
+    for steps in (50, 120, 200, 260):
+        progress.env_steps = steps
+        progress.learned(3)
+        clock(progress)
+    measured = clock.measured()
+    assert (measured["env_steps"], measured["updates"]) == (140, 6)
+    assert measured["seconds"] > 0
+
+
+def result() -> Result:
+    result = Result("work", "Work", {"xagents-ray local": [], "sb3": []})
+    for seconds in (1, 2, 4):
+        run = {"env_steps": 8_000, "seconds": seconds, "updates": 4_000}
+        result.add("xagents-ray local", run)
+        versions = {"torch": "2"}
+        result.add("sb3", {**run, "seconds": 2 * seconds, "versions": versions})
+    return result
+
+
+def test_the_table_has_medians_spreads_and_ratios() -> None:
+    assert table([result(), Result("alone", "Alone", {"xagents-ray ray": [7.0]})]) == (
+        "| work | mode | xagents-ray, env steps/s | sb3 | ÷ sb3 |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| Work | local | 4,000 (2,000–8,000) | 2,000 (1,000–4,000) | 2.00 |\n"
+        "| Alone | ray | 7 (7–7) | – | – |"
+    )
+
+
+def test_a_report_can_be_read() -> None:
+    stored = json.loads(json.dumps(report({"runs": 3}, [result()])))
+    assert read(stored) == [result()]
+    (entry,) = stored["results"]
+    assert entry["ratios"] == {"xagents-ray local": {"sb3": 2.0}}
+    assert entry["updates"] == {"xagents-ray local": 0.5, "sb3": 0.5}
+    assert entry["versions"] == {"sb3": {"torch": "2"}}
+    assert stored["machine"]["cores"] >= 1 and stored["versions"]["tensorflow"]
+
+
+def test_a_setting_that_is_wrong_is_refused_before_anything_is_run() -> None:
+    bench = Bench(peers={}, runs=1, settings={"n_env": 3})
+    with pytest.raises(UserError, match="did you mean n_envs"):
+        bench.measure("a2c-cartpole")
+    with pytest.raises(UserError, match="measured after 1,500 env steps"):
+        Bench(peers={}, runs=1, steps=1_000).measure("td3-pendulum")
+
+
+def test_throughput_as_it_is_typed() -> None:
+    words = "throughput --work a2c-cartpole --runs 1 --steps 800 --json /dev/stdout"
+    done = python("-m", "benchmarks", *words.split(), cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    text, _, stored = done.stdout.partition("{")
+    (measured,) = read(json.loads("{" + stored))
+    assert text.strip() == table([measured])
+    # Rows that only reset an environment are learned from and are no env steps.
+    assert measured.updates == {"xagents-ray local": pytest.approx(1 / 80, rel=0.2)}
