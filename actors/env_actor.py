@@ -142,9 +142,9 @@ class EnvActor:
         self._midway = False
         rows.check_rewards()
         self._envs.check_finite(rows.observations)
-        values = self._policy.values(rows.input(length))
-        trajectory = rows.trajectory(values, weights.version, self._setup.first_env)
-        steps = rows.valid.sum(axis=1, dtype=np.int64)
+        first_env = self._setup.first_env
+        trajectory = rows.trajectory(self._policy, noise, weights.version, first_env)
+        steps = trajectory.valid.sum(axis=1, dtype=np.int64)
         report = RolloutReport(
             steps,
             tuple(episodes),
@@ -152,7 +152,7 @@ class EnvActor:
             weights_version=weights.version,
             stepping=stepping,
             acting=acting,
-            resets=rows.valid.size - int(steps.sum()),
+            resets=trajectory.valid.size - int(steps.sum()),
             computing=time.process_time() - computed,
             seconds=time.perf_counter() - began,
         )

@@ -3,14 +3,13 @@
 import numpy as np
 
 from xagents_ray.actors.envs.vector import EnvStep
-from xagents_ray.actors.policies.base import Actions
+from xagents_ray.actors.policies.base import Actions, Policy
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
     Episode,
-    FloatArray,
     Trajectory,
     stack_frames,
 )
@@ -52,7 +51,6 @@ class TrajectoryWriter:
         self._rewards = np.empty((length, envs), np.float32)
         self._terminated = np.empty((length, envs), np.bool_)
         self._truncated = np.empty((length, envs), np.bool_)
-        self.valid = np.empty((length, envs), np.bool_)
         self._chosen: list[Actions] = []
 
     def input(self, t: int) -> Array:
@@ -70,7 +68,6 @@ class TrajectoryWriter:
         self._rewards[t] = step.rewards
         self._terminated[t] = step.terminated
         self._truncated[t] = step.truncated
-        np.logical_not(resets, out=self.valid[t])
         self._chosen.append(chosen)
 
     def last_window(self) -> tuple[Array, BoolArray]:
@@ -80,32 +77,36 @@ class TrajectoryWriter:
 
     def check_rewards(self) -> None:
         """Raise Diverged when a reward is not finite."""
-        bad = np.argwhere(~np.isfinite(self._rewards))
-        if len(bad):
-            row, env = bad[0]
+        finite = np.isfinite(self._rewards)
+        if not finite.all():
+            row, env = np.argwhere(~finite)[0]
             raise Diverged(
                 f"The environment gave a reward of {self._rewards[row, env]}: fix it, "
                 "or look at what it returns for extreme actions."
             )
 
     def trajectory(
-        self, last_values: FloatArray | None, version: int, first_env: int
+        self, policy: Policy, noise: Array, version: int, first_env: int
     ) -> Trajectory:
-        """Return the trajectory; `last_values`, [B], are those after the last row."""
-        stored, _, log_probs, values, probabilities = zip(*self._chosen, strict=True)
+        """Return the trajectory of a policy that acted with [T, B, ...] noise."""
+        rows = Actions.joined(self._chosen)
+        values = rows.values
+        if values is not None:
+            last = policy.values(self.input(len(values)))
+            values = np.array([*values, last])
         return Trajectory(
             self.observations,
             self.starts,
-            np.stack(stored),
+            rows.stored,
             self._rewards,
             self._terminated,
             self._truncated,
-            self.valid,
-            None if log_probs[0] is None else np.stack(log_probs),
-            None if last_values is None else np.stack([*values, last_values]),
+            ~self.starts[self._stack :],
+            policy.log_probs(rows, noise),
+            values,
             version,
             first_env,
-            None if probabilities[0] is None else np.stack(probabilities),
+            policy.probabilities(rows),
         )
 
 
@@ -132,10 +133,12 @@ class EpisodeCounter:
         self.returns += step.raw_rewards
         self.lengths += ~self.ended
         self.ended = step.ended
+        if not np.count_nonzero(step.ended):
+            return []
         returns, lengths = self.returns, self.lengths
         episodes = [
-            Episode(self._first_env + int(i), row, float(returns[i]), int(lengths[i]))
-            for i in np.flatnonzero(step.ended)
+            Episode(self._first_env + i, row, float(returns[i]), int(lengths[i]))
+            for i in step.ended.nonzero()[0].tolist()
         ]
         self.returns[step.ended] = self.lengths[step.ended] = 0
         return episodes
@@ -156,12 +159,12 @@ class RolloutMoments:
     def update(self, trajectory: Trajectory) -> Statistics:
         """Return the moments of one more rollout, for the learner's normalization."""
         found: Statistics = {}
-        valid = trajectory.valid
-        if not valid.any():
+        c, valid = self._config, trajectory.valid
+        if not (c.normalize_observations or c.normalize_rewards) or not valid.any():
             return found
-        if self._config.normalize_observations:
+        if c.normalize_observations:
             found[OBSERVATION] = moments_of(trajectory.observations[:-1][valid])
-        if self._config.normalize_rewards:
+        if c.normalize_rewards:
             found["return"] = moments_of(self._discounted(trajectory)[valid])
         return found
 

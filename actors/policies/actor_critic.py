@@ -5,6 +5,7 @@ import numpy as np
 from xagents_ray.actors.policies.base import (
     Actions,
     Policy,
+    categorical_log_probs,
     largest,
     sample_categorical,
 )
@@ -15,26 +16,29 @@ from xagents_ray.networks.activations import softmax
 class ActorCriticPolicy(Policy):
     """Samples from a categorical or a diagonal Gaussian policy; may have values."""
 
-    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
-        """Draw uniform [T], or standard normal [T, A] for Gaussians."""
+    def _empty_noise(self, shape: tuple[int, int]) -> Array:
+        """Return an array for one number per action, or A of a Gaussian's."""
         if self._spec.is_discrete:
-            return generator.random(steps)
-        shape = (steps, self._spec.action_units)
-        return generator.standard_normal(shape, dtype=np.float32)
+            return np.empty(shape)
+        return np.empty((*shape, self._spec.action_units), np.float32)
+
+    def _draw(self, generator: np.random.Generator, out: Array) -> None:
+        """Draw uniform [T], or standard normal [T, A] for Gaussians."""
+        if out.ndim == 1:
+            generator.random(out=out)
+        else:
+            generator.standard_normal(out=out, dtype=np.float32)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
         outputs, *more = self._forward(observations)
         values = more[0][:, 0] if more else None
         if self._spec.is_discrete:
-            actions, log_probs = sample_categorical(outputs, noise)
-            return Actions(actions, actions, log_probs, values)
-        log_std = self._arrays["log_std"]
-        raw = outputs + np.exp(log_std) * noise
-        log_probs = -(np.square(noise) + np.log(2 * np.pi)).sum(-1) / 2
-        log_probs = (log_probs - log_std.sum()).astype(np.float32)
+            actions = sample_categorical(outputs, noise)
+            return Actions(actions, actions, outputs, values)
+        raw = outputs + np.exp(self._arrays["log_std"]) * noise
         stepped = np.clip(raw, self._low, self._high)
-        return Actions(raw, stepped, log_probs, values)
+        return Actions(raw, stepped, values=values)
 
     def greedy(self, observations: Array) -> Array:
         """Return the largest logits' actions, or the means within bounds."""
@@ -43,6 +47,14 @@ class ActorCriticPolicy(Policy):
             return largest(outputs)
         return np.clip(outputs, self._low, self._high)
 
+    def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
+        """Return float32 [T, B] of the actions that were drawn in T rows."""
+        if rows.logits is not None:
+            return categorical_log_probs(rows.logits, rows.stored)
+        log_probs = -(np.square(noise) + np.log(2 * np.pi)).sum(-1) / 2
+        log_std = self._arrays["log_std"]
+        return (log_probs - log_std.sum()).astype(np.float32)  # type: ignore[no-any-return]
+
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values, None when the network has none."""
         _, *more = self._forward(observations)
@@ -50,17 +62,22 @@ class ActorCriticPolicy(Policy):
 
 
 class CategoricalPolicy(Policy):
-    """Samples from a categorical policy; returns the probabilities of all actions."""
+    """Samples from a categorical policy; knows the probabilities of all actions."""
 
-    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+    def _draw(self, generator: np.random.Generator, out: Array) -> None:
         """Draw uniform [T]."""
-        return generator.random(steps)
+        generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
         logits = self._forward(observations)[0]
-        actions, _ = sample_categorical(logits, noise)
-        return Actions(actions, actions, probabilities=softmax(logits))
+        actions = sample_categorical(logits, noise)
+        return Actions(actions, actions, logits)
+
+    def probabilities(self, rows: Actions) -> FloatArray:
+        """Return float32 [T, B, n] of all actions."""
+        assert rows.logits is not None
+        return softmax(rows.logits)
 
     def greedy(self, observations: Array) -> Array:
         """Return int32 [B], the likeliest actions."""

@@ -15,9 +15,13 @@ _THETA, _DT = 0.15, 0.01
 class EpsilonGreedyPolicy(Policy):
     """Takes the action of the largest value, with decaying probability a random one."""
 
-    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+    def _empty_noise(self, shape: tuple[int, int]) -> Array:
+        """Return an array for two numbers per step."""
+        return np.empty((*shape, 2))
+
+    def _draw(self, generator: np.random.Generator, out: Array) -> None:
         """Draw uniform [T, 2]: a coin and an action for each step."""
-        return generator.random((steps, 2))
+        generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation, one coin each."""
@@ -52,11 +56,15 @@ class DeterministicPolicy(Policy):
         self._scale, self._random_steps = config.step_noise_coef, config.initial_size
         self._is_correlated = config.noise == "ou"
 
-    def _draw(self, generator: np.random.Generator, steps: int) -> Array:
+    def _empty_noise(self, shape: tuple[int, int]) -> Array:
+        """Return an array for two numbers per component of an action."""
+        return np.empty((*shape, 2, self._spec.action_units), np.float32)
+
+    def _draw(self, generator: np.random.Generator, out: Array) -> None:
         """Draw [T, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
-        shape = (steps, self._spec.action_units)
-        draws = generator.standard_normal(shape), generator.uniform(-1, 1, shape)
-        return np.stack(draws, axis=1).astype(np.float32)
+        shape = out[:, 0].shape
+        out[:, 0] = generator.standard_normal(shape)
+        out[:, 1] = generator.uniform(-1, 1, shape)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation."""

@@ -12,6 +12,7 @@ from stepping import Stepping
 
 from xagents_ray import train
 from xagents_ray.actors.env_actor import EnvActor
+from xagents_ray.actors.policies.base import Actions
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.table import find
@@ -75,7 +76,9 @@ def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
         actions.stepped, within_bounds(actions.stored), atol=1e-6
     )
     assert actions.stored.dtype == actions.stepped.dtype == np.float32
-    assert actions.log_probs is actions.values is policy.values(None) is None
+    rows = Actions.joined([actions])
+    assert policy.log_probs(rows, noise) is policy.probabilities(rows) is None
+    assert rows.values is policy.values(None) is None
 
 
 @both

@@ -15,7 +15,11 @@ from xagents_ray.actors.policies.actor_critic import (
     ActorCriticPolicy,
     CategoricalPolicy,
 )
-from xagents_ray.actors.policies.base import sample_categorical
+from xagents_ray.actors.policies.base import (
+    Actions,
+    categorical_log_probs,
+    sample_categorical,
+)
 from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, epsilon
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
@@ -84,11 +88,12 @@ def test_categorical_frequencies_are_the_softmax() -> None:
 
 def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     policy, forward = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
-    _, actions = acted(policy)
+    noise, actions = acted(policy)
     logits, values = forward(observations())
     expected = Categorical(tf.constant(logits)).log_prob(tf.constant(actions.stored))
-    np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
-    assert actions.log_probs.dtype == np.float32
+    log_probs = policy.log_probs(Actions.joined([actions] * 3), np.array([noise] * 3))
+    np.testing.assert_allclose(log_probs, [expected] * 3, atol=1e-5)
+    assert log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
     np.testing.assert_array_equal(policy.values(observations()), values[:, 0])
 
@@ -98,17 +103,19 @@ def test_sample_categorical_by_hand() -> None:
     logits = np.log(np.array([2, 1, 1, 1], np.float32)) + np.float32(50)
     logits[1] = -np.inf
     draws = np.array([0, 0.49, 0.5, 0.74, 0.75, LARGEST])
-    actions, log_probs = sample_categorical(np.tile(logits, (6, 1)), draws)
+    actions = sample_categorical(np.tile(logits, (6, 1)), draws)
     np.testing.assert_array_equal(actions, [0, 0, 2, 2, 3, 3])
+    assert actions.dtype == np.int32
+    log_probs = categorical_log_probs(np.tile(logits, (6, 1)), actions)
     np.testing.assert_allclose(np.exp(log_probs), [0.5] * 2 + [0.25] * 4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("first", [-np.inf, 0.0])
 def test_sample_categorical_never_draws_the_impossible(first: float) -> None:
     logits = np.tile(np.array([first, 0, -np.inf], np.float32), (3, 1))
-    actions, log_probs = sample_categorical(logits, np.array([0, 0.7, LARGEST]))
+    actions = sample_categorical(logits, np.array([0, 0.7, LARGEST]))
     assert set(actions.tolist()) <= ({1} if first else {0, 1})
-    assert np.isfinite(log_probs).all()
+    assert np.isfinite(categorical_log_probs(logits, actions)).all()
 
 
 def test_categorical_says_all_probabilities() -> None:
@@ -116,11 +123,12 @@ def test_categorical_says_all_probabilities() -> None:
     policy, forward = loaded(CategoricalPolicy, ACERConfig(), DISCRETE)
     noise, actions = acted(policy)
     logits = forward(observations())[0]
-    np.testing.assert_array_equal(actions.stored, sample_categorical(logits, noise)[0])
-    expected = tf.nn.softmax(logits)
-    np.testing.assert_allclose(actions.probabilities, expected, atol=1e-6)
-    assert actions.probabilities.dtype == np.float32
-    assert (actions.log_probs, actions.values) == (None, None)
+    np.testing.assert_array_equal(actions.stored, sample_categorical(logits, noise))
+    rows = Actions.joined([actions])
+    probabilities = policy.probabilities(rows)
+    np.testing.assert_allclose(probabilities[0], tf.nn.softmax(logits), atol=1e-6)
+    assert probabilities.dtype == np.float32
+    assert (policy.log_probs(rows, noise), rows.values) == (None, None)
     other, _ = loaded(ActorCriticPolicy, PPOConfig(), DISCRETE)
     np.testing.assert_array_equal(noise, acted(other)[0])
 
@@ -139,8 +147,9 @@ def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
     np.testing.assert_array_equal(actions.values, values[:, 0])
     gaussian = Gaussian(tf.constant(means), tf.constant(LOG_STD))
     expected = gaussian.log_prob(tf.constant(actions.stored))
-    np.testing.assert_allclose(actions.log_probs, expected, atol=1e-5)
-    assert actions.log_probs.dtype == np.float32
+    log_probs = policy.log_probs(Actions.joined([actions]), noise[None])
+    np.testing.assert_allclose(log_probs[0], expected, atol=1e-5)
+    assert log_probs.dtype == np.float32
 
 
 def test_gaussian_draws_have_the_mean_and_deviation() -> None:
@@ -174,7 +183,9 @@ def test_epsilon_greedy_frequencies(env_steps: int) -> None:
     probabilities[forward(one_observation())[0][0].argmax()] += 1 - chance
     assert_frequencies(np.bincount(actions.stored, minlength=5), probabilities)
     assert actions.stored.dtype == np.int32
-    assert actions.log_probs is actions.values is policy.values(None) is None
+    rows = Actions.joined([actions])
+    assert policy.log_probs(rows, noise) is policy.probabilities(rows) is None
+    assert rows.values is policy.values(None) is None
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])

@@ -9,6 +9,7 @@ import pytest
 from learner_support import fresh, make_learner, publish
 from linear import ENVS, LENGTH, linear_layout, rollout
 
+from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.table import ALGORITHMS, find
 from xagents_ray.core.moments import EPSILON, Moments
 from xagents_ray.core.spec import EnvSpec
@@ -44,17 +45,13 @@ class Setup:
         policy.load(weights)
         noise = policy.noise([np.random.default_rng(i) for i in range(ENVS)], LENGTH)
         chosen = [policy.act(t.observations[i], noise[i], 0) for i in range(LENGTH)]
-        parts = {name: [getattr(c, name) for c in chosen] for name in chosen[0]._fields}
+        rows = Actions.joined(chosen)
         last = policy.values(t.observations[-1])
-        values = None if last is None else np.stack([*parts["values"], last])
-
-        def stacked(name: str) -> Any:
-            return None if parts[name][0] is None else np.stack(parts[name])
-
+        values = None if last is None else np.stack([*rows.values, last])
         return t._replace(
-            actions=stacked("stored"),
-            log_probs=stacked("log_probs"),
-            probabilities=stacked("probabilities"),
+            actions=rows.stored,
+            log_probs=policy.log_probs(rows, noise),
+            probabilities=policy.probabilities(rows),
             values=values,
             weights_version=weights.version,
         )

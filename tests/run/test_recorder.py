@@ -108,7 +108,7 @@ def test_metrics_are_tracked_once_per_second(
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     for step, at in ((1, 100.0), (2, 100.9), (3, 101.1), (4, 102.0), (5, 102.2)):
         now = at
-        recorder.metrics(step, {})
+        recorder.metrics(step, dict)
     assert [step for step, _ in trackers[0].logged] == [1, 3, 5]
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from learner_support import fresh, make_learner, replayed, sampled
 from tensorflow.python.framework.config import disable_op_determinism
 
+from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.spec import EnvSpec
@@ -141,16 +142,12 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
         )
 
     chosen = [policy.act(seen(t), noise[t], 0) for t in range(length)]
-    actions = np.stack([c.stored for c in chosen])
+    rows = Actions.joined(chosen)
+    actions, values = rows.stored, rows.values
     shape = (length, envs)
     newest = observations[spec.stack - 1 : -1]
-    log_probs = values = probabilities = None
-    if chosen[0].probabilities is not None:
-        probabilities = np.stack([c.probabilities for c in chosen])
-    if chosen[0].log_probs is not None:
-        log_probs = np.stack([c.log_probs for c in chosen])
-    if chosen[0].values is not None:
-        values = np.stack([*(c.values for c in chosen), policy.values(seen(length))])
+    if values is not None:
+        values = np.stack([*values, policy.values(seen(length))])
     return Trajectory(
         observations,
         starts,
@@ -159,11 +156,11 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
         np.ones(shape, bool),
         np.zeros(shape, bool),
         np.ones(shape, bool),
-        log_probs,
+        policy.log_probs(rows, noise),
         values,
         weights.version,
         0,
-        probabilities,
+        policy.probabilities(rows),
     )
 
 

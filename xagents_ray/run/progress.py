@@ -6,6 +6,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class Progress:
         self, reports: Sequence[RolloutReport], config: TrainingConfig
     ) -> tuple[list[EndedEpisode], str | None]:
         """Count a round of rollouts; return its episodes, and why the run ends."""
-        steps = np.sum([report.steps for report in reports], axis=0).cumsum()
+        steps = reduce(np.add, (report.steps for report in reports)).cumsum()
         before, reason = self.env_steps, None
         ended = []
         episodes = [episode for report in reports for episode in report.episodes]

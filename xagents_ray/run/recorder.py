@@ -154,12 +154,12 @@ class Recorder:
             history.evaluated(reward)
         self._log(step, {"reward/evaluation": reward})
 
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Track the metrics of a learning phase, at most once per second."""
+    def metrics(self, step: int, read: Callable[[], Mapping[str, float]]) -> None:
+        """Read and track the metrics of a learning phase, at most once per second."""
         now = time.monotonic()
         if now - self._tracked >= _TRACK_SECONDS:
             self._tracked = now
-            self._log(step, values)
+            self._log(step, read())
 
     def flush(self) -> None:
         """Write the histories."""

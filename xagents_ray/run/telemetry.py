@@ -32,7 +32,7 @@ class Telemetry:
         self._recorder, self._display, self._watch = recorder, display, watch
         self.profile = display.profile = Profile(run.config, driver.n_actors)
         self.failures: dict[str, int] = {}  # what they have cost so far, by name
-        self._metrics: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}  # of the newest learning phase
 
     def show(self) -> None:
         """Show the progress."""
@@ -57,8 +57,8 @@ class Telemetry:
         for metrics in phases:
             self._progress.learned(int(metrics.pop("updates")))
             self._check(metrics)
-            self._metrics = self._tracked(metrics)
-            self._recorder.metrics(self._progress.env_steps, self._metrics)
+            self._metrics = metrics
+            self._recorder.metrics(self._progress.env_steps, self._tracked)
 
     def report_failures(self) -> None:
         """Show what has failed, and publish the metrics with what that has cost."""
@@ -70,7 +70,8 @@ class Telemetry:
 
     def close(self, video: Path | None) -> None:
         """Record the last metrics."""
-        self._recorder.close(self._progress.env_steps, self._metrics, video)
+        values = self._tracked() if self._metrics else {}
+        self._recorder.close(self._progress.env_steps, values, video)
 
     def _check(self, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
@@ -92,12 +93,12 @@ class Telemetry:
             metrics["mean_reward"] = progress.mean_reward
         return metrics | self._health()
 
-    def _tracked(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Return what trackers get of a learning phase."""
+    def _tracked(self) -> dict[str, float]:
+        """Return what trackers get of the newest learning phase."""
         progress = self._progress
         rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
         return {
-            **_grouped("train", metrics),
+            **_grouped("train", self._metrics),
             **_grouped("reward", rewards),
             **self._health(),
             "run/steps_per_second": progress.steps_per_second,
