@@ -14,6 +14,8 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
+_SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
+
 
 def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
     """Return the spec of an environment by making one; see `registry.export`.
@@ -52,6 +54,25 @@ def notes(config: EnvConfig) -> tuple[str, ...]:
     if newest in (None, env_id):
         return ()
     return (f"{env_id} is outdated; its newest version is {newest}",)
+
+
+def choose(config: EnvConfig) -> EnvConfig:
+    """Return it with `envpool` in place of `auto` where that is the fastest right one.
+
+    EnvPool is where it is installed and has the environment, of Box2D or MuJoCo. A run
+    chooses once, so that all of its parts step the same environments.
+    """
+    env_id = str(config.env)
+    spec = gym.registry.get(env_id)
+    is_simulated = spec and str(spec.entry_point).startswith(_SIMULATED)
+    if config.vectorization != "auto" or config.preprocess or not is_simulated:
+        return config
+    try:
+        from xagents_ray.actors.envs import pool
+    except ImportError:
+        return config
+    chosen = dataclasses.replace(config, vectorization="envpool")
+    return chosen if pool.knows(env_id) else config
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
@@ -142,10 +163,9 @@ def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
             "training needs NEXT_STEP: use --vectorization sync, or make it reset on "
             "the step after an episode's end."
         )
-    if type(actions := envs.action_space) is gym.spaces.MultiDiscrete:
-        envs.action_space = _OwnActions(
-            actions.nvec, actions.dtype, start=actions.start
-        )
+    actions = getattr(envs, "action_space", None)
+    if type(actions) is gym.spaces.MultiDiscrete:
+        envs.action_space = _OwnActions(actions.nvec, start=actions.start)
     return envs
 
 

@@ -27,6 +27,11 @@ class _Pool(gym.vector.VectorWrapper):
         return self.env.reset()
 
 
+def knows(env_id: str) -> bool:
+    """Return whether EnvPool has an environment."""
+    return env_id in envpool.list_all_envs()
+
+
 def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return n_envs environments of EnvPool on this many threads."""
     env_id = str(config.env)
@@ -53,8 +58,10 @@ def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
     def build(seed: int) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its Box bounds are rounded to float32
-            return envpool.make_gymnasium(
+            made = envpool.make_gymnasium(
                 name, num_envs=n_envs, num_threads=threads, seed=seed, **more
             )
+            _ = made.observation_space, made.action_space  # it keeps them
+            return made
 
     return _Pool(build)

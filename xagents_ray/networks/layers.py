@@ -182,7 +182,7 @@ class Convolutional(Dense):
         return layers.Conv2D(units, size, self.stride, **settings)
 
     def _patches(self, x: Array) -> Array:
-        """Return the patches of [B, H, W, C] as [B * h * w, size * size * C]."""
+        """Return the patches of [B, H, W, C] as float32 [B * h * w, size * size * C]."""
         size, _, channels, _ = self.kernel_shape
         b, h, w, c = x.strides
         patches = as_strided(
@@ -191,7 +191,9 @@ class Convolutional(Dense):
             (b, h * self.stride, w * self.stride, h, w, c),
             writeable=False,
         )
-        return patches.reshape(-1, size * size * channels)
+        # Bytes become numbers while they are copied, not in a copy of the copy.
+        copied = patches.astype(np.float32, order="C")
+        return copied.reshape(-1, size * size * channels)
 
 
 KINDS: dict[str, type[Layer]] = {

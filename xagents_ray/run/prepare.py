@@ -113,8 +113,14 @@ def prepare(
     """Return a run with notes on its environment; refuse what can't work."""
     from xagents_ray.actors.envs import make as environments
 
-    run = build_run(algorithm, config, environments.check(config.env), resumed)
-    return replace(run, notes=environments.notes(config.env))
+    env = environments.choose(config.env)
+    notes = environments.notes(env)
+    if env != config.env:
+        note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
+        notes = (*notes, note)
+    config = replace(config, env=env)
+    run = build_run(algorithm, config, environments.check(env), resumed)
+    return replace(run, notes=notes)
 
 
 def build_run(
