@@ -182,7 +182,7 @@ class Convolutional(Dense):
         return layers.Conv2D(units, size, self.stride, **settings)
 
     def _patches(self, x: Array) -> Array:
-        """Return the patches of [B, H, W, C] as float32 [B * h * w, size * size * C]."""
+        """Return patches of [B, H, W, C] as float32 [B * h * w, size * size * C]."""
         size, _, channels, _ = self.kernel_shape
         b, h, w, c = x.strides
         patches = as_strided(
