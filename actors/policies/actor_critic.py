@@ -32,7 +32,7 @@ class ActorCriticPolicy(Policy):
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
         outputs, *more = self._forward(observations)
-        values = more[0][:, 0] if more else None
+        values = self._values(more)
         if self._spec.is_discrete:
             actions = sample_categorical(outputs, noise)
             return Actions(actions, actions, outputs, values)
@@ -56,9 +56,11 @@ class ActorCriticPolicy(Policy):
         return (log_probs - log_std.sum()).astype(np.float32)  # type: ignore[no-any-return]
 
     def values(self, observations: Array) -> FloatArray | None:
-        """Return float32 [B] values, None when the network has none."""
-        _, *more = self._forward(observations)
-        return more[0][:, 0] if more else None
+        """Return float32 [B] values, None without a critic that is listened to."""
+        return self._values(self._forward(observations)[1:])
+
+    def _values(self, more: list[FloatArray]) -> FloatArray | None:
+        return more[0][:, 0] if more and self._config.reads_values else None
 
 
 class CategoricalPolicy(Policy):

@@ -21,6 +21,7 @@ from xagents_ray.actors.policies.base import (
     sample_categorical,
 )
 from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, epsilon
+from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
@@ -96,6 +97,14 @@ def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     assert log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
     np.testing.assert_array_equal(policy.values(observations()), values[:, 0])
+
+
+def test_only_who_reads_values_gets_them() -> None:
+    for config in (PPOConfig(), A2CConfig()):
+        policy, _ = loaded(ActorCriticPolicy, config, DISCRETE)
+        found = acted(policy)[1].values, policy.values(observations())
+        assert [x is not None for x in found] == [config.reads_values] * 2
+    assert not A2CConfig.reads_values
 
 
 def test_sample_categorical_by_hand() -> None:

@@ -1,6 +1,7 @@
 """Settings and networks that algorithms of one family share."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ DETERMINISTIC_MODELS = (
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of algorithms with a stochastic policy."""
 
+    # Whether it learns from what the acting network's critic said, if that has one.
+    reads_values: ClassVar[bool] = True
     n_steps: int = count(
         5,
         "Transition steps of each environment per update",
