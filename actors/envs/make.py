@@ -229,6 +229,7 @@ def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
         from xagents_ray.actors.envs import pool
     except ImportError:
         raise UserError(
-            "--vectorization envpool needs EnvPool: pip install 'xagents-ray[envpool]'."
+            "--vectorization envpool needs EnvPool: pip install "
+            "'xagents-ray[envpool]', or take --vectorization sync."
         ) from None
     return pool.make(config, n_envs, threads)
