@@ -8,10 +8,12 @@ import click
 
 from benchmarks import commits
 from benchmarks import memory as actor_memory
+from benchmarks import roofline as parts
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
+from benchmarks import startup as beginning
 from benchmarks import throughput as speed
-from benchmarks.report import report, table
+from benchmarks.report import losses, markdown, read, report, table
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import Stopped, UserError
 
@@ -31,6 +33,10 @@ def main() -> NoReturn:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Measure xagents-ray on this machine."""
+
+
+for each in (parts.roofline, parts.updates, parts.replay, parts.weights):
+    cli.add_command(each)
 
 
 @cli.command()
@@ -127,6 +133,26 @@ def throughput(
 
 
 @cli.command()
+@click.argument("recorded", type=click.File(encoding="utf-8"))
+@click.argument("now", type=click.File(encoding="utf-8"))
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Share of a ratio that noise may take.",
+)
+def regress(recorded: TextIO, now: TextIO, tolerance: float) -> None:
+    """Whether ratios to the peers have fallen, in two files of throughput --json.
+
+    The exit code is 1 if any has. Ratios can be compared between machines only roughly.
+    """
+    fallen = losses(read(json.load(recorded)), read(json.load(now)), tolerance)
+    click.echo("\n".join(fallen) or "No ratio has fallen.")
+    sys.exit(bool(fallen))
+
+
+@cli.command()
 def memory() -> None:
     """Memory that one env actor with 8 Pong environments shares with nobody."""
     actor_memory.measure()
@@ -145,6 +171,16 @@ def scaling(
     if file is not None:
         json.dump([run._asdict() for run in done], file, indent=1)
         file.write("\n")
+
+
+@cli.command()
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--agent", default="ppo", show_default=True)
+def startup(runs: int, agent: str) -> None:
+    """Seconds from the command to the first env step, with --local and on Ray."""
+    rows = [["mode", "first env step, s", "whole command, s"]]
+    rows += beginning.measure(agent, runs)
+    click.echo(markdown(rows))
 
 
 @cli.command()

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import xagents_ray
+from benchmarks.subprocesses import ROOT
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import cores
 
 OURS = "xagents-ray"
-_ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("tensorflow", "keras", "ray", "numpy", "gymnasium", "ale-py", "envpool")
 
 
@@ -60,7 +61,7 @@ def table(results: Sequence[Result]) -> str:
     heads = ["work", "mode", f"{OURS}, env steps/s"]
     for peer in peers:
         heads += [peer, f"÷ {peer}"]
-    rows = [heads, ["---"] * len(heads)]
+    rows = [heads]
     for result in results:
         for column, ratios in result.ratios.items():
             mode = column.removeprefix(OURS).strip()
@@ -71,7 +72,39 @@ def table(results: Sequence[Result]) -> str:
                 else:
                     row += ["–", "–"]
             rows.append(row)
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown(rows)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, of which the first one has the heads, as a table in Markdown."""
+    heads, *others = rows
+    lines = [heads, ["---"] * len(heads), *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def losses(
+    recorded: Sequence[Result], now: Sequence[Result], tolerance: float
+) -> list[str]:
+    """Return a sentence for each ratio that has fallen by more than a share of it.
+
+    Raises:
+        UserError: there is no ratio that both have.
+    """
+    before = {each.work: each.ratios for each in recorded}
+    pairs = [
+        (f"{each.work} {column} ÷ {peer}", before[each.work][column][peer], ratio)
+        for each in now
+        for column, ratios in each.ratios.items()
+        for peer, ratio in ratios.items()
+        if peer in before.get(each.work, {}).get(column, {})
+    ]
+    if not pairs:
+        raise UserError("The files have no ratio in common: measure the same works.")
+    return [
+        f"{name} was {was:.2f} and is {ratio:.2f}"
+        for name, was, ratio in pairs
+        if ratio < (1 - tolerance) * was
+    ]
 
 
 def _cell(speeds: Sequence[float]) -> str:
@@ -105,7 +138,7 @@ def read(stored: Mapping[str, Any]) -> list[Result]:
 def _commit() -> str | None:
     command = ["git", "describe", "--always", "--dirty"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     except OSError:
         return None
     return done.stdout.strip() or None

@@ -3,23 +3,20 @@
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarks.report import OURS, Result
+from benchmarks.subprocesses import ROOT, in_fresh_process, module
 from benchmarks.works import MODES, PEERS, WORKS, Settings, Work, parse_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.prepare import prepare
 
-_ROOT = Path(__file__).resolve().parent.parent
 _QUIET = 0.3
 """Load of a machine that has nothing else to do."""
 
@@ -91,12 +88,12 @@ class Bench:
                 work.config(**settings)  # refuses what is wrong before anything is run
                 asked = {"work": name, "warmup": work.warmup, "settings": settings}
                 column = " ".join(filter(None, (OURS, mode, variant)))
-                ours = [sys.executable, "-m", "benchmarks.one_run"]
-                commands[column] = [*ours, json.dumps(asked)]
+                commands[column] = module("one_run", asked)
         for peer, python in self.peers.items():
             if peer in work.peers:
-                script = [python, "-I", str(_ROOT / "benchmarks" / "peer.py")]
-                commands[peer] = [*script, json.dumps(self._asked(peer, work, shared))]
+                words = json.dumps(self._asked(peer, work, shared))
+                script = str(ROOT / "benchmarks" / "peer.py")
+                commands[peer] = [python, "-I", script, words]
         return commands
 
     def _asked(self, peer: str, work: Work, shared: Settings) -> dict[str, Any]:
@@ -155,18 +152,8 @@ def _network(layout: Layout) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str]) -> dict[str, Any]:
-    """Do a run in a fresh interpreter; return what its last line says."""
-    pipe = subprocess.PIPE
-    # Left by Ctrl-C, this lets the run, which receives it too, end Ray in order.
-    with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, cwd=_ROOT
-    ) as process:
-        output, errors = process.communicate()
-    if process.returncode:
-        raise click.ClickException(
-            f"A run failed: {' '.join(command)}\n{errors[-2000:].strip()}"
-        )
-    run: dict[str, Any] = json.loads(output.splitlines()[-1])
+    """Do a run; return its numbers."""
+    run = in_fresh_process(command)
     if not run["env_steps"]:
         raise click.ClickException(
             "A run had fewer than two learning phases to measure: raise --steps."

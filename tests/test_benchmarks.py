@@ -10,10 +10,13 @@ from processes import python
 
 from benchmarks import peer
 from benchmarks.one_run import Clock
-from benchmarks.report import Result, read, report, table
+from benchmarks.parts import Parts, measure
+from benchmarks.report import Result, losses, read, report, table
+from benchmarks.roofline import costs, grid
 from benchmarks.throughput import Bench, parse_peers
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import UserError
+from xagents_ray.run.prepare import prepare
 from xagents_ray.run.progress import Progress
 
 
@@ -102,6 +105,51 @@ def test_a_report_can_be_read() -> None:
     assert entry["updates"] == {"xagents-ray local": 0.5, "sb3": 0.5}
     assert entry["versions"] == {"sb3": {"torch": "2"}}
     assert stored["machine"]["cores"] >= 1 and stored["versions"]["tensorflow"]
+
+
+def test_only_ratios_that_have_fallen_are_named() -> None:
+    now = result()
+    now.speeds["sb3"] = [2_500.0]
+    (sentence,) = losses([result()], [now], tolerance=0.1)
+    assert sentence == "work xagents-ray local ÷ sb3 was 2.00 and is 1.60"
+    assert losses([result()], [now], tolerance=0.25) == []
+    assert losses([now], [result()], tolerance=0.1) == []
+    alone = Result("work", "Work", {"xagents-ray local": [1.0]})
+    with pytest.raises(UserError, match="no ratio in common"):
+        losses([result()], [alone], tolerance=0.1)
+
+
+def test_costs_are_those_of_the_fastest_calls() -> None:
+    spans = {"roll_out": [0.9, 0.8], "step": [0.5], "act": [0.1, 0.2], "learn": [2.0]}
+    assert costs(spans, env_steps=100) == {
+        "stepping": pytest.approx(5_000),
+        "forward (acting)": pytest.approx(1_000),
+        "storing a rollout": pytest.approx(2_000),
+        "forward + backward (learning), weights out": pytest.approx(20_000),
+    }
+
+
+def test_the_grid_has_every_combination_of_what_is_given() -> None:
+    assert list(grid({"jit": ("on", "off"), "batch": (), "threads": (1,)})) == [
+        {"jit": "on", "threads": 1},
+        {"jit": "off", "threads": 1},
+    ]
+    assert list(grid({"jit": ()})) == [{}]
+
+
+@pytest.mark.parametrize("work", ["a2c-cartpole", "td3-pendulum"])
+def test_every_part_of_a_work_can_be_timed(work: str) -> None:
+    run = prepare(*WORKS[work].config(local=True, n_envs=2))
+    parts = ["roll_out", "step", "act", "draw", "learn", "publish", "bind"]
+    parts += [] if run.algorithm.on_policy else ["insert"]
+    found = measure(Parts(run), parts, seconds=0.0)
+    assert {name: len(calls) for name, calls in found["spans"].items()} == {
+        name: 3 for name in parts
+    }
+    assert found["updates"] == (1 if run.algorithm.on_policy else 2 * 16)
+    size = 0 if run.algorithm.on_policy else run.config.algorithm.buffer_batch_size
+    assert found["sampled"] == found["updates"] * size
+    assert found["env_steps"] > 0 and found["weights_nbytes"] > 0
 
 
 def test_a_setting_that_is_wrong_is_refused_before_anything_is_run() -> None:

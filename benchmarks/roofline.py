@@ -1,0 +1,183 @@
+"""What each part of a work costs alone: `roofline`, `updates`, `replay`, `weights`."""
+
+import itertools
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+import click
+
+from benchmarks.report import markdown, read
+from benchmarks.subprocesses import in_fresh_process, module
+from benchmarks.works import WORKS, parse_settings
+from xagents_ray.core.process import cores
+
+_SECONDS = 2.0
+_ROLLOUT = {"stepping": "step", "forward (acting)": "act"}
+_PHASE = {
+    "inserting": "insert",
+    "sampling": "draw",
+    "forward + backward (learning), weights out": "learn",
+}
+_works = click.option(
+    "--work", "names", type=click.Choice(list(WORKS)), multiple=True, help="Repeatable."
+)
+_settings = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting beside the work's own; repeatable.",
+)
+
+
+def _has_replay(name: str) -> bool:
+    algorithm, _ = WORKS[name].config()
+    return algorithm.replay is not None
+
+
+def _timed(
+    name: str, settings: Mapping[str, Any], parts: Sequence[str], one_core: bool = True
+) -> dict[str, Any]:
+    """Return what `benchmarks.parts` measures, with the median of each part's calls."""
+    WORKS[name].config(**settings)
+    named: dict[str, Any] = {"work": name, "settings": settings, "parts": parts}
+    asked = {**named, "one_core": one_core, "seconds": _SECONDS}
+    measured = in_fresh_process(module("parts", asked))
+    medians = {k: statistics.median(v) for k, v in measured["spans"].items()}
+    return {**measured, "medians": medians}
+
+
+def costs(spans: Mapping[str, Sequence[float]], env_steps: int) -> dict[str, float]:
+    """Return microseconds of a core per env step, by part of a run.
+
+    Args:
+        spans: seconds of each call of a rollout (`roll_out`), of its parts, and of a
+            learning phase's, by name; the fastest counts, as other work only delays.
+        env_steps: of a rollout, and so between two learning phases.
+    """
+    best = {name: min(calls) for name, calls in spans.items()}
+    spent = {part: best[name] for part, name in _ROLLOUT.items()}
+    spent["storing a rollout"] = max(0.0, best["roll_out"] - sum(spent.values()))
+    spent |= {part: best[name] for part, name in _PHASE.items() if name in best}
+    return {part: 1e6 * seconds / env_steps for part, seconds in spent.items()}
+
+
+@click.command()
+@click.argument("work", type=click.Choice(list(WORKS)))
+@_settings
+@click.option(
+    "--speeds",
+    type=click.File(encoding="utf-8"),
+    help="A file of throughput --json: print the share that its medians reach.",
+)
+def roofline(work: str, settings: tuple[str, ...], speeds: TextIO | None) -> None:
+    """Env steps a second of a work if all cores were used perfectly.
+
+    Each part is timed alone on one core; the sum, divided by the number of cores, is
+    the time that an env step takes at least.
+    """
+    given = {"local": True, **parse_settings(settings)}
+    names = ["roll_out", *_ROLLOUT.values(), "learn"]
+    names += ["insert", "draw"] if _has_replay(work) else []
+    timed = _timed(work, given, names)
+    spent = costs(timed["spans"], timed["env_steps"])
+    total = sum(spent.values())
+    rows = [["part", "µs of a core per env step", "share"]]
+    rows += [[part, f"{t:.1f}", f"{t / total:.0%}"] for part, t in spent.items()]
+    click.echo(markdown(rows))
+    bound = 1e6 * cores() / total
+    click.echo(f"\n{cores()} perfectly used cores: {bound:,.0f} env steps/s")
+    for result in read(json.load(speeds)) if speeds else ():
+        for column, runs in result.speeds.items() if result.work == work else ():
+            median = statistics.median(runs)
+            click.echo(f"{column}: {median:,.0f} env steps/s, {median / bound:.0%}")
+
+
+def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of settings; an axis without values is left out."""
+    used = {name: values for name, values in axes.items() if values}
+    for values in itertools.product(*used.values()):
+        yield dict(zip(used, values, strict=True))
+
+
+@click.command()
+@_works
+@_settings
+@click.option("--threads", type=click.IntRange(min=1), multiple=True)
+@click.option("--jit", type=click.Choice(["auto", "on", "off"]), multiple=True)
+@click.option("--precision", multiple=True, metavar="NAME")
+@click.option("--batch", type=click.IntRange(min=1), multiple=True)
+@click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
+def updates(
+    names: tuple[str, ...],
+    settings: tuple[str, ...],
+    threads: tuple[int, ...],
+    jit: tuple[str, ...],
+    precision: tuple[str, ...],
+    batch: tuple[int, ...],
+    file: TextIO | None,
+) -> None:
+    """Milliseconds of one learning phase, by learner threads × jit × precision.
+
+    All of these, and batch sizes of a replay, are repeatable; every combination is
+    measured in a process of its own. The first phase includes tracing and compiling.
+    """
+    axes = {
+        "learner_threads": threads,
+        "jit": jit,
+        "precision": precision,
+        "buffer_batch_size": batch,
+    }
+    given, done = parse_settings(settings), []
+    heads = ["work", "settings", "updates", "ms per phase", "ms per update", "first, s"]
+    click.echo(markdown([heads]))
+    for name, variant in itertools.product(names or WORKS, list(grid(axes))):
+        own = {"local": True, **given, **variant}
+        timed = _timed(name, own, ["learn"], one_core=False)
+        done.append({"work": name, "settings": own, **timed})
+        phase, count = timed["medians"]["learn"], timed["updates"]
+        shown = ", ".join(f"{k}={v}" for k, v in variant.items()) or "–"
+        row = [name, shown, str(count), _ms(timed["spans"]["learn"])]
+        row += [f"{1e3 * phase / count:.3f}", f"{timed['first']:.1f}"]
+        click.echo(f"| {' | '.join(row)} |")
+    if file is not None:
+        json.dump(done, file, indent=1)
+        file.write("\n")
+
+
+@click.command()
+@_works
+@_settings
+def replay(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Transitions a second that a full replay inserts, and that it samples."""
+    rows = [["work", "inserted/s", "sampled/s"]]
+    given = {"local": True, **parse_settings(settings)}
+    for name in names or filter(_has_replay, WORKS):
+        timed = _timed(name, given, ["insert", "draw"])
+        inserted = timed["env_steps"] / timed["medians"]["insert"]
+        sampled = timed["sampled"] / timed["medians"]["draw"]
+        rows.append([name, f"{inserted:,.0f}", f"{sampled:,.0f}"])
+    click.echo(markdown(rows))
+
+
+@click.command()
+@_works
+@_settings
+def weights(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Milliseconds to publish a learner's weights, and to bind them to a policy."""
+    rows = [["work", "MB", "publish, ms", "bind, ms"]]
+    given = {"local": True, **parse_settings(settings)}
+    for name in names or WORKS:
+        timed = _timed(name, given, ["publish", "bind"])
+        spans = timed["spans"]
+        size = f"{timed['weights_nbytes'] / 1e6:.2f}"
+        rows.append([name, size, _ms(spans["publish"]), _ms(spans["bind"])])
+    click.echo(markdown(rows))
+
+
+def _ms(spans: Iterable[float]) -> str:
+    """Return the median and the spread in milliseconds."""
+    found = sorted(1e3 * span for span in spans)
+    return f"{statistics.median(found):.3f} ({found[0]:.3f}–{found[-1]:.3f})"
