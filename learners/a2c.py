@@ -10,7 +10,6 @@ from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
-from xagents_ray.networks import keras as networks
 
 
 class A2C:
@@ -26,7 +25,7 @@ class A2C:
 
     def __init__(self, setup: LearnerSetup[A2CConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self._model = networks.build(setup.layouts[0], setup.seed, "policy")
+        self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]

@@ -7,7 +7,7 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
-from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
 
 
@@ -25,8 +25,7 @@ class ACER:
 
     def __init__(self, setup: LearnerSetup[ACERConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        layout, seed = setup.layouts[0], setup.seed
-        self._model, self._average = with_target(layout, seed, "policy")
+        self._model, self._average = setup.with_target(setup.layouts[0], "policy")
         self._optimizer = make_optimizer(setup.config, self._model.trainable_variables)
         self.models = {"policy": self._model, "average": self._average}
         self.targets = [(self._average, self._model)]

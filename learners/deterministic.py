@@ -7,7 +7,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup, with_target
+from xagents_ray.learners.setup import LearnerSetup
 
 
 class ActorAndCritics:
@@ -29,7 +29,7 @@ class ActorAndCritics:
         self.models: dict[str, Any] = {}
         self.targets: list[tuple[Any, Any]] = []
         for name, layout in zip(names, setup.layouts, strict=True):
-            model, target = with_target(layout, setup.seed, name)
+            model, target = setup.with_target(layout, name)
             self.models |= {name: model, f"{name}-target": target}
             self.targets.append((target, model))
         (self.actor_target, self._actor), *critics = self.targets

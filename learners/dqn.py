@@ -7,7 +7,7 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
-from xagents_ray.learners.setup import LearnerSetup, counter, with_target
+from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
@@ -21,7 +21,7 @@ class DQN:
 
     def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self._q, self._target = with_target(setup.layouts[0], setup.seed, "q")
+        self._q, self._target = setup.with_target(setup.layouts[0], "q")
         self._optimizer = make_optimizer(setup.config, self._q.trainable_variables)
         self._syncs = counter()
         self.models = {"q": self._q, "target": self._target}

@@ -14,7 +14,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
-from xagents_ray.learners import formats, runtime
+from xagents_ray.learners import formats, precision, runtime
 from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.setup import LearnerSetup, counter
@@ -253,9 +253,11 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
     """Return the learner of a run with its first weights, and notes on these.
 
     Raises:
-        UserError: a weights file is damaged, or of other models.
+        UserError: a weights file is damaged, or of other models; or this machine has no
+            fast way to compute in the run's precision.
     """
     runtime.configure(run.cores, run.is_seeded)
+    precision.check(run.config)
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
     learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps)

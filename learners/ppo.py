@@ -13,7 +13,6 @@ from xagents_ray.learners.minibatches import filled, update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
-from xagents_ray.networks import keras as networks
 
 
 class Samples(NamedTuple):
@@ -39,7 +38,7 @@ class PPO:
 
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self._model = networks.build(setup.layouts[0], setup.seed, "policy")
+        self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]

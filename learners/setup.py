@@ -34,12 +34,15 @@ class LearnerSetup(Generic[ConfigT]):
     inputs: Callable[[tf.Tensor], tf.Tensor]
     stopping: tf.Variable
 
+    def network(self, layout: Layout, name: str) -> Any:
+        """Return a new network, a `keras.Model`; see `networks.keras.build`."""
+        return networks.build(layout, self.seed, name, self.config.precision)
 
-def with_target(layout: Layout, seed: int, name: str) -> tuple[Any, Any]:
-    """Return a network and its target, another one of the same weights."""
-    model, target = (networks.build(layout, seed, x) for x in (name, f"{name}-target"))
-    target.set_weights(model.get_weights())
-    return model, target
+    def with_target(self, layout: Layout, name: str) -> tuple[Any, Any]:
+        """Return a new network and its target, another one of the same weights."""
+        model, target = (self.network(layout, x) for x in (name, f"{name}-target"))
+        target.set_weights(model.get_weights())
+        return model, target
 
 
 def counter() -> tf.Variable:

@@ -13,7 +13,6 @@ from xagents_ray.learners.minibatches import filled, update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
-from xagents_ray.networks import keras as networks
 
 
 class Samples(NamedTuple):
@@ -39,8 +38,8 @@ class TRPO:
     def __init__(self, setup: LearnerSetup[TRPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
         actor_layout, critic_layout = setup.layouts
-        self._actor = networks.build(actor_layout, setup.seed, "actor")
-        self._critic = networks.build(critic_layout, setup.seed, "critic")
+        self._actor = setup.network(actor_layout, "actor")
+        self._critic = setup.network(critic_layout, "critic")
         self._head = PolicyHead(setup.spec)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]

@@ -32,7 +32,6 @@ from xagents_ray.learners.deterministic import (
 )
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.optimizer import update_targets
-from xagents_ray.learners.setup import with_target
 from xagents_ray.replay.transitions import TransitionReplay
 
 
@@ -130,8 +129,7 @@ def test_action_values_read_the_action_last() -> None:
 
 
 def test_a_target_begins_as_a_copy() -> None:
-    layout = find("ddpg").layout(None, SPEC)
-    model, target = with_target(layout, 0, "actor")
+    target, model = make("ddpg").algorithm.targets[0]
     for one, other in zip(model.weights, target.weights, strict=True):
         np.testing.assert_array_equal(one, other)
     model.weights[0].assign_add(tf.ones_like(model.weights[0]))

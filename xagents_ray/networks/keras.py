@@ -18,19 +18,24 @@ def _initializer(name: str, gain: float, seed: int) -> Any:
     return keras.initializers.get({"class_name": name, "config": config})
 
 
-def build(layout: Layout, seed: int, name: str) -> Any:
+def build(layout: Layout, seed: int, name: str, dtype: str = "float32") -> Any:
     """Return a `keras.Model` of float32 [B, *input_shape] to its output or outputs.
 
-    Initial weights differ by the seed, and by the name of the model.
+    Initial weights differ by the seed, and by the name of the model. Weights and
+    outputs are float32; with dtype `bfloat16` the layers before the outputs compute in
+    it, and the outputs, which are small, in float32.
     """
     entropy = np.random.SeedSequence([seed, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
     x = keras.Input(layout.input_shape, name="observation")
     values: list[Any] = []
-    for layer, own in zip(layout.layers, seeds, strict=True):
+    for i, (layer, own) in enumerate(zip(layout.layers, seeds, strict=True)):
         source = x if layer.source < 0 else values[layer.source]
         initializer = functools.partial(_initializer, seed=int(own))
-        values.append(layer.keras(keras.layers, initializer)(source))
+        made = layer.keras(keras.layers, initializer)
+        if dtype == "bfloat16" and i not in layout.outputs:
+            made.dtype_policy = "mixed_bfloat16"
+        values.append(made(source))
     return keras.Model(x, [values[i] for i in layout.outputs], name=name)
 
 

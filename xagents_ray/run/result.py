@@ -31,6 +31,7 @@ class Result:
         profile: shares of time by part, what limits the run, and what to change.
         n_actors: env actors; 0 when there was nothing to do.
         learner_threads: cores that the learner used; 0 likewise.
+        precision: of the learner's networks, `float32` or `bfloat16`.
         seed: given, or drawn.
         directory: of the run; "" when none was made.
         signal: that ended it; None when it ended by itself.
@@ -51,6 +52,7 @@ class Result:
     n_actors: int = 0
     best_evaluation: float | None = None
     learner_threads: int = 0
+    precision: str = "float32"
     signal: int | None = None
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Result:
             episodes=progress.episodes,
             dropped=progress.dropped,
             policy_lag=progress.policy_lag,
+            precision=run.config.algorithm.precision,
             seed=run.seed,
             directory=directory,
             signal=signal,

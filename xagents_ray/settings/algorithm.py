@@ -52,6 +52,13 @@ class AlgorithmConfig(Checked):
         "Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
         known_as=("adam_eps", "adam_epsilon"),
     )
+    precision: str = option(
+        "float32",
+        "Numbers that the learner's networks compute in; weights, losses and what "
+        "acts stay float32. Faster only on CPUs and GPUs made for bfloat16",
+        choices=("float32", "bfloat16"),
+        known_as=("dtype", "mixed_precision", "bf16"),
+    )
     lr_decay: bool = option(
         False,
         "If specified, learning rates fall linearly to 0 over --max-steps",

@@ -148,6 +148,10 @@ class PlacementConfig(ConnectionConfig):
         low=0,
         known_as=("num_gpus", "n_gpus", "gpus"),
     )
+    allow_slow_precision: bool = option(
+        False,
+        "If specified, --precision bfloat16 is allowed where it is slower than float32",
+    )
     actor_cpus: float | None = option(
         None,
         "Cores that each env actor claims; default: an even share of those that "
