@@ -121,3 +121,10 @@ def test_results_of_two_calls_are_apart() -> None:
     kept = first.copy()
     forward(x + 1)
     np.testing.assert_array_equal(first, kept)
+
+
+def test_bytes_are_scaled_exactly() -> None:
+    x = np.arange(256, dtype=np.uint8).reshape(2, 128)
+    layout = layout_for(None, "q-{kind}.cfg", RAM, (1,))
+    expected = x.astype(np.float32) * np.float32(1 / 255)
+    np.testing.assert_array_equal(networks.inputs(layout, x), expected)
