@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -13,7 +14,16 @@ from benchmarks import scaling as growth
 from benchmarks import soak as long_run
 from benchmarks import startup as beginning
 from benchmarks import throughput as speed
-from benchmarks.report import losses, markdown, read, report, table
+from benchmarks.report import (
+    Result,
+    joined,
+    losses,
+    markdown,
+    read,
+    report,
+    table,
+    write,
+)
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import Stopped, UserError
 
@@ -110,12 +120,12 @@ for each in (parts.roofline, parts.updates, parts.replay, parts.weights):
 @click.option(
     "--json",
     "file",
-    type=click.File("w", encoding="utf-8", lazy=False),
-    help="Write every run's number and what it ran on here.",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write every run's number and what it ran on here, after each round.",
 )
 def throughput(
     names: tuple[str, ...],
-    file: TextIO | None,
+    file: Path | None,
     peers: tuple[str, ...],
     settings: tuple[str, ...],
     **others: Any,
@@ -125,11 +135,29 @@ def throughput(
         peers=speed.parse_peers(peers), settings=parse_settings(settings), **others
     )
     bench.warn()
-    results = [bench.measure(name) for name in names or WORKS]
-    click.echo(table(results))
+    results: dict[str, Result] = {}
+    for name in names or WORKS:
+        for result in bench.rounds(name):
+            results[name] = result
+            if file is not None:
+                write(file, report(bench.facts(), list(results.values())))
+    click.echo(table(list(results.values())))
+
+
+@cli.command()
+@click.argument("files", type=click.File(encoding="utf-8"), nargs=-1, required=True)
+@click.option(
+    "--json",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write the joined report here.",
+)
+def join(files: tuple[TextIO, ...], file: Path | None) -> None:
+    """Join files of throughput --json, of the same commit, and print their table."""
+    whole = joined([json.load(each) for each in files])
+    click.echo(table(read(whole)))
     if file is not None:
-        json.dump(report(bench.facts(), results), file, indent=1)
-        file.write("\n")
+        write(file, whole)
 
 
 @cli.command()

@@ -1,12 +1,13 @@
 """Speeds that were measured: their table, their file, and what they ran on."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def report(bench: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any
             "memory_gib": _memory_gib(),
         },
         "versions": _versions(),
-        "results": [{**vars(each), "ratios": each.ratios} for each in results],
+        "results": _entries(results),
     }
 
 
@@ -133,6 +134,42 @@ def read(stored: Mapping[str, Any]) -> list[Result]:
     """Return the results of a report."""
     names = ("work", "title", "speeds", "updates", "versions")
     return [Result(*(each[name] for name in names)) for each in stored["results"]]
+
+
+def joined(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one report of all runs in several ones.
+
+    Raises:
+        UserError: they are of different commits, machines or versions.
+    """
+    results: dict[str, Result] = {}
+    for each in reports:
+        for name in ("commit", "machine", "versions"):
+            if each[name] != reports[0][name]:
+                raise UserError(
+                    f"The files differ in their {name}: {reports[0][name]} and "
+                    f"{each[name]}; join those of one measurement."
+                )
+        for result in read(each):
+            whole = results.setdefault(result.work, replace(result, speeds={}))
+            for column, speeds in result.speeds.items():
+                whole.speeds[column] = whole.speeds.get(column, []) + speeds
+            whole.updates.update(result.updates)
+            whole.versions.update(result.versions)
+    bench = {"joined": [each["bench"] for each in reports]}
+    return {**reports[0], "bench": bench, "results": _entries(results.values())}
+
+
+def write(path: Path, report: Mapping[str, Any]) -> None:
+    """Write a report as JSON; UserError if the file can't be written."""
+    try:
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} can't be written: {error.strerror}.") from None
+
+
+def _entries(results: Iterable[Result]) -> list[dict[str, Any]]:
+    return [{**vars(each), "ratios": each.ratios} for each in results]
 
 
 def _commit() -> str | None:

@@ -12,6 +12,7 @@ from benchmarks.report import markdown, read
 from benchmarks.subprocesses import in_fresh_process, module
 from benchmarks.works import WORKS, parse_settings
 from xagents_ray.core.process import cores
+from xagents_ray.settings.config import train_options
 
 _SECONDS = 2.0
 _ROLLOUT = {"stepping": "step", "forward (acting)": "act"}
@@ -102,6 +103,17 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(used, values, strict=True))
 
 
+def variants(
+    names: Sequence[str], axes: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every work with each combination of those settings that its agent has."""
+    for name in names:
+        algorithm, _ = WORKS[name].config()
+        known = {each.name for each in train_options(algorithm.config)}
+        own = {axis: values for axis, values in axes.items() if axis in known}
+        yield from ((name, variant) for variant in grid(own))
+
+
 @click.command()
 @_works
 @_settings
@@ -122,20 +134,25 @@ def updates(
     """Milliseconds of one learning phase, by learner threads × jit × precision.
 
     All of these, and batch sizes of a replay, are repeatable; every combination is
-    measured in a process of its own. The first phase includes tracing and compiling.
+    measured in a process of its own. Default: 1 and all threads, with jit and without.
+    The first phase includes tracing and compiling.
     """
-    axes = {
-        "learner_threads": threads,
-        "jit": jit,
+    axes: dict[str, Sequence[Any]] = {
+        "learner_threads": threads or sorted({1, cores()}),
+        "jit": jit or ("off", "on"),
         "precision": precision,
         "buffer_batch_size": batch,
     }
     given, done = parse_settings(settings), []
     heads = ["work", "settings", "updates", "ms per phase", "ms per update", "first, s"]
     click.echo(markdown([heads]))
-    for name, variant in itertools.product(names or WORKS, list(grid(axes))):
+    for name, variant in variants(names or list(WORKS), axes):
         own = {"local": True, **given, **variant}
-        timed = _timed(name, own, ["learn"], one_core=False)
+        try:
+            timed = _timed(name, own, ["learn"], one_core=False)
+        except click.ClickException as error:
+            click.echo(f"{name} {variant}: {error.message}", err=True)
+            continue
         done.append({"work": name, "settings": own, **timed})
         phase, count = timed["medians"]["learn"], timed["updates"]
         shown = ", ".join(f"{k}={v}" for k, v in variant.items()) or "–"

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +59,11 @@ class Bench:
                 err=True,
             )
 
-    def measure(self, name: str) -> Result:
-        """Run a work on each library and in each mode in turn, as often as asked."""
+    def rounds(self, name: str) -> Iterator[Result]:
+        """Run a work on each library and in each mode in turn, as often as asked.
+
+        Yields all of its numbers so far after each round.
+        """
         work, commands = WORKS[name], self._commands(name)
         result = Result(name, work.title, {each: [] for each in commands})
         for number in range(1, self.runs + 1):
@@ -69,7 +72,7 @@ class Bench:
                 result.add(column, run)
                 speed = f"{result.speeds[column][-1]:,.0f} env steps/s"
                 click.echo(f"{name} {column} {number}/{self.runs}: {speed}", err=True)
-        return result
+            yield result
 
     def _commands(self, name: str) -> dict[str, list[str]]:
         """Return the command of each column's runs."""

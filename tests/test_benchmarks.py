@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import deque
+from pathlib import Path
 
 import pytest
 from checkout import ROOT
@@ -11,8 +12,8 @@ from processes import python
 from benchmarks import peer
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
-from benchmarks.report import Result, losses, read, report, table
-from benchmarks.roofline import costs, grid
+from benchmarks.report import Result, joined, losses, read, report, table
+from benchmarks.roofline import costs, grid, variants
 from benchmarks.throughput import Bench, parse_peers
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import UserError
@@ -107,6 +108,17 @@ def test_a_report_can_be_read() -> None:
     assert stored["machine"]["cores"] >= 1 and stored["versions"]["tensorflow"]
 
 
+def test_reports_of_one_commit_are_joined() -> None:
+    first, other = (report({"runs": 3}, [result()]) for _ in range(2))
+    whole = read(joined([first, other]))
+    assert [len(speeds) for speeds in whole[0].speeds.values()] == [6, 6]
+    assert whole[0].ratios == result().ratios
+    assert read(first) == [result()]
+    other["commit"] = "another"
+    with pytest.raises(UserError, match="differ in their commit"):
+        joined([first, other])
+
+
 def test_only_ratios_that_have_fallen_are_named() -> None:
     now = result()
     now.speeds["sb3"] = [2_500.0]
@@ -135,6 +147,12 @@ def test_the_grid_has_every_combination_of_what_is_given() -> None:
         {"jit": "off", "threads": 1},
     ]
     assert list(grid({"jit": ()})) == [{}]
+    axes = {"buffer_batch_size": (32, 64)}
+    assert list(variants(["a2c-cartpole", "dqn-cartpole"], axes)) == [
+        ("a2c-cartpole", {}),
+        ("dqn-cartpole", {"buffer_batch_size": 32}),
+        ("dqn-cartpole", {"buffer_batch_size": 64}),
+    ]
 
 
 @pytest.mark.parametrize("work", ["a2c-cartpole", "td3-pendulum"])
@@ -155,17 +173,17 @@ def test_every_part_of_a_work_can_be_timed(work: str) -> None:
 def test_a_setting_that_is_wrong_is_refused_before_anything_is_run() -> None:
     bench = Bench(peers={}, runs=1, settings={"n_env": 3})
     with pytest.raises(UserError, match="did you mean n_envs"):
-        bench.measure("a2c-cartpole")
+        next(bench.rounds("a2c-cartpole"))
     with pytest.raises(UserError, match="measured after 1,500 env steps"):
-        Bench(peers={}, runs=1, steps=1_000).measure("td3-pendulum")
+        next(Bench(peers={}, runs=1, steps=1_000).rounds("td3-pendulum"))
 
 
-def test_throughput_as_it_is_typed() -> None:
-    words = "throughput --work a2c-cartpole --runs 1 --steps 800 --json /dev/stdout"
+def test_throughput_as_it_is_typed(tmp_path: Path) -> None:
+    file = tmp_path / "speeds.json"
+    words = f"throughput --work a2c-cartpole --runs 1 --steps 800 --json {file}"
     done = python("-m", "benchmarks", *words.split(), cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    text, _, stored = done.stdout.partition("{")
-    (measured,) = read(json.loads("{" + stored))
-    assert text.strip() == table([measured])
+    (measured,) = read(json.loads(file.read_text(encoding="utf-8")))
+    assert done.stdout.strip() == table([measured])
     # Rows that only reset an environment are learned from and are no env steps.
     assert measured.updates == {"xagents-ray local": pytest.approx(1 / 80, rel=0.2)}
