@@ -1,1 +1,1 @@
-"""How fast it trains, compared with another library, and an actor's memory."""
+"""How fast it trains beside other libraries, what each part costs, and its memory."""

@@ -151,7 +151,7 @@ def updates(
         try:
             timed = _timed(name, own, ["learn"], one_core=False)
         except click.ClickException as error:
-            click.echo(f"{name} {variant}: {error.message}", err=True)
+            click.echo(f"{name} {variant}: {error.message.splitlines()[-1]}", err=True)
             continue
         done.append({"work": name, "settings": own, **timed})
         phase, count = timed["medians"]["learn"], timed["updates"]
