@@ -9,6 +9,39 @@ import tensorflow as tf
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
+class FusedAdam(keras.optimizers.Adam):
+    """Keras' Adam, in one operation per variable, which makes no temporary tensors.
+
+    It has no amsgrad, weight decay, or clipping of its own.
+
+    Source: arXiv:1412.6980, the form at the end of section 2.
+    """
+
+    def apply(self, gradients: list[tf.Tensor], variables: list[Any]) -> None:
+        """Take one step of all variables that it was built for, in their order."""
+        self.iterations.assign_add(1)
+        step = tf.cast(self.iterations.value, tf.float32)
+        beta1, beta2 = tf.constant(self.beta_1), tf.constant(self.beta_2)
+        settings = {
+            "lr": self.learning_rate.value,
+            "beta1": beta1,
+            "beta2": beta2,
+            "beta1_power": tf.pow(beta1, step),
+            "beta2_power": tf.pow(beta2, step),
+            "epsilon": self.epsilon,
+        }
+        slots = variables, self._momentums, self._velocities
+        for gradient, *held in zip(gradients, *slots, strict=True):
+            var, m, v = map(_handle, held)
+            tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=gradient, **settings)
+
+
+def _handle(variable: Any) -> tf.Tensor:
+    """Return the resource of a variable of Keras or of TensorFlow."""
+    held = variable if isinstance(variable, tf.Variable) else variable.value
+    return held.handle
+
+
 def make_optimizer(
     config: AlgorithmConfig, variables: list[Any], lr: float | None = None
 ) -> Any:
@@ -20,7 +53,7 @@ def make_optimizer(
     if config.optimizer == "rmsprop":
         optimizer = keras.optimizers.RMSprop(lr, rho=config.beta2, epsilon=epsilon)
     else:
-        optimizer = keras.optimizers.Adam(lr, config.beta1, config.beta2, epsilon)
+        optimizer = FusedAdam(lr, config.beta1, config.beta2, epsilon)
     optimizer.build(variables)
     return optimizer
 
@@ -58,4 +91,7 @@ def update_targets(pairs: Sequence[tuple[Any, Any]], tau: float) -> None:
             if tau == 1:  # exactly, whatever rounding says of the difference
                 target.assign(variable)
             else:
-                target.assign_add(tau * (variable - target))
+                # target - tau * (target - variable) in one operation
+                tf.raw_ops.ResourceApplyGradientDescent(
+                    var=_handle(target), alpha=tau, delta=tf.subtract(target, variable)
+                )
