@@ -42,7 +42,7 @@ class ACER:
             "trust_region_bound",
             "grad_norm",
         )
-        for k in tf.range(tf.shape(batches.rewards)[0]):
+        for k in tf.range(phase.batches):
             if self._setup.stopping:
                 break
             # Even without a gradient, Adam's momentum would change the weights.

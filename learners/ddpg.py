@@ -31,7 +31,7 @@ class DDPG:
         """Update all networks on each of K minibatches."""
         critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
         actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        for k in tf.range(tf.shape(batches.rewards)[0]):
+        for k in tf.range(phase.batches):
             if self._setup.stopping:
                 break
             batch = at(batches, k)

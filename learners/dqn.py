@@ -34,11 +34,10 @@ class DQN:
     ) -> tuple[Means, tf.Tensor]:
         """Update on each of K minibatches; sync the target when that is due."""
         metrics = no_means("loss", "q_value", "grad_norm")
-        count = tf.shape(batches.rewards)[0]
-        for k in tf.range(count):
+        for k in tf.range(phase.batches):
             if self._setup.stopping:
                 break
-            due = self._syncs_due(count - 1 - k, phase.env_steps)
+            due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
             if due > self._syncs:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)

@@ -1,7 +1,8 @@
 """A run's learner: what all algorithms have, around the one that learns."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pkgutil import resolve_name
 from typing import Any, Protocol, final
 
@@ -15,10 +16,12 @@ from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
 from xagents_ray.learners import formats, precision, runtime
-from xagents_ray.learners.metrics import Means
+from xagents_ray.learners.math import trust_region
+from xagents_ray.learners.metrics import Means, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
+from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, signature
+from xagents_ray.learners.tensors import Phase, padded, signature
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -64,6 +67,7 @@ class Learner:
         layouts: of the networks; the first one acts.
         seed: of the run.
         max_steps: env steps over which settings decay, or None.
+        compiled: whether XLA compiles learning phases; `stop` then ends none early.
     Attributes:
         algorithm: that learns.
         normalizer: of observations and rewards.
@@ -78,6 +82,7 @@ class Learner:
         layouts: Sequence[Layout],
         seed: int,
         max_steps: int | None = None,
+        compiled: bool = False,
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
@@ -95,8 +100,19 @@ class Learner:
             f"{COUNT}env_steps": self._env_steps,
         }
         self.state = LearnerState(algorithm, others)
-        tensors = signature(algorithm.data, spec), signature(Phase, spec)
-        self._phase = tf.function(self._learn, input_signature=tensors)
+        self._compiled = compiled
+        self._names: list[tuple[str, ...]] = []
+        self._phase = tf.function(
+            self._learn,
+            input_signature=(
+                signature(algorithm.data, spec),
+                tf.TensorSpec([], tf.int64),
+                tf.TensorSpec([], tf.int32),
+            ),
+            jit_compile=compiled or None,
+        )
+        publish = tf.function(self._publish_as)
+        self._publish = publish.get_concrete_function(tf.TensorSpec([], tf.int64))
 
     @property
     def version(self) -> int:
@@ -136,27 +152,23 @@ class Learner:
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Run the updates of one learning phase; return metrics, `updates` last."""
-        remaining = np.float32(self.remaining)
-        phase = Phase(np.int64(env_steps), remaining, np.int64(self.version))
-        means, updates = self._phase(self.algorithm.data.of(batch), phase)
-        self._env_steps.assign(env_steps)
-        metrics = {
-            name: float(total / np.float32(mean.count))
-            for names, mean in means.items()
-            if mean.count > 0
-            for name, total in zip(names, mean.totals.numpy(), strict=True)
-        }
-        return {**metrics, "updates": int(updates)}
+        data = self.algorithm.data.of(batch)
+        batches = len(data.rewards)
+        if self._compiled and self._row.replay is not None:
+            data = padded(data)
+        tensors = type(data)(*map(tf.constant, data))
+        facts = tf.constant(env_steps, tf.int64), tf.constant(batches, tf.int32)
+        numbers = self._traced(tensors, *facts).numpy()
+        return unpack(self._names, numbers)
 
     def policy_weights(self, version: int) -> Weights:
         """Return the weights to act with, published under this version."""
-        self._version.assign(version)
-        start = f"{self._row.models[0].name}/"
-        arrays = {
-            name.removeprefix(start): np.array(variable.numpy())
-            for name, variable in self.state.variables.items()
-            if name.startswith(start)
-        }
+        flat: Array = self._publish(tf.constant(version, tf.int64)).numpy()
+        arrays, begin = dict[str, Array](), 0
+        for name, variable in self._published().items():
+            end = begin + math.prod(variable.shape)
+            arrays[name] = flat[begin:end].reshape(variable.shape)
+            begin = end
         return Weights(version, arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
@@ -166,8 +178,7 @@ class Learner:
             UserError: a name or shape is not this learner's.
         """
         self.state.assign(arrays)
-        for target, model in self.algorithm.targets:
-            target.set_weights(model.get_weights())
+        update_targets(self.algorithm.targets, 1)
 
     def stop(self) -> None:
         """Make an update in progress, and all later ones, end after the current pass.
@@ -176,9 +187,37 @@ class Learner:
         """
         self._stopping.assign(True)
 
-    def _learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+    @cached_property
+    def _traced(self) -> Any:
+        """The phase as one graph: to call it takes a third of `_phase`'s time."""
+        return self._phase.get_concrete_function()
+
+    def _learn(self, data: Any, env_steps: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
+        """Run a learning phase in the graph; return its metrics packed."""
         rewards = self.normalizer.rewards(data.rewards)
-        return self.algorithm.learn(data._replace(rewards=rewards), phase)
+        remaining = tf.constant(1.0)
+        if self._max_steps is not None:
+            done = tf.cast(self._env_steps, tf.float64) / self._max_steps
+            remaining = tf.nn.relu(tf.cast(1 - done, tf.float32))
+        phase = Phase(env_steps, remaining, self._version.read_value(), batches)
+        means, updates = self.algorithm.learn(data._replace(rewards=rewards), phase)
+        self._env_steps.assign(env_steps)
+        self._names = list(means)
+        return pack(means, updates)
+
+    def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
+        """Return the weights to act with as one float32 [P], in the graph."""
+        self._version.assign(version)
+        return trust_region.flatten(list(self._published().values()))
+
+    def _published(self) -> dict[str, Any]:
+        """Return the variables of the weights to act with, by name."""
+        start = f"{self._row.models[0].name}/"
+        return {
+            name.removeprefix(start): variable
+            for name, variable in self.state.variables.items()
+            if name.startswith(start)
+        }
 
 
 class LearnerState:
@@ -256,12 +295,17 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
         UserError: a weights file is damaged, or of other models; or this machine has no
             fast way to compute in the run's precision.
     """
-    runtime.configure(run.cores, run.is_seeded)
+    runtime.configure(run.learner_threads, run.is_seeded)
     precision.check(run.config)
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
-    learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps)
     notes: list[str] = []
+    compiled = run.is_compiled
+    if compiled and runtime.usable_gpus():
+        compiled = False  # its counters are on the host
+        if run.config.placement.jit == "on":
+            notes.append("--jit on is for CPUs: the learner has a GPU and does without")
+    learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps, compiled)
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
         extras = row.extras(model, config, run.spec)
         arrays, more = formats.decode(file, layout, extras)

@@ -1,9 +1,11 @@
 """Means of metrics over the updates of one learning phase, in the graph."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from xagents_ray.core.trajectory import FloatArray
 
 
 class Mean(NamedTuple):
@@ -29,6 +31,27 @@ def add(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
         names: Mean(mean.totals + tf.stack([metrics[n] for n in names]), mean.count + 1)
         for names, mean in means.items()
     }
+
+
+def pack(means: Means, updates: tf.Tensor) -> tf.Tensor:
+    """Return means and the number of updates as one float32 tensor, for one read."""
+    counts = tf.stack([*(mean.count for mean in means.values()), updates])
+    totals = [mean.totals for mean in means.values()]
+    return tf.concat([*totals, tf.cast(counts, tf.float32)], axis=0)
+
+
+def unpack(groups: Sequence[tuple[str, ...]], packed: FloatArray) -> dict[str, float]:
+    """Return the metrics of `pack` by name, `updates` last.
+
+    The groups are the names of metrics that come together, in their order.
+    """
+    *counts, updates = packed[-len(groups) - 1 :]
+    metrics, begin = dict[str, float](), 0
+    for group, count in zip(groups, counts, strict=True):
+        totals, begin = packed[begin : begin + len(group)], begin + len(group)
+        if count > 0:
+            metrics |= zip(group, (totals / count).tolist(), strict=True)
+    return {**metrics, "updates": int(updates)}
 
 
 def added(means: Means) -> tf.Tensor:

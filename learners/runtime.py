@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.algorithms.run_spec import Threads
 from xagents_ray.core.process import quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -40,18 +41,17 @@ with contextlib.suppress(ImportError):  # it is no public interface of TensorFlo
     )
 
 
-def configure(threads: int, deterministic: bool) -> None:
+def configure(threads: Threads, deterministic: bool) -> None:
     """Set TensorFlow up; call it before the first operation.
 
-    One operation may use as many cores as threads; if deterministic, all repeat bit for
-    bit.
+    If deterministic, all operations repeat bit for bit.
     """
     tf.get_logger().setLevel("ERROR")
     if deterministic:
         tf.config.experimental.enable_op_determinism()
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.threading.set_intra_op_parallelism_threads(threads.within)
+        tf.config.threading.set_inter_op_parallelism_threads(threads.across)
         for gpu in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:

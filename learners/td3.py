@@ -39,7 +39,7 @@ class TD3:
         """Update the critics on each of K minibatches, and the actor on some."""
         critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
         actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        for k in tf.range(tf.shape(batches.rewards)[0]):
+        for k in tf.range(phase.batches):
             if self._setup.stopping:
                 break
             batch = at(batches, k)

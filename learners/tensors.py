@@ -20,15 +20,17 @@ class Phase(NamedTuple):
     """Facts of one learning phase besides its data.
 
     Attributes:
-        env_steps: of the whole run, after the batch was collected.
-        remaining: the part of --max-steps that was ahead when the batch's first step
-            was taken; 1 without --max-steps.
-        weights_version: of the newest published weights.
+        env_steps: int64 [], of the whole run, after the batch was collected.
+        remaining: float32 [], the part of --max-steps that was ahead when the batch's
+            first step was taken; 1 without --max-steps.
+        weights_version: int64 [], of the newest published weights.
+        batches: int32 [], minibatches to learn from; the data may hold more.
     """
 
-    env_steps: Annotated[tf.Tensor, "int64", 0]
-    remaining: Annotated[tf.Tensor, "float32", 0]
-    weights_version: Annotated[tf.Tensor, "int64", 0]
+    env_steps: tf.Tensor
+    remaining: tf.Tensor
+    weights_version: tf.Tensor
+    batches: tf.Tensor
 
 
 class Rollout(NamedTuple):
@@ -124,6 +126,18 @@ def signature(tensors: type[_T], spec: EnvSpec) -> _T:
         dtype, shape = kinds.get(kind, (kind, ()))
         specs.append(tf.TensorSpec([*[None] * unknown, *shape], dtype))
     return tensors(*specs)
+
+
+def padded(batches: _T) -> _T:
+    """Return K batches with copies of the first ones behind, 4, 16, 64, … in total.
+
+    XLA compiles a program for each K.
+    """
+    count, size = len(batches[0]), 4
+    while size < count:
+        size *= 4
+    rows = np.arange(size) % count
+    return batches if size == count else type(batches)(*(x[rows] for x in batches))
 
 
 def at(batches: _T, k: tf.Tensor) -> _T:

@@ -1,6 +1,7 @@
 """What runs in Ray's actor processes: plain classes, wrapped where they are used."""
 
 import importlib
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -91,10 +92,10 @@ class LearnerService:
         self._run = run
 
     def start(self) -> tuple[int, list[str]]:
-        """Make the learner; return its cores, and notes on the first weights."""
+        """Make the learner; return its threads, and notes on the first weights."""
         self._make = importlib.import_module("xagents_ray.learners.learner")
         self._learner, notes = self._make.make_learner(self._run)
-        return self._run.cores, list(notes)
+        return math.prod(self._run.learner_threads), list(notes)
 
     def ping(self) -> None:
         """Show that the process is alive."""

@@ -23,9 +23,10 @@ def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
     """
     increments.shape.assert_is_compatible_with(decays.shape)
     length = tf.shape(increments)[0]
+    rows = tf.range(length)[:, None]
 
     def later(x: tf.Tensor, span: tf.Tensor) -> tf.Tensor:
-        return tf.pad(x[span:], [[0, span], [0, 0]])
+        return tf.where(rows < length - span, tf.roll(x, -span, axis=0), 0.0)
 
     def double(
         span: tf.Tensor, x: tf.Tensor, decay: tf.Tensor

@@ -121,6 +121,27 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     assert life.learner._phase.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        each
+        for actions in ACTIONS
+        for each in cases(["vector"], actions=[actions])
+        if each.values[0].row.has_fixed_shapes
+    ],
+)
+def test_xla_computes_the_same(case: Case) -> None:
+    """Of three batches, which it fills up to four; from the same random numbers."""
+    plain, compiled = (case.learner(seed=3, compiled=xla) for xla in (False, True))
+    given = batch(case, publish(plain), k=3)
+    publish(compiled)
+    expected = plain.update(given, 100)
+    assert compiled.update(given, 100) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    weights, others = publish(plain).arrays, publish(compiled).arrays
+    for name, array in weights.items():
+        np.testing.assert_allclose(others[name], array, atol=1e-3, err_msg=name)
+
+
 def test_versions_only_grow(life: Life) -> None:
     versions = [w.version for w in (*life.weights, life.after_stop)]
     assert versions == sorted(set(versions))

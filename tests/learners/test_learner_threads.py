@@ -7,12 +7,26 @@ from typing import Any
 
 import pytest
 
+from xagents_ray.algorithms.run_spec import RunSpec, Threads
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
+
+_CARTPOLE = EnvSpec((4,), "float32", 1, 2)
+_PENDULUM = EnvSpec((3,), "float32", 1, 0, (-2.0,), (2.0,))
+_PONG = EnvSpec((84, 84), "uint8", 4, 6)
+
+
+def _run(agent: str, spec: EnvSpec, **settings: Any) -> RunSpec:
+    config = Config.of(
+        ALGORITHMS[agent].config,
+        {"env": "Some-v0", "max_steps": 10, "seed": 1, **settings},
+    )
+    return build_run(ALGORITHMS[agent], config, spec)
 
 
 def _machine(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
@@ -27,14 +41,45 @@ def test_a_learner_on_another_node(
     configured: list[Any] = []
     monkeypatch.setattr(runtime, "configure", lambda *given: configured.append(given))
     _machine(monkeypatch, 16)
-    config = Config.of(
-        ALGORITHMS["ppo"].config, {"env": "CartPole-v1", "max_steps": 10, "seed": 1}
-    )
-    run = build_run(ALGORITHMS["ppo"], config, EnvSpec((4,), "float32", 1, 2))
-    run = replace(run, threads=claimed)
+    run = replace(_run("ppo", _PONG, n_envs=16), threads=claimed)
     assert run.cores == (claimed or 16)
     sent = pickle.dumps(run)
     _machine(monkeypatch, 3)
     threads, _ = LearnerService(pickle.loads(sent)).start()
     assert threads == expected
-    assert configured == [(expected, True)]
+    assert configured == [(Threads(expected, 1), True)]
+
+
+@pytest.mark.parametrize(
+    ("agent", "spec", "settings", "threads", "compiled"),
+    [
+        ("ppo", _CARTPOLE, {"n_envs": 16, "n_steps": 128}, (1, 1), False),
+        ("a2c", _CARTPOLE, {"n_envs": 16}, (1, 1), True),
+        ("a2c", _CARTPOLE, {"n_envs": 16, "jit": "off"}, (1, 1), False),
+        ("a2c", _CARTPOLE, {"n_envs": 16, "learner_threads": 3}, (3, 1), True),
+        ("a2c", _PONG, {"n_envs": 16}, (8, 1), False),
+        ("dqn", _PONG, {}, (8, 1), False),
+        ("dqn", _CARTPOLE, {"buffer_batch_size": 64}, (1, 1), True),
+        ("td3", _PENDULUM, {"buffer_batch_size": 100}, (1, 3), False),
+        ("ddpg", _PENDULUM, {"buffer_batch_size": 100}, (1, 2), False),
+        ("td3", _PENDULUM, {"buffer_batch_size": 100, "jit": "on"}, (8, 1), True),
+        ("td3", _PENDULUM, {"learner_threads": 1}, (1, 1), True),
+    ],
+)
+def test_threads_and_compilation_follow_the_work(
+    agent: str,
+    spec: EnvSpec,
+    settings: dict[str, Any],
+    threads: tuple[int, int],
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On 8 cores; nothing is timed, so that seeds repeat."""
+    _machine(monkeypatch, 8)
+    run = _run(agent, spec, **settings)
+    assert (run.learner_threads, run.is_compiled) == (threads, compiled)
+
+
+def test_xla_is_refused_where_shapes_depend_on_data() -> None:
+    with pytest.raises(UserError, match="--jit on: the shapes within ppo's updates"):
+        _run("ppo", _CARTPOLE, jit="on")

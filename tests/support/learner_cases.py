@@ -70,9 +70,9 @@ class Case(NamedTuple):
         values = {**SETTINGS, **settings}
         return self.row.config(**{k: v for k, v in values.items() if k in names})
 
-    def learner(self, seed: int = 0, **settings: Any) -> Any:
-        config = self.config(**settings)
-        return make_learner(self.row.name, config, self.spec, seed=seed)
+    def learner(self, seed: int = 0, compiled: bool = False, **settings: Any) -> Any:
+        config, name = self.config(**settings), self.row.name
+        return make_learner(name, config, self.spec, seed=seed, compiled=compiled)
 
     def policy(self, weights: Weights) -> Any:
         layout = self.row.layout(None, self.spec)

@@ -26,11 +26,12 @@ def make_learner(
     *layouts: Layout,
     seed: int = 0,
     max_steps: int | None = None,
+    compiled: bool = False,
 ) -> Learner:
     """Return the learner of an algorithm; by default with its own networks."""
     row = find(agent)
     layouts = layouts or row.layouts(config, spec)
-    return Learner(row, config, spec, layouts, seed, max_steps)
+    return Learner(row, config, spec, layouts, seed, max_steps, compiled)
 
 
 def publish(learner: Learner) -> Weights:

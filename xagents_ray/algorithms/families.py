@@ -89,6 +89,10 @@ class AdvantageConfig(ActorCriticConfig):
         1e-8, "Value added to the standard deviation that advantages are divided by"
     )
 
+    def update_rows(self, n_envs: int) -> int:
+        """Return the rows of one mini-batch."""
+        return -(-super().update_rows(n_envs) // self.mini_batches)
+
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when there are more mini-batches than samples."""
         if self.mini_batches > self.n_steps * n_envs:
@@ -144,6 +148,10 @@ class OffPolicyConfig(ReplayConfig):
     def replay_settings(self) -> tuple[int, float]:
         """Steps of a sampled transition, and the discount factor."""
         return self.n_step, self.gamma
+
+    def update_rows(self, n_envs: int) -> int:
+        """Return the rows of one minibatch."""
+        return self.buffer_batch_size
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
         """Return the batches due, and the env steps left for the next ones."""

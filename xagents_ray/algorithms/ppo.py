@@ -47,5 +47,6 @@ register(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        has_fixed_shapes=False,
     )
 )

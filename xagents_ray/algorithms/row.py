@@ -64,6 +64,7 @@ class Algorithm:
         replay: `module:class` of the replay that it learns from, or None.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
+        has_fixed_shapes: its updates' shapes don't depend on data: XLA can compile it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Algorithm:
     replay: str | None = None
     discrete: bool = True
     continuous: bool = True
+    has_fixed_shapes: bool = True
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return the network that acts, from the user's file or our own."""

@@ -1,6 +1,7 @@
 """A run before it starts: all that its parts are made from."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.process import cores
@@ -8,6 +9,19 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
+
+_SMALL, _LARGE = 1e7, 1e8
+"""FLOPs of an update's largest matrix product. A large one gains from all cores; below,
+threads wait for each other longer than they compute. On CPUs, XLA makes updates faster
+whose operations are small, and others slower. Measured by `benchmarks updates`.
+"""
+
+
+class Threads(NamedTuple):
+    """Threads of TensorFlow."""
+
+    within: int  # one operation
+    across: int  # operations that don't wait for each other
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,31 @@ class RunSpec:
     def cores(self) -> int:
         """Cores that a part of it may use on this machine, where it is asked."""
         return min(cores(), self.threads or cores())
+
+    @property
+    def learner_threads(self) -> Threads:
+        """Threads of the learner; the networks of one size may take one each."""
+        given = self.config.placement.learner_threads
+        cores, flops = given or self.cores, self._update_flops
+        if flops >= _LARGE or (self.is_compiled and flops >= _SMALL):
+            return Threads(cores, 1)
+        if flops >= _SMALL and len(self.layouts) > 1:
+            return Threads(1, min(cores, len(self.layouts)))
+        return Threads(given or 1, 1)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles learning phases, if the learner has no GPU."""
+        jit = self.config.placement.jit
+        fast = self.algorithm.has_fixed_shapes and self._update_flops < _SMALL
+        return jit == "on" or (jit == "auto" and fast)
+
+    @property
+    def _update_flops(self) -> float:
+        """Of the largest matrix product of an update."""
+        rows = self.config.algorithm.update_rows(self.config.env.n_envs)
+        layers = [layer for layout in self.layouts for layer in layout.layers]
+        return float(rows * max(layer.flops for layer in layers))
 
     @property
     def layout(self) -> Layout:

@@ -75,5 +75,6 @@ register(
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
         ),
         on_policy=True,
+        has_fixed_shapes=False,
     )
 )

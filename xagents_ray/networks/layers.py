@@ -45,6 +45,11 @@ class Layer(ABC):
         """Shapes of its weights by name, `dense-0/kernel`."""
         return {}
 
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its forward pass on one input."""
+        return 0
+
     @abstractmethod
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its forward pass in NumPy, of its input times a scale."""
@@ -109,6 +114,11 @@ class Dense(Layer):
         """Shapes of kernel and bias by name."""
         kernel, bias = self.kernel_shape, self.kernel_shape[-1:]
         return {f"{self.name}/kernel": kernel, f"{self.name}/bias": bias}
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its forward pass on one input."""
+        return 2 * math.prod(self.kernel_shape) * math.prod(self.output_shape[:-1])
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its forward pass in NumPy, of [N, inputs] times a scale."""

@@ -1,6 +1,7 @@
 """The in-process driver: `--local`, no Ray."""
 
 import importlib
+import math
 import os
 import time
 from collections import deque
@@ -45,7 +46,7 @@ class LocalDriver:
         self._run, self._config = run, run.config.algorithm
         if run.config.placement.learner_gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        self.learner_threads = run.cores
+        self.learner_threads = math.prod(run.learner_threads)
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.learner")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))

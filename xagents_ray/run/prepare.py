@@ -64,11 +64,10 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored settings without those that the given placement replaces."""
-    known = {each.name: each for each in options(PlacementConfig)}
-    if not known.keys() & given.keys():
+    on_ray = {each.name for each in options(PlacementConfig) if each.needs_ray}
+    if not {"local", *on_ray} & given.keys():
         return stored
-    is_local = bool(given.get("local"))
-    ends = {k for k, each in known.items() if each.needs_ray} if is_local else {"local"}
+    ends = on_ray if given.get("local") else {"local"}
     return {k: v for k, v in stored.items() if k not in ends}
 
 
@@ -135,6 +134,11 @@ def build_run(
         UserError: the algorithm or the network can't work with the environment.
     """
     algorithm.check_spaces(spec)
+    if config.placement.jit == "on" and not algorithm.has_fixed_shapes:
+        raise UserError(
+            f"--jit on: the shapes within {algorithm.name}'s updates depend on its "
+            "data, which XLA can't compile; leave it out."
+        )
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(
             "--normalize-observations is for vectors and this environment gives "

@@ -99,6 +99,10 @@ class AlgorithmConfig(Checked):
         """Vector steps of one rollout."""
         raise NotImplementedError
 
+    def update_rows(self, n_envs: int) -> int:
+        """Return the rows that one update reads."""
+        return self.batch_steps * n_envs
+
     @property
     def replay(self) -> "ReplayConfig | None":
         """The settings of its replay buffer; None when it has none."""

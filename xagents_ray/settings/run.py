@@ -152,6 +152,19 @@ class PlacementConfig(ConnectionConfig):
         False,
         "If specified, --precision bfloat16 is allowed where it is slower than float32",
     )
+    learner_threads: int | None = count(
+        None,
+        "Threads of the learner; default: one for small networks, on which more "
+        "would wait for each other, else one per core",
+        known_as=("torch_threads", "intra_op_threads"),
+    )
+    jit: str = option(
+        "auto",
+        "Compile learning phases with XLA; auto does where the networks are small and "
+        "the agent's shapes are fixed, on CPUs",
+        choices=("auto", "on", "off"),
+        known_as=("xla", "jit_compile"),
+    )
     actor_cpus: float | None = option(
         None,
         "Cores that each env actor claims; default: an even share of those that "

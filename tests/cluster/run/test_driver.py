@@ -52,7 +52,9 @@ def test_local_and_one_remote_actor_agree(
     runs = train_all(agent, [local, remote])
     assert len(runs[0]["episodes"]) >= 2
     assert runs[0]["updates"] > 0
-    assert runs[0]["learner_threads"] == cores()
+    # Only convolutions gain from more than one.
+    threads = cores() if "preprocess" in settings else 1
+    assert runs[0]["learner_threads"] == threads
     for run in runs[1:]:
         assert run["policy_lag"] == {"min": 0, "mean": 0, "max": 0}
         assert run["episodes"] == runs[0]["episodes"]
