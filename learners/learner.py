@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
@@ -21,13 +20,11 @@ from xagents_ray.learners.metrics import Means, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import Phase, padded, signature
-from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
-COUNT = "count/"
-"""Begins the names of counters, which are 0 where a checkpoint lacks them."""
 Metrics = dict[str, float]
 """Means over one learning phase by name, and its number of `updates`."""
 
@@ -99,7 +96,7 @@ class Learner:
             VERSION: self._version,
             f"{COUNT}env_steps": self._env_steps,
         }
-        self.state = LearnerState(algorithm, others)
+        self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
         self._compiled = compiled
         self._names: list[tuple[str, ...]] = []
         self._phase = tf.function(
@@ -218,74 +215,6 @@ class Learner:
             for name, variable in self.state.variables.items()
             if name.startswith(start)
         }
-
-
-class LearnerState:
-    """Variables of a learner by name, which checkpoints hold.
-
-    Their names are like `policy/dense-0/kernel` and `count/version`.
-    """
-
-    def __init__(self, algorithm: LearningAlgorithm, others: Mapping[str, Any]) -> None:
-        self.variables: dict[str, Any] = {}
-        for name, model in algorithm.models.items():
-            for key, variable in networks.named_weights(model).items():
-                self.variables[f"{name}/{key}"] = variable
-        for name, optimizer in algorithm.optimizers.items():
-            for i, variable in enumerate(optimizer.variables):
-                self.variables[f"{name}/{i}"] = variable
-        self._lr_scale = tf.Variable(1.0, trainable=False)
-        self.variables |= {**others, "lr-scale": self._lr_scale}
-        self._optimizers = list(algorithm.optimizers.values())
-        self._first_lr = [float(x.learning_rate) for x in self._optimizers]
-
-    def arrays(self) -> dict[str, Array]:
-        """Return a copy of all variables and counters by name."""
-        return {k: np.array(v.numpy()) for k, v in self.variables.items()}
-
-    def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Restore everything from a copy.
-
-        Raises:
-            UserError: it is of another learner.
-        """
-        counters = {k for k in self.variables if k.startswith(COUNT)}
-        if missing := self.variables.keys() - counters - arrays.keys():
-            raise UserError(
-                f"The checkpoint has no {min(missing)}: it is of another agent or "
-                "model; resume with the versions that wrote it."
-            )
-        self.assign({**dict.fromkeys(counters, np.array(0, np.int64)), **arrays})
-
-    def assign(self, arrays: Mapping[str, Array]) -> None:
-        """Assign some variables from arrays.
-
-        Raises:
-            UserError: one has another name or shape than here.
-        """
-        for name, array in arrays.items():
-            variable = self.variables.get(name)
-            if variable is None or tuple(variable.shape) != array.shape:
-                has = None if variable is None else tuple(variable.shape)
-                raise UserError(
-                    f"{name} has shape {array.shape} there and {has or 'no place'} "
-                    "here: take what the same agent, --env and --model saved."
-                )
-        for name, array in arrays.items():
-            self.variables[name].assign(array)
-
-    def scale_lr(self, factor: float) -> float:
-        """Multiply every optimizer's learning rate; return the first one's new one."""
-        self._lr_scale.assign(self._lr_scale * factor)
-        for optimizer in self._optimizers:
-            optimizer.learning_rate.assign(optimizer.learning_rate * factor)
-        return float(self._optimizers[0].learning_rate)
-
-    def decay_lr(self, remaining: float) -> None:
-        """Set every optimizer's learning rate for what remains of the run, 1 to 0."""
-        scale = float(self._lr_scale) * remaining
-        for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
-            optimizer.learning_rate.assign(first * scale)
 
 
 def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:

@@ -1,0 +1,87 @@
+"""The state of a learner: its variables by name, which checkpoints hold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array
+from xagents_ray.networks import keras as networks
+
+COUNT = "count/"
+"""Begins the names of counters, which are 0 where a checkpoint lacks them."""
+
+
+class LearnerState:
+    """Variables of a learner by name, which checkpoints hold.
+
+    Their names are like `policy/dense-0/kernel` and `count/version`.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+        others: Mapping[str, Any],
+    ) -> None:
+        self.variables: dict[str, Any] = {}
+        for name, model in models.items():
+            for key, variable in networks.named_weights(model).items():
+                self.variables[f"{name}/{key}"] = variable
+        for name, optimizer in optimizers.items():
+            for i, variable in enumerate(optimizer.variables):
+                self.variables[f"{name}/{i}"] = variable
+        self._lr_scale = tf.Variable(1.0, trainable=False)
+        self.variables |= {**others, "lr-scale": self._lr_scale}
+        self._optimizers = list(optimizers.values())
+        self._first_lr = [float(x.learning_rate) for x in self._optimizers]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return a copy of all variables and counters by name."""
+        return {k: np.array(v.numpy()) for k, v in self.variables.items()}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Restore everything from a copy.
+
+        Raises:
+            UserError: it is of another learner.
+        """
+        counters = {k for k in self.variables if k.startswith(COUNT)}
+        if missing := self.variables.keys() - counters - arrays.keys():
+            raise UserError(
+                f"The checkpoint has no {min(missing)}: it is of another agent or "
+                "model; resume with the versions that wrote it."
+            )
+        self.assign({**dict.fromkeys(counters, np.array(0, np.int64)), **arrays})
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Assign some variables from arrays.
+
+        Raises:
+            UserError: one has another name or shape than here.
+        """
+        for name, array in arrays.items():
+            variable = self.variables.get(name)
+            if variable is None or tuple(variable.shape) != array.shape:
+                has = None if variable is None else tuple(variable.shape)
+                raise UserError(
+                    f"{name} has shape {array.shape} there and {has or 'no place'} "
+                    "here: take what the same agent, --env and --model saved."
+                )
+        for name, array in arrays.items():
+            self.variables[name].assign(array)
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply every optimizer's learning rate; return the first one's new one."""
+        self._lr_scale.assign(self._lr_scale * factor)
+        for optimizer in self._optimizers:
+            optimizer.learning_rate.assign(optimizer.learning_rate * factor)
+        return float(self._optimizers[0].learning_rate)
+
+    def decay_lr(self, remaining: float) -> None:
+        """Set every optimizer's learning rate for what remains of the run, 1 to 0."""
+        scale = float(self._lr_scale) * remaining
+        for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
+            optimizer.learning_rate.assign(first * scale)
