@@ -3,17 +3,16 @@
 import operator
 import time
 from dataclasses import dataclass
-from itertools import product
 from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.envs.make import make_envs, make_halves
+from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.state import decode, encode
-from xagents_ray.actors.envs.vector import Envs, Halves
+from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
@@ -83,12 +82,6 @@ class ActorSetup:
         register(self.definitions)
         return make_envs(self.config.env, self.n_envs, self.env_threads)
 
-    def make_halves(self) -> Envs | Halves:
-        """Make them in halves that step by turns, where that is faster."""
-        register(self.definitions)
-        halves = make_halves(self.config.env, self.n_envs, self.env_threads)
-        return halves or self.make_envs()
-
     def make_policy(self, spec: EnvSpec) -> Policy:
         """Return the policy for environments of a spec, without weights."""
         kind = resolve_name(find(self.agent).policy)
@@ -104,7 +97,7 @@ class EnvActor:
         # the cores are for the environments and the learner.
         threadpool_limits(1, user_api="blas")
         self._setup = setup
-        self._envs = setup.make_halves()
+        self._envs = setup.make_envs()
         self.spec = self._envs.spec
         self._policy = setup.make_policy(self.spec)
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
@@ -171,26 +164,20 @@ class EnvActor:
         """Fill the rows; return ended episodes, and seconds of acting and stepping."""
         episodes: list[Episode] = []
         acting = stepping = 0.0
-        env_steps_per_row, ended = self._setup.config.env.n_envs, self._counter.ended
-        length, now = len(noise), time.perf_counter
-        for t, (which, envs) in product(range(length + 1), self._envs.parts):
+        env_steps_per_row = self._setup.config.env.n_envs
+        for t, drawn in enumerate(noise):
             if self._stopping:
                 raise Stopped
-            clock = now()
-            if t > 0:
-                step = envs.receive()
-                stepping += now() - clock
-                rows.write(t - 1, which, step, resets=ended[which])
-                self._policy.reset_memory(ended)
-                episodes += self._counter.add(t - 1, step, which)
-            if t < length:
-                clock, done = now(), env_steps + t * env_steps_per_row
-                chosen = self._policy.act(rows.input(t, which), noise[t, which], done)
-                chose = now()
-                rows.choose(chosen)
-                envs.send(chosen.stepped)
-                acting += chose - clock
-                stepping += now() - chose
+            done = env_steps + t * env_steps_per_row
+            clock = time.perf_counter()
+            chosen = self._policy.act(rows.input(t), drawn, done)
+            chose = time.perf_counter()
+            step = self._envs.step(chosen.stepped)
+            acting += chose - clock
+            stepping += time.perf_counter() - chose
+            rows.write(t, chosen, step, resets=self._counter.ended)
+            self._policy.reset_memory(self._counter.ended)
+            episodes += self._counter.add(t, step)
         return episodes, acting, stepping
 
     def state(self) -> dict[str, Any]:

@@ -15,9 +15,6 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
-ALL = slice(None)
-"""Environments: all of them."""
-
 
 def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
     """Return the newest frames after a reset, zeros before it, and their starts.
@@ -56,25 +53,22 @@ class TrajectoryWriter:
         self._truncated = np.empty((length, envs), np.bool_)
         self._chosen: list[Actions] = []
 
-    def input(self, t: int, envs: slice = ALL) -> Array:
+    def input(self, t: int) -> Array:
         """Return the network's input at row t, at most T: [B, *input_shape]."""
         if not self._is_image:
-            row: Array = self.observations[t, envs]
+            row: Array = self.observations[t]
             return row
         window = slice(t, t + self._stack)
-        return stack_frames(self.observations[window, envs], self.starts[window, envs])
+        return stack_frames(self.observations[window], self.starts[window])
 
-    def choose(self, chosen: Actions) -> None:
-        """Take the actions of a row, in the order of environments."""
+    def write(self, t: int, chosen: Actions, step: EnvStep, resets: BoolArray) -> None:
+        """Write row t; `resets`, bool [B], are environments that only reset in it."""
+        self.observations[t + self._stack] = step.observations
+        self.starts[t + self._stack] = resets
+        self._rewards[t] = step.rewards
+        self._terminated[t] = step.terminated
+        self._truncated[t] = step.truncated
         self._chosen.append(chosen)
-
-    def write(self, t: int, envs: slice, step: EnvStep, resets: BoolArray) -> None:
-        """Write what row t brought; `resets`, bool [B], only reset in it."""
-        self.observations[t + self._stack, envs] = step.observations
-        self.starts[t + self._stack, envs] = resets
-        self._rewards[t, envs] = step.rewards
-        self._terminated[t, envs] = step.terminated
-        self._truncated[t, envs] = step.truncated
 
     def last_window(self) -> tuple[Array, BoolArray]:
         """Return copies of the newest frames and starts, for the rollout after it."""
@@ -95,7 +89,7 @@ class TrajectoryWriter:
         self, policy: Policy, noise: Array, version: int, first_env: int
     ) -> Trajectory:
         """Return the trajectory of a policy that acted with [T, B, ...] noise."""
-        rows = Actions.joined(self._chosen, len(self._rewards))
+        rows = Actions.joined(self._chosen)
         values = rows.values
         if values is not None:
             last = policy.values(self.input(len(values)))
@@ -134,21 +128,19 @@ class EpisodeCounter:
         self.ended: BoolArray = np.zeros(n_envs, np.bool_)
         self._first_env = first_env
 
-    def add(self, row: int, step: EnvStep, envs: slice = ALL) -> list[Episode]:
-        """Count a step of some; return the episodes that ended in it, with this row."""
-        returns, lengths = self.returns[envs], self.lengths[envs]
-        ended = self.ended[envs]
-        returns += step.raw_rewards
-        lengths += ~ended
-        ended[:] = step.ended
-        if not np.count_nonzero(ended):
+    def add(self, row: int, step: EnvStep) -> list[Episode]:
+        """Count a step; return the episodes that ended in it, with this row."""
+        self.returns += step.raw_rewards
+        self.lengths += ~self.ended
+        self.ended = step.ended
+        if not np.count_nonzero(step.ended):
             return []
-        first = self._first_env + (envs.start or 0)
+        returns, lengths = self.returns, self.lengths
         episodes = [
-            Episode(first + i, row, float(returns[i]), int(lengths[i]))
-            for i in ended.nonzero()[0].tolist()
+            Episode(self._first_env + i, row, float(returns[i]), int(lengths[i]))
+            for i in step.ended.nonzero()[0].tolist()
         ]
-        returns[ended] = lengths[ended] = 0
+        self.returns[step.ended] = self.lengths[step.ended] = 0
         return episodes
 
 

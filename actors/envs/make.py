@@ -9,12 +9,11 @@ from typing import Any
 import gymnasium as gym
 
 from xagents_ray.actors.envs import atari, interface, registry
-from xagents_ray.actors.envs.vector import Envs, Halves, no_pictures
+from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
-_HALVED = 16  # environments, or a multiple of them
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
@@ -101,24 +100,6 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
         return Envs(kind([make] * n_envs), config)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
-
-
-def make_halves(config: EnvConfig, n_envs: int, threads: int) -> Halves | None:
-    """Return environments of which half step while the policy acts for the others.
-
-    None where that gains nothing: they don't step in threads of their own, or they are
-    too few for halves that BLAS multiplies to the same numbers as the whole.
-    """
-    env_id = str(config.env)
-    is_vector = config.preprocess and config.vectorization in ("auto", "vector")
-    if threads < 2 or n_envs % _HALVED or not is_vector:
-        return None
-    if registry.find_factory(env_id) is not None:
-        return None
-    name = registry.registered_id(env_id)
-    if name not in gym.registry or atari.settings(name) is None:
-        return None
-    return Halves(*(make_envs(config, n_envs // 2, threads) for _ in range(2)))
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from ale_py.vector_env import AtariVectorEnv
 
 from xagents_ray.actors.envs import interface
 from xagents_ray.actors.envs import state as env_state
@@ -52,8 +51,6 @@ class Envs:
         self._start = int(actions.start) if self.spec.is_discrete else 0
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
-        self.steps_ahead = isinstance(envs, AtariVectorEnv)
-        self.parts = ((slice(0, envs.num_envs), self),)
 
     def reset(self, seed: int) -> Array:
         """Begin an episode in every environment, number i with seed + i.
@@ -66,25 +63,9 @@ class Envs:
 
     def step(self, actions: Array) -> EnvStep:
         """Step every environment with [B] or [B, A] actions."""
-        self.send(actions)
-        return self.receive()
-
-    def send(self, actions: Array) -> None:
-        """Begin a step of every environment with [B] or [B, A] actions.
-
-        They step meanwhile if `steps_ahead`, else before it returns.
-        """
         if self._start:
             actions = actions + np.asarray(self._start, actions.dtype)
-        if self.steps_ahead:
-            self._envs.send(actions)
-        else:
-            self._stepped = self._envs.step(actions)
-
-    def receive(self) -> EnvStep:
-        """Wait for the step that `send` began."""
-        stepped = self._envs.recv() if self.steps_ahead else self._stepped
-        observations, raw, terminated, truncated, infos = stepped
+        observations, raw, terminated, truncated, infos = self._envs.step(actions)
         ended = terminated | truncated
         if self._clip:
             lives = self._count_lives(infos)
@@ -154,39 +135,6 @@ class Envs:
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
         return np.asarray(infos.get("lives", self._lives))
-
-
-class Halves:
-    """Environments of which one half steps while the policy acts for the other one.
-
-    Attributes:
-        spec: of one environment.
-        parts: which of them are in each half, and that half.
-    """
-
-    def __init__(self, one: Envs, other: Envs) -> None:
-        self.spec, first = one.spec, one.parts[0][0]
-        self.parts = ((first, one), (slice(first.stop, 2 * first.stop), other))
-
-    def reset(self, seed: int) -> Array:
-        """Begin an episode in every environment, number i with seed + i."""
-        begun = [envs.reset(seed + which.start) for which, envs in self.parts]
-        return np.concatenate(begun)
-
-    def check_finite(self, observations: Array) -> None:
-        """Do nothing: frames are finite."""
-
-    def state(self) -> None:
-        """Return None: the state of emulators is not available."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Refuse: there is no such state."""
-        raise ValueError("expected no state of environments")
-
-    def close(self) -> None:
-        """End them."""
-        for _, envs in self.parts:
-            envs.close()
 
 
 def _spec_of(

@@ -32,16 +32,12 @@ class Actions(NamedTuple):
     values: FloatArray | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence["Actions"], rows: int) -> "Actions":
-        """Return T rows in one, arrays [T, B, ...]; each may come in equal parts."""
-
-        def join(arrays: Sequence[Any]) -> Any:
-            if arrays[0] is None:
-                return None
-            joined = np.array(arrays)  # in a quarter of the time of np.stack
-            return joined.reshape(rows, -1, *joined.shape[2:])
-
-        return cls(*map(join, zip(*parts, strict=True)))
+    def joined(cls, rows: Sequence["Actions"]) -> "Actions":
+        """Return T rows as one, with arrays [T, B, ...]."""
+        # np.array takes a quarter of the time of np.stack.
+        columns = zip(*rows, strict=True)
+        joined: list[Any] = [None if x[0] is None else np.array(x) for x in columns]
+        return cls(*joined)
 
 
 class Policy(ABC):

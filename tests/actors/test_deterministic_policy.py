@@ -76,7 +76,7 @@ def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
         actions.stepped, within_bounds(actions.stored), atol=1e-6
     )
     assert actions.stored.dtype == actions.stepped.dtype == np.float32
-    rows = Actions.joined([actions], 1)
+    rows = Actions.joined([actions])
     assert policy.log_probs(rows, noise) is policy.probabilities(rows) is None
     assert rows.values is policy.values(None) is None
 

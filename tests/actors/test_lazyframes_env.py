@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from acting import run_of
@@ -221,32 +220,6 @@ def test_environments_do_not_depend_on_who_steps_them() -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     for actor in actors:
         actor.close()
-
-
-def test_halves_that_step_by_turns_give_what_the_whole_gives() -> None:
-    kwargs = dict(gym.spec("PongNoFrameskip-v4").kwargs)
-    kwargs["max_num_frames_per_episode"] = 160
-    gym.register("ShortestPong-v0", "ale_py.env:AtariEnv", kwargs=kwargs)
-    run, known = run_of("ppo", 16, env="ShortestPong-v0", preprocess=True), []
-    for threads in (1, 2):
-        actor = EnvActor(ActorSetup.of(run, 16, 3, threads))
-        assert len(actor._envs.parts) == threads
-        known.append([actor.rollout(weights_of(run, 1), n, 0) for n in (1, 9, 40)])
-        assert actor.state()["envs"] is None
-        actor.close()
-    ended = 0
-    for (whole, report), (halves, their_report) in zip(*known, strict=True):
-        ended += len(report.episodes)
-        assert report.episodes == their_report.episodes
-        assert report.resets == their_report.resets
-        for name in ("observations", "starts", "actions", "rewards", "terminated"):
-            found = getattr(halves, name)
-            np.testing.assert_array_equal(found, getattr(whole, name))
-        for name in ("log_probs", "values"):
-            found = getattr(halves, name)
-            np.testing.assert_allclose(found, getattr(whole, name), rtol=1e-5)
-    assert ended == 16
-    del gym.registry["ShortestPong-v0"]
 
 
 def test_the_seed_decides_the_rollout() -> None:

@@ -92,9 +92,7 @@ def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     noise, actions = acted(policy)
     logits, values = forward(observations())
     expected = Categorical(tf.constant(logits)).log_prob(tf.constant(actions.stored))
-    log_probs = policy.log_probs(
-        Actions.joined([actions] * 3, 3), np.array([noise] * 3)
-    )
+    log_probs = policy.log_probs(Actions.joined([actions] * 3), np.array([noise] * 3))
     np.testing.assert_allclose(log_probs, [expected] * 3, atol=1e-5)
     assert log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
@@ -135,7 +133,7 @@ def test_categorical_says_all_probabilities() -> None:
     noise, actions = acted(policy)
     logits = forward(observations())[0]
     np.testing.assert_array_equal(actions.stored, sample_categorical(logits, noise))
-    rows = Actions.joined([actions], 1)
+    rows = Actions.joined([actions])
     probabilities = policy.probabilities(rows)
     np.testing.assert_allclose(probabilities[0], tf.nn.softmax(logits), atol=1e-6)
     assert probabilities.dtype == np.float32
@@ -158,7 +156,7 @@ def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
     np.testing.assert_array_equal(actions.values, values[:, 0])
     gaussian = Gaussian(tf.constant(means), tf.constant(LOG_STD))
     expected = gaussian.log_prob(tf.constant(actions.stored))
-    log_probs = policy.log_probs(Actions.joined([actions], 1), noise[None])
+    log_probs = policy.log_probs(Actions.joined([actions]), noise[None])
     np.testing.assert_allclose(log_probs[0], expected, atol=1e-5)
     assert log_probs.dtype == np.float32
 
@@ -194,7 +192,7 @@ def test_epsilon_greedy_frequencies(env_steps: int) -> None:
     probabilities[forward(one_observation())[0][0].argmax()] += 1 - chance
     assert_frequencies(np.bincount(actions.stored, minlength=5), probabilities)
     assert actions.stored.dtype == np.int32
-    rows = Actions.joined([actions], 1)
+    rows = Actions.joined([actions])
     assert policy.log_probs(rows, noise) is policy.probabilities(rows) is None
     assert rows.values is policy.values(None) is None
 

@@ -45,7 +45,7 @@ class Setup:
         policy.load(weights)
         noise = policy.noise([np.random.default_rng(i) for i in range(ENVS)], LENGTH)
         chosen = [policy.act(t.observations[i], noise[i], 0) for i in range(LENGTH)]
-        rows = Actions.joined(chosen, len(chosen))
+        rows = Actions.joined(chosen)
         last = policy.values(t.observations[-1])
         values = None if last is None else np.stack([*rows.values, last])
         return t._replace(

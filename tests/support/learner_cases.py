@@ -142,7 +142,7 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
         )
 
     chosen = [policy.act(seen(t), noise[t], 0) for t in range(length)]
-    rows = Actions.joined(chosen, len(chosen))
+    rows = Actions.joined(chosen)
     actions, values = rows.stored, rows.values
     shape = (length, envs)
     newest = observations[spec.stack - 1 : -1]
