@@ -42,12 +42,13 @@ class ACER:
             "trust_region_bound",
             "grad_norm",
         )
-        for k in tf.range(phase.batches):
-            if self._setup.stopping:
-                break
+        k = tf.constant(0)
+        # With `tf.range` XLA would compile a program for each number of batches.
+        while k < phase.batches and not self._setup.stopping:
             # Even without a gradient, Adam's momentum would change the weights.
             if tf.reduce_any(batches.valid[k]):
                 metrics = add(metrics, self._update(at(batches, k)))
+            k += 1
         return metrics, added(metrics)
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:

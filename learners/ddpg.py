@@ -31,9 +31,9 @@ class DDPG:
         """Update all networks on each of K minibatches."""
         critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
         actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        for k in tf.range(phase.batches):
-            if self._setup.stopping:
-                break
+        k = tf.constant(0)
+        # With `tf.range` XLA would compile a program for each number of batches.
+        while k < phase.batches and not self._setup.stopping:
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
@@ -42,6 +42,7 @@ class DDPG:
             critic_metrics = add(critic_metrics, update)
             actor_metrics = add(actor_metrics, self._networks.update_actor(obs))
             update_targets(self.targets, self._config.tau)
+            k += 1
         return {**critic_metrics, **actor_metrics}, added(critic_metrics)
 
     def _value_targets(

@@ -34,14 +34,15 @@ class DQN:
     ) -> tuple[Means, tf.Tensor]:
         """Update on each of K minibatches; sync the target when that is due."""
         metrics = no_means("loss", "q_value", "grad_norm")
-        for k in tf.range(phase.batches):
-            if self._setup.stopping:
-                break
+        k = tf.constant(0)
+        # With `tf.range` XLA would compile a program for each number of batches.
+        while k < phase.batches and not self._setup.stopping:
             due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
             if due > self._syncs:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
             metrics = add(metrics, self._update(at(batches, k)))
+            k += 1
         return metrics, added(metrics)
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:

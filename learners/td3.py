@@ -39,9 +39,9 @@ class TD3:
         """Update the critics on each of K minibatches, and the actor on some."""
         critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
         actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        for k in tf.range(phase.batches):
-            if self._setup.stopping:
-                break
+        k = tf.constant(0)
+        # With `tf.range` XLA would compile a program for each number of batches.
+        while k < phase.batches and not self._setup.stopping:
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
@@ -52,6 +52,7 @@ class TD3:
             if self._updates % self._config.policy_delay == 0:
                 actor_metrics = add(actor_metrics, self._networks.update_actor(obs))
                 update_targets(self.targets, self._config.tau)
+            k += 1
         return {**critic_metrics, **actor_metrics}, added(critic_metrics)
 
     def _value_targets(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from learner_cases import (
     ACTIONS,
     Case,
@@ -25,6 +26,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory, Weights
+from xagents_ray.learners.tensors import padded
 
 
 class Life(NamedTuple):
@@ -140,6 +142,18 @@ def test_xla_computes_the_same(case: Case) -> None:
     weights, others = publish(plain).arrays, publish(compiled).arrays
     for name, array in weights.items():
         np.testing.assert_allclose(others[name], array, atol=1e-3, err_msg=name)
+    assert case.row.replay is None or _program(compiled, given, 2) == _program(
+        compiled, given, 3
+    )
+
+
+def _program(learner: Any, given: Batch, batches: int) -> str:
+    """Return what XLA would compile for so many batches."""
+    data = padded(learner.algorithm.data.of(given))
+    tensors = type(data)(*map(tf.constant, data))
+    facts = tf.constant(100, tf.int64), tf.constant(batches)
+    text: str = learner._phase.experimental_get_compiler_ir(tensors, *facts)("hlo")
+    return text
 
 
 def test_versions_only_grow(life: Life) -> None:
