@@ -59,7 +59,11 @@ CODE = {
     ),
 }
 """In the code that has such a line, words and what stands there instead."""
-NOT_RUN = {".venv/bin/pytest -n 2": "that is what runs this test"}
+NOT_RUN = {
+    ".venv/bin/pytest -n 2": "that is what runs this test",
+    "python -m benchmarks throughput --vs sb3=DIR/sb3/bin/python "
+    "--vs sbx=DIR/sbx/bin/python": "it takes hours, and the peers' environments",
+}
 WITHOUT = {"--render": "it opens a window, and there may be no display"}
 """Flags that are left out, and why."""
 

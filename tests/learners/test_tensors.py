@@ -8,7 +8,6 @@ from linear import SPECS, rollout
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.tensors import (
-    Phase,
     Rollout,
     RolloutBatches,
     TransitionBatches,
@@ -23,7 +22,7 @@ def test_a_signature_is_what_the_fields_say() -> None:
     assert got.starts == tf.TensorSpec([None, None, None], tf.bool)
     assert got.actions == tf.TensorSpec([None, None], tf.int32)
     assert got.rewards == tf.TensorSpec([None, None], tf.float32)
-    assert signature(Phase, frames).env_steps == tf.TensorSpec([], tf.int64)
+    assert signature(Rollout, frames).weights_version == tf.TensorSpec([], tf.int64)
     probabilities = signature(RolloutBatches, frames).behavior_probs
     assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
 
