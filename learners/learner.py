@@ -6,7 +6,6 @@ from functools import cached_property, partial
 from pkgutil import resolve_name
 from typing import Any, Protocol, final
 
-import numpy as np
 import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
@@ -119,9 +118,7 @@ class Learner:
     @property
     def remaining(self) -> float:
         """The part of the run that is ahead of the newest batch; 1 without an end."""
-        if self._max_steps is None:
-            return 1.0
-        return float(np.float32(max(0.0, 1 - int(self._env_steps) / self._max_steps)))
+        return float(self._remaining())
 
     def learn(
         self, batch: Batch, env_steps: int, statistics: Statistics, version: int
@@ -192,15 +189,19 @@ class Learner:
     def _learn(self, data: Any, env_steps: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
         """Run a learning phase in the graph; return its metrics packed."""
         rewards = self.normalizer.rewards(data.rewards)
-        remaining = tf.constant(1.0)
-        if self._max_steps is not None:
-            done = tf.cast(self._env_steps, tf.float64) / self._max_steps
-            remaining = tf.nn.relu(tf.cast(1 - done, tf.float32))
-        phase = Phase(env_steps, remaining, self._version.read_value(), batches)
+        version = self._version.read_value()
+        phase = Phase(env_steps, self._remaining(), version, batches)
         means, updates = self.algorithm.learn(data._replace(rewards=rewards), phase)
         self._env_steps.assign(env_steps)
         self._names = list(means)
         return pack(means, updates)
+
+    def _remaining(self) -> tf.Tensor:
+        """Return the part of the run that is ahead of the newest batch, float32 []."""
+        if self._max_steps is None:
+            return tf.constant(1.0)
+        done = tf.cast(self._env_steps, tf.float64) / self._max_steps
+        return tf.nn.relu(tf.cast(1 - done, tf.float32))
 
     def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
         """Return the weights to act with as one float32 [P], in the graph."""

@@ -13,7 +13,7 @@ from xagents_ray.settings.config import Config
 _SMALL, _LARGE = 1e7, 1e8
 """FLOPs of an update's largest matrix product. A large one gains from all cores; below,
 threads wait for each other longer than they compute. On CPUs, XLA makes updates faster
-whose operations are small, and others slower. Measured by `benchmarks updates`.
+whose operations are small, and others slower. docs/adr/0007 has the measurements.
 """
 
 
