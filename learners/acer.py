@@ -6,6 +6,7 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
 from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
@@ -42,13 +43,14 @@ class ACER:
             "trust_region_bound",
             "grad_norm",
         )
-        k = tf.constant(0)
-        # With `tf.range` XLA would compile a program for each number of batches.
-        while k < phase.batches and not self._setup.stopping:
+
+        def update(k: tf.Tensor, metrics: Means) -> Means:
             # Even without a gradient, Adam's momentum would change the weights.
             if tf.reduce_any(batches.valid[k]):
                 metrics = add(metrics, self._update(at(batches, k)))
-            k += 1
+            return metrics
+
+        metrics = update_on_batches(update, metrics, phase, self._setup)
         return metrics, added(metrics)
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:

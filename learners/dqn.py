@@ -6,6 +6,7 @@ from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
@@ -33,16 +34,16 @@ class DQN:
         self, batches: TransitionBatches, phase: Phase
     ) -> tuple[Means, tf.Tensor]:
         """Update on each of K minibatches; sync the target when that is due."""
-        metrics = no_means("loss", "q_value", "grad_norm")
-        k = tf.constant(0)
-        # With `tf.range` XLA would compile a program for each number of batches.
-        while k < phase.batches and not self._setup.stopping:
+
+        def update(k: tf.Tensor, metrics: Means) -> Means:
             due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
             if due > self._syncs:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
-            metrics = add(metrics, self._update(at(batches, k)))
-            k += 1
+            return add(metrics, self._update(at(batches, k)))
+
+        metrics = no_means("loss", "q_value", "grad_norm")
+        metrics = update_on_batches(update, metrics, phase, self._setup)
         return metrics, added(metrics)
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:

@@ -1,12 +1,16 @@
-"""Passes of minibatches over a rollout's rows."""
+"""Learning phases: passes over a rollout's rows, and minibatches one by one."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import tensorflow as tf
 
 from xagents_ray.learners.metrics import Means, add
 from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import Phase
 from xagents_ray.settings.algorithm import AlgorithmConfig
+
+_T = TypeVar("_T")
 
 
 def update_in_passes(
@@ -34,6 +38,25 @@ def update_in_passes(
             begin, end = (n * count // parts for n in (j, j + 1))
             if begin < end:
                 metrics = add(metrics, update(order[begin:end]))
+    return metrics
+
+
+def update_on_batches(
+    update: Callable[[tf.Tensor, _T], _T],
+    metrics: _T,
+    phase: Phase,
+    setup: LearnerSetup[AlgorithmConfig],
+) -> _T:
+    """Update on each of a phase's batches, until the learner is stopping.
+
+    `update` gets the number of a batch, int32 [], and the metrics so far, and returns
+    these with its own, as does this function.
+    """
+    k = tf.constant(0)
+    # With `tf.range` XLA would compile a program for each number of batches.
+    while k < phase.batches and not setup.stopping:
+        metrics = update(k, metrics)
+        k += 1
     return metrics
 
 

@@ -10,6 +10,7 @@ from xagents_ray.learners.deterministic import (
     smooth_target_actions,
 )
 from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
@@ -37,22 +38,27 @@ class TD3:
         self, batches: TransitionBatches, phase: Phase
     ) -> tuple[Means, tf.Tensor]:
         """Update the critics on each of K minibatches, and the actor on some."""
-        critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
-        actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        k = tf.constant(0)
-        # With `tf.range` XLA would compile a program for each number of batches.
-        while k < phase.batches and not self._setup.stopping:
+
+        def update(k: tf.Tensor, metrics: tuple[Means, Means]) -> tuple[Means, Means]:
+            critic_metrics, actor_metrics = metrics
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
             targets = self._value_targets(batch, next_obs)
-            update = self._networks.update_critics(obs, batch.actions, targets)
-            critic_metrics = add(critic_metrics, update)
+            critics = self._networks.update_critics(obs, batch.actions, targets)
+            critic_metrics = add(critic_metrics, critics)
             self._updates.assign_add(1)
             if self._updates % self._config.policy_delay == 0:
                 actor_metrics = add(actor_metrics, self._networks.update_actor(obs))
                 update_targets(self.targets, self._config.tau)
-            k += 1
+            return critic_metrics, actor_metrics
+
+        critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
+        actor_metrics = no_means("policy_loss", "policy_grad_norm")
+        metrics = critic_metrics, actor_metrics
+        critic_metrics, actor_metrics = update_on_batches(
+            update, metrics, phase, self._setup
+        )
         return {**critic_metrics, **actor_metrics}, added(critic_metrics)
 
     def _value_targets(
