@@ -4,12 +4,10 @@ Each fault is one sentence with the file and line of the user's code.
 """
 
 import inspect
-import os
-import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FunctionType, TracebackType
+from types import FunctionType
 from typing import Any
 
 import gymnasium as gym
@@ -23,6 +21,13 @@ from xagents_ray.core.errors import (
     one_line,
 )
 from xagents_ray.core.trajectory import Array
+from xagents_ray.core.user_code import (
+    is_library,
+    is_of,
+    line_of,
+    place_that_raised,
+    traceback_of,
+)
 
 _RESET = "def reset(self, *, seed=None, options=None)"
 
@@ -77,11 +82,11 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         except Exception as error:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
             module = frame.f_globals.get("__name__", "")
-            if module != __name__ and not _is_of(module, "gymnasium"):
+            if module != __name__ and not is_of(module, "gymnasium"):
                 raise
             what = f"{name}() led to {one_line(error)}"
             remedy = "see Gymnasium's interface, gymnasium.farama.org/api/env"
-            raise self._fault(name, what, remedy, _trace(error)) from error
+            raise self._fault(name, what, remedy, traceback_of(error)) from error
         if not isinstance(result, tuple) or len(result) != values.count(",") + 1:
             what = f"{name}() returned {_described(result)}"
             raise self._fault(name, what, f"return {values}")
@@ -141,21 +146,23 @@ def naming_their_line(env_id: str) -> Iterator[None]:
     except (UserError, Diverged, Stopped, gym.error.Error):
         raise
     except Exception as error:
-        place = _place_that_raised(error)
+        place = place_that_raised(error)
         if not place:
             raise
         remedy = "fix it there; --traceback shows the traceback"
-        raise fault(env_id, one_line(error), place, remedy, _trace(error)) from error
+        raise fault(
+            env_id, one_line(error), place, remedy, traceback_of(error)
+        ) from error
 
 
 def place_of(env: gym.Env[Any, Any], name: str) -> str:
     """Return `file, line N` of the user's class that defines a method; '' if none."""
     for layer in layers(env):
         function = getattr(type(layer), name, None)
-        if isinstance(function, FunctionType) and not _is_library(function.__module__):
+        if isinstance(function, FunctionType) and not is_library(function.__module__):
             return line_of(function)
     kind = type(layer)
-    return "" if _is_library(kind.__module__) else line_of(kind)
+    return "" if is_library(kind.__module__) else line_of(kind)
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
@@ -164,19 +171,6 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
         yield env
         env = env.env
     yield env
-
-
-def line_of(what: Any) -> str:
-    """Return `file, line N` where a function, a class or an object's class begins."""
-    what = inspect.unwrap(getattr(what, "func", what))  # of a functools.partial
-    code = getattr(what, "__code__", None)
-    if code is not None:
-        return _shown(code.co_filename, code.co_firstlineno)
-    kind = what if isinstance(what, type) else type(what)
-    try:
-        return _shown(inspect.getfile(kind), inspect.getsourcelines(kind)[1])
-    except (OSError, TypeError):
-        return ""
 
 
 def _named(env: gym.Env[Any, Any]) -> set[str]:
@@ -197,42 +191,3 @@ def _described(result: Any) -> str:
 
 def _infinite(numbers: Array) -> str:
     return f"an observation of {numbers[~np.isfinite(numbers)][0]}"
-
-
-def _place_that_raised(error: BaseException) -> str:
-    """Return `file, line N` of the user's code nearest to where it was raised."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return _shown(error.filename, error.lineno or 0)
-    theirs = [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not _is_library(frame.f_globals.get("__name__", ""))
-    ]
-    installed = f"{os.sep}site-packages{os.sep}"  # what they call, most often
-    found = [place for place in theirs if installed not in place[0]] or theirs
-    return _shown(*found[-1]) if found else ""
-
-
-def _trace(error: BaseException) -> str:
-    """Return the traceback, starting at the user's first frame."""
-    link: TracebackType | None = error.__traceback__
-    while link and _is_library(link.tb_frame.f_globals.get("__name__", "")):
-        link = link.tb_next
-    first = link or error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, first)).rstrip()
-
-
-def _is_library(module: str) -> bool:
-    """Return whether a module is ours, Gymnasium's, NumPy's or Python's own."""
-    top = module.partition(".")[0]
-    is_ours = _is_of(module, "xagents_ray") or _is_of(module, "gymnasium")
-    return is_ours or top in ("numpy", "ale_py") or top in sys.stdlib_module_names
-
-
-def _is_of(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
-
-
-def _shown(file: str, line: int) -> str:
-    here = os.path.relpath(file)
-    return f"{file if here.startswith(os.pardir) else here}, line {line}"

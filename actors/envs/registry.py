@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 from xagents_ray.actors.envs import interface
 from xagents_ray.core.errors import UserError, near, one_line
 from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.user_code import line_of
 
 _MAIN = "__main__"
 
@@ -82,12 +83,12 @@ def from_factory(
         signature.bind()
     except TypeError as error:
         what = f"its factory is called without arguments and is {error}"
-        place = interface.line_of(factory)
+        place = line_of(factory)
         raise interface.fault(env_id, what, place, "give them defaults") from None
     made = factory(**options if "render_mode" in signature.parameters else {})
     if isinstance(made, gym.Env):
         return made
-    what, place = f"its factory returned {made!r:.80}", interface.line_of(factory)
+    what, place = f"its factory returned {made!r:.80}", line_of(factory)
     raise interface.fault(env_id, what, place, "return a gymnasium.Env")
 
 

@@ -1,0 +1,61 @@
+"""Where the user's own code is: in an error, and where it was defined."""
+
+import inspect
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+
+def line_of(what: Any) -> str:
+    """Return `file, line N` where a function, a class or an object's class begins."""
+    what = inspect.unwrap(getattr(what, "func", what))  # of a functools.partial
+    code = getattr(what, "__code__", None)
+    if code is not None:
+        return _shown(code.co_filename, code.co_firstlineno)
+    kind = what if isinstance(what, type) else type(what)
+    try:
+        return _shown(inspect.getfile(kind), inspect.getsourcelines(kind)[1])
+    except (OSError, TypeError):
+        return ""
+
+
+def place_that_raised(error: BaseException) -> str:
+    """Return `file, line N` of the user's code nearest to where it was raised."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _shown(error.filename, error.lineno or 0)
+    theirs = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not is_library(frame.f_globals.get("__name__", ""))
+    ]
+    installed = f"{os.sep}site-packages{os.sep}"  # what they call, most often
+    found = [place for place in theirs if installed not in place[0]] or theirs
+    return _shown(*found[-1]) if found else ""
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback, starting at the user's first frame."""
+    link: TracebackType | None = error.__traceback__
+    while link and is_library(link.tb_frame.f_globals.get("__name__", "")):
+        link = link.tb_next
+    first = link or error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, first)).rstrip()
+
+
+def is_library(module: str) -> bool:
+    """Return whether a module is ours, Gymnasium's, NumPy's or Python's own."""
+    top = module.partition(".")[0]
+    is_ours = is_of(module, "xagents_ray") or is_of(module, "gymnasium")
+    return is_ours or top in ("numpy", "ale_py") or top in sys.stdlib_module_names
+
+
+def is_of(module: str, package: str) -> bool:
+    """Return whether a module is a package or in it."""
+    return module == package or module.startswith(f"{package}.")
+
+
+def _shown(file: str, line: int) -> str:
+    here = os.path.relpath(file)
+    return f"{file if here.startswith(os.pardir) else here}, line {line}"
