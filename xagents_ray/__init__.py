@@ -5,6 +5,7 @@ imports neither TensorFlow nor Ray.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # In a checkout the rooms `actors/`, `learners/` and `cluster/` lie next to this
 # folder; an installed copy has them inside it. This finds them in both, which a
@@ -13,16 +14,22 @@ _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
+from xagents_ray.algorithms.row import AgentName  # noqa: E402
 from xagents_ray.commands.plot import plot_history  # noqa: E402
-from xagents_ray.commands.train import train  # noqa: E402
-from xagents_ray.commands.tune import tune  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
 from xagents_ray.run.result import Result  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
 from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 
+if TYPE_CHECKING:  # with the settings of each agent
+    from xagents_ray.commands.public import train, tune
+else:
+    from xagents_ray.commands.train import train
+    from xagents_ray.commands.tune import tune
+
 __all__ = [
+    "AgentName",
     "Broken",
     "Diverged",
     "Result",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NewType
 
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
@@ -10,6 +11,9 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout, layout_for
 from xagents_ray.settings.algorithm import AlgorithmConfig
+
+AgentName = NewType("AgentName", str)
+"""The name of an agent that type checkers don't know: `train(AgentName("own"))`."""
 
 
 @dataclass(frozen=True)

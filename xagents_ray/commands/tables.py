@@ -12,7 +12,7 @@ from xagents_ray.settings.options import Option
 def print_options(title: str, options: Iterable[Option]) -> None:
     """Print flags, help, default and hp_type."""
     rows = [
-        (option.flag, _help(option), _default(option), option.hp_type or "-")
+        (option.flag, option.described, _default(option), option.hp_type or "-")
         for option in sorted(options, key=lambda option: option.name)
     ]
     _console().print(f"{title}\n", soft_wrap=True)
@@ -45,12 +45,6 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = 120
     return console
-
-
-def _help(option: Option) -> str:
-    limits = "|".join(option.choices) or option.bounds
-    extra = ", ".join(part for part in (option.unit, limits) if part)
-    return f"{option.help} ({extra})" if extra else option.help
 
 
 def _default(option: Option) -> str:

@@ -8,22 +8,24 @@ from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
+from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
-from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import plain
+from xagents_ray.settings.config import GROUPS, Config, train_options
+from xagents_ray.settings.options import options, plain
 from xagents_ray.storage.weights import check_paths
 
 
+@listing_settings(o for group in GROUPS.values() for o in options(group))
 def train(agent: str, **settings: Any) -> Result:
     """Train an agent; the same as `xagents-ray train AGENT`.
 
     Args:
         agent: its name, `ppo`.
-        settings: the command's flags with `_` for `-`: `env`, `n_envs`, `lr`, ….
+        settings: the command's flags with `_` for `-`, listed below.
     Returns:
         How it ended.
     Raises:

@@ -6,18 +6,22 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
+from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import interrupting
+from xagents_ray.tuning.plan import tune_options
 from xagents_ray.tuning.sweep import TuneResult, sweep
 
 
+@listing_settings(tune_options(None))
 def tune(agent: str, **settings: Any) -> TuneResult:
     """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
 
     Args:
         agent: its name, `ppo`.
-        settings: the command's flags with `_` for `-`; what varies is given by
-            `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or `categorical(16, 32)`, or
-            by a list, which means what several values mean on the command line.
+        settings: the command's flags with `_` for `-`, listed below; what varies is
+            given by `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or
+            `categorical(16, 32)`, or by a list, which means what several values mean
+            on the command line.
     Returns:
         How it ended.
     Raises:

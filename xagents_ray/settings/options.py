@@ -54,6 +54,8 @@ class Facts:
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
+    # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`.
+    takes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,13 @@ class Option(Facts):
         if self.high is not None:
             parts.append(f"≤ {self.high:g}")
         return " and ".join(parts)
+
+    @property
+    def described(self) -> str:
+        """Its help, with the unit and the words or numbers that are allowed."""
+        limits = "|".join(self.choices) or self.bounds
+        extra = ", ".join(part for part in (self.unit, limits) if part)
+        return f"{self.help} ({extra})" if extra else self.help
 
     def parse(self, text: str) -> Any:
         """Return the value that a command line's text means; UserError if none."""

@@ -1,0 +1,1253 @@
+"""The settings of every agent; `python -m xagents_ray.commands.typed` writes this."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, overload
+
+from typing_extensions import Unpack
+
+from xagents_ray.algorithms.row import AgentName
+from xagents_ray.run.result import Result
+from xagents_ray.tuning.space import Space
+from xagents_ray.tuning.sweep import TuneResult
+
+class TrainSettings(TypedDict, total=False):
+    actor_cpus: float | None
+    """Cores that each env actor claims; default: an even share of those that the
+    learner leaves (> 0)."""
+    actor_timeout: float | None
+    """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
+    median rollouts, and 600 before the first one has ended (seconds, > 0)."""
+    address: str | Path | None
+    """host:port of a running Ray cluster to train on."""
+    allow_slow_precision: bool
+    """If specified, --precision bfloat16 is allowed where it is slower than float32.
+    Default: False."""
+    asynchronous: bool
+    """If specified, env actors run free, each at its own pace; on-policy, what is older
+    than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
+    reproducible. Default: False."""
+    checkpoint_every: int
+    """Write a checkpoint of the whole run every n steps (env steps, ≥ 1). Default:
+    100000."""
+    checkpoint_replay: bool
+    """If specified, the newest checkpoint holds the replay buffer too. Default:
+    False."""
+    checkpoints: str | Path | Sequence[str | Path] | None
+    """Path(s) to new model(s) to which weights will be saved at each new best mean
+    reward over a full reward buffer, or evaluation with --eval-every: .tf, .weights.h5
+    or .npz."""
+    dashboard: bool
+    """If specified, Ray's dashboard is served on 127.0.0.1, and a link that opens it is
+    printed. Default: False."""
+    display_precision: int
+    """Number of decimals to be displayed (≥ 0 and ≤ 10). Default: 2."""
+    divergence_monitoring_steps: int | None
+    """Steps after which, plateau and early stopping are active (env steps, ≥ 1)."""
+    early_stop_patience: int
+    """Minimum plateau reduces to stop training (reduces, ≥ 1). Default: 3."""
+    env: str | Path | None
+    """Gymnasium environment id, package.module:EnvId for one that importing the module
+    registers, or package.module:factory for an own one."""
+    eval_episodes: int
+    """Episodes of one evaluation during training (episodes, ≥ 1). Default: 10."""
+    eval_every: int | None
+    """Evaluate greedily every n steps, and choose the best weights by that (env steps,
+    ≥ 1)."""
+    frame_stack: int
+    """Newest frames that one image observation shows (frames, ≥ 1 and ≤ 16). Default:
+    4."""
+    history_checkpoint: str | Path | None
+    """Path to .parquet file to save training history."""
+    jit: Literal["auto", "on", "off"]
+    """Compile learning phases with XLA; auto does where the networks are small and the
+    agent's shapes are fixed, on CPUs (auto|on|off). Default: auto."""
+    keep_checkpoints: int
+    """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
+    learner_gpus: float | None
+    """GPUs of the learner; default: 1 where there is one. Nothing else sees them (≥
+    0)."""
+    learner_threads: int | None
+    """Threads of the learner; default: one for small networks, on which more would wait
+    for each other, else one per core (≥ 1)."""
+    local: bool
+    """If specified, everything runs in this process, without Ray. Default: False."""
+    log_frequency: int | None
+    """Log progress every n episodes (episodes, ≥ 1)."""
+    max_actor_restarts: int
+    """Failures of an env actor in a row, without a finished rollout, after which it is
+    not replaced any more; errors at the same line count until an episode ends (≥ 0).
+    Default: 3."""
+    max_frame: bool
+    """If specified, preprocessing takes the maximum of the last two frames. Default:
+    False."""
+    max_steps: int | None
+    """Maximum number of environment steps, when reached, training is stopped (env
+    steps, ≥ 1)."""
+    monitor_session: str | Path | None
+    """Wandb session name."""
+    n_actors: int | None
+    """Env actors that share out the environments; default: one per core, at most one
+    per environment (≥ 1)."""
+    n_envs: int
+    """Number of environments to create (≥ 1). Default: 1."""
+    name: str | Path | None
+    """Name of the run's own directory; default: time and seed."""
+    plateau_reduce_factor: float
+    """Factor multiplied by current learning rate when there is a plateau (> 0 and ≤ 1).
+    Default: 0.9."""
+    plateau_reduce_patience: int
+    """Minimum non-improvements to reduce lr; the mean reward is checked once per
+    --n-envs episodes (checks, ≥ 1). Default: 10."""
+    policy_lag: int
+    """Each rollout acts with weights that many versions old, so that acting and
+    learning overlap; 0 alternates them (weights versions, ≥ 0 and ≤ 1000). Default:
+    0."""
+    preprocess: bool
+    """If specified, observations are treated as Atari frames: every 4th frame, gray,
+    84x84; rewards are clipped for learning and reported raw. Default: False."""
+    preset: str | Path | None
+    """Alone, settings that are known to learn this environment; else a file of
+    settings. Other flags override it."""
+    profile: bool
+    """If specified, progress says where the time goes, and what limits the run.
+    Default: False."""
+    quiet: bool
+    """If specified, no messages by the agent will be displayed to the console. Default:
+    False."""
+    resume: str | Path | None
+    """Directory of a run to resume from its newest checkpoint, or last."""
+    reward_buffer_size: int
+    """Size of the total reward buffer, used for calculating the mean reward (episodes,
+    ≥ 1). Default: 100."""
+    round_deadline: float | None
+    """Learn without env actors that take longer for a rollout, which counts for the
+    next round within --policy-lag; default: wait for all (seconds, > 0)."""
+    run_dir: str | Path
+    """Directory in which runs get a directory each. Default: runs."""
+    seed: int | None
+    """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
+    2.14748e+09)."""
+    target_reward: float | None
+    """Target mean reward over a full reward buffer when reached, training is
+    stopped."""
+    tensorboard: bool
+    """Write TensorBoard events; --no-tensorboard leaves them out. Default: True."""
+    vectorization: Literal["auto", "vector", "sync", "async", "envpool"]
+    """How environments are stepped together; auto picks the fastest right one
+    (auto|vector|sync|async|envpool). Default: auto."""
+    weights: str | Path | Sequence[str | Path] | None
+    """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz."""
+
+class TrainA2C(TrainSettings, total=False):
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TrainACER(TrainSettings, total=False):
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int
+    """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
+    1."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 10000."""
+    delta: float
+    """Trust region's bound on how fast the policy leaves the average one (≥ 0).
+    Default: 1.0."""
+    ema_alpha: float
+    """Decay of the average network, which moves after each update (≥ 0 and ≤ 1).
+    Default: 0.99."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    epsilon: float
+    """Value added to what importance ratios and the trust region divide by, and to
+    probabilities within logarithms (> 0). Default: 1e-06."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    10.0."""
+    importance_c: float
+    """Importance weight truncation parameter (≥ 0). Default: 10.0."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    20."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_ratio: float
+    """Mean number of updates from the replay buffer per rollout; the number is drawn
+    from a Poisson distribution each time (updates, ≥ 0). Default: 4.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    trust_region: bool
+    """Keep the policy near an average of its past ones. Default: True."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TrainDDPG(TrainSettings, total=False):
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    critic_lr: float | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noise: Literal["normal", "ou"]
+    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
+    normal."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    step_noise_coef: float
+    """Standard deviation of the noise added to actions, which span -1 to 1 (≥ 0).
+    Default: 0.1."""
+    tau: float
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
+class TrainDQN(TrainSettings, total=False):
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    double: bool
+    """If specified, DDQN will be used. Default: False."""
+    epsilon_decay_steps: int
+    """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
+    Default: 150000."""
+    epsilon_end: float
+    """Epsilon end value (minimum exploration rate) (≥ 0 and ≤ 1). Default: 0.02."""
+    epsilon_start: float
+    """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
+    Default: 1.0."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_step: int
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    target_sync_steps: int
+    """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
+    tau: float
+    """Part of its way to the online model that the target model moves at each sync; 1
+    copies it (> 0 and ≤ 1). Default: 1.0."""
+    train_frequency: int
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 4."""
+
+class TrainPPO(TrainSettings, total=False):
+    advantage_epsilon: float
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    clip_decay: bool
+    """If specified, --clip-norm falls linearly to 0 over --max-steps. Default:
+    False."""
+    clip_norm: float
+    """Clipping of the importance ratio (> 0). Default: 0.1."""
+    clip_value: float | None
+    """Clipping of the value's change, in units of the rewards learned from; 0 for none;
+    default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lam: float
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    mini_batches: int
+    """Number of mini-batches to use per pass (≥ 1). Default: 4."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    128."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    ppo_epochs: int
+    """Passes over the batch per training step (≥ 1). Default: 4."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TrainTD3(TrainSettings, total=False):
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    critic_lr: float | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noise: Literal["normal", "ou"]
+    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
+    normal."""
+    noise_clip: float
+    """Target noise clipping value (≥ 0). Default: 0.5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    policy_delay: int
+    """Delay after which, actor weights and target models will be updated (updates, ≥
+    1). Default: 2."""
+    policy_noise_coef: float
+    """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    step_noise_coef: float
+    """Standard deviation of the noise added to actions, which span -1 to 1 (≥ 0).
+    Default: 0.1."""
+    tau: float
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
+class TrainTRPO(TrainSettings, total=False):
+    actor_iterations: int
+    """Steps that the line search tries per train step, each half of the last (≥ 1).
+    Default: 10."""
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    advantage_epsilon: float
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    cg_damping: float
+    """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
+    cg_iterations: int
+    """Gradient conjugation iterations per train step (≥ 1). Default: 10."""
+    cg_residual_tolerance: float
+    """Gradient conjugation residual tolerance parameter (≥ 0). Default: 1e-10."""
+    critic_iterations: int
+    """Passes of the critic over the batch (≥ 1). Default: 3."""
+    critic_lr: float | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    fvp_n_steps: int
+    """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
+    5."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
+    lam: float
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    max_kl: float
+    """Maximum KL divergence used for calculating Lagrange multiplier (> 0). Default:
+    0.001."""
+    mini_batches: int
+    """Number of mini-batches to use per pass of the critic (≥ 1). Default: 4."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    512."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"]
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+@overload
+def train(agent: Literal["a2c"], **settings: Unpack[TrainA2C]) -> Result: ...
+@overload
+def train(agent: Literal["acer"], **settings: Unpack[TrainACER]) -> Result: ...
+@overload
+def train(agent: Literal["ddpg"], **settings: Unpack[TrainDDPG]) -> Result: ...
+@overload
+def train(agent: Literal["dqn"], **settings: Unpack[TrainDQN]) -> Result: ...
+@overload
+def train(agent: Literal["ppo"], **settings: Unpack[TrainPPO]) -> Result: ...
+@overload
+def train(agent: Literal["td3"], **settings: Unpack[TrainTD3]) -> Result: ...
+@overload
+def train(agent: Literal["trpo"], **settings: Unpack[TrainTRPO]) -> Result: ...
+@overload
+def train(agent: AgentName, **settings: Any) -> Result: ...
+
+class TuneSettings(TypedDict, total=False):
+    actor_cpus: float | None
+    """Cores that each env actor claims; default: an even share of those that the
+    learner leaves (> 0)."""
+    actor_timeout: float | None
+    """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
+    median rollouts, and 600 before the first one has ended (seconds, > 0)."""
+    address: str | Path | None
+    """host:port of a running Ray cluster to train on."""
+    allow_slow_precision: bool
+    """If specified, --precision bfloat16 is allowed where it is slower than float32.
+    Default: False."""
+    asynchronous: bool
+    """If specified, env actors run free, each at its own pace; on-policy, what is older
+    than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
+    reproducible. Default: False."""
+    checkpoint_every: int
+    """Write a checkpoint of the whole run every n steps (env steps, ≥ 1). Default:
+    100000."""
+    checkpoint_replay: bool
+    """If specified, the newest checkpoint holds the replay buffer too. Default:
+    False."""
+    dashboard: bool
+    """If specified, Ray's dashboard is served on 127.0.0.1, and a link that opens it is
+    printed. Default: False."""
+    display_precision: int
+    """Number of decimals to be displayed (≥ 0 and ≤ 10). Default: 2."""
+    divergence_monitoring_steps: int | None
+    """Steps after which, plateau and early stopping are active (env steps, ≥ 1)."""
+    early_stop_patience: int
+    """Minimum plateau reduces to stop training (reduces, ≥ 1). Default: 3."""
+    env: str | Path | None
+    """Gymnasium environment id, package.module:EnvId for one that importing the module
+    registers, or package.module:factory for an own one."""
+    eval_episodes: int
+    """Episodes of one evaluation during training (episodes, ≥ 1). Default: 10."""
+    eval_every: int | None
+    """Evaluate greedily every n steps, and choose the best weights by that (env steps,
+    ≥ 1)."""
+    frame_stack: int | Sequence[int] | Space
+    """Newest frames that one image observation shows (frames, ≥ 1 and ≤ 16). Default:
+    4."""
+    jit: Literal["auto", "on", "off"]
+    """Compile learning phases with XLA; auto does where the networks are small and the
+    agent's shapes are fixed, on CPUs (auto|on|off). Default: auto."""
+    keep_checkpoints: int
+    """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
+    learner_gpus: float | None
+    """GPUs of the learner; default: 1 where there is one. Nothing else sees them (≥
+    0)."""
+    learner_threads: int | None
+    """Threads of the learner; default: one for small networks, on which more would wait
+    for each other, else one per core (≥ 1)."""
+    local: bool
+    """If specified, everything runs in this process, without Ray. Default: False."""
+    log_frequency: int | None
+    """Log progress every n episodes (episodes, ≥ 1)."""
+    max_actor_restarts: int
+    """Failures of an env actor in a row, without a finished rollout, after which it is
+    not replaced any more; errors at the same line count until an episode ends (≥ 0).
+    Default: 3."""
+    max_frame: bool | Sequence[bool] | Space
+    """If specified, preprocessing takes the maximum of the last two frames. Default:
+    False."""
+    n_actors: int | None
+    """Env actors that share out the environments; default: one per core, at most one
+    per environment (≥ 1)."""
+    n_envs: int | Sequence[int] | Space
+    """Number of environments to create (≥ 1). Default: 1."""
+    n_jobs: int
+    """Parallel trials, which share out the cores and GPUs (≥ 1). Default: 1."""
+    n_trials: int
+    """Trials that the study has in the end: complete, pruned and failed ones (≥ 1).
+    Default: 1."""
+    non_silent: bool
+    """If specified, the messages of trials and of Optuna are printed, in place of the
+    table. Default: False."""
+    plateau_reduce_factor: float
+    """Factor multiplied by current learning rate when there is a plateau (> 0 and ≤ 1).
+    Default: 0.9."""
+    plateau_reduce_patience: int
+    """Minimum non-improvements to reduce lr; the mean reward is checked once per
+    --n-envs episodes (checks, ≥ 1). Default: 10."""
+    policy_lag: int
+    """Each rollout acts with weights that many versions old, so that acting and
+    learning overlap; 0 alternates them (weights versions, ≥ 0 and ≤ 1000). Default:
+    0."""
+    preprocess: bool
+    """If specified, observations are treated as Atari frames: every 4th frame, gray,
+    84x84; rewards are clipped for learning and reported raw. Default: False."""
+    preset: str | Path | None
+    """Alone, settings that are known to learn this environment; else a file of
+    settings. Other flags override it."""
+    profile: bool
+    """If specified, progress says where the time goes, and what limits the run.
+    Default: False."""
+    quiet: bool
+    """If specified, no messages by the agent will be displayed to the console. Default:
+    False."""
+    reward_buffer_size: int
+    """Size of the total reward buffer, used for calculating the mean reward (episodes,
+    ≥ 1). Default: 100."""
+    round_deadline: float | None
+    """Learn without env actors that take longer for a rollout, which counts for the
+    next round within --policy-lag; default: wait for all (seconds, > 0)."""
+    run_dir: str | Path
+    """Directory in which runs get a directory each. Default: runs."""
+    scheduler: Literal["median", "asha", "none"]
+    """What ends bad trials early: the median of the others at the same step, successive
+    halving, or nothing (median|asha|none). Default: median."""
+    seed: int | None
+    """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
+    2.14748e+09)."""
+    storage: str | Path | None
+    """Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; default:
+    sqlite in the sweep's directory."""
+    study: str | Path | None
+    """Name of the Optuna study; one that exists is resumed; default: agent and time."""
+    tensorboard: bool
+    """Write TensorBoard events; --no-tensorboard leaves them out. Default: True."""
+    trial_steps: int
+    """Maximum steps for a trial (env steps, ≥ 1). Default: 500000."""
+    vectorization: Literal["auto", "vector", "sync", "async", "envpool"]
+    """How environments are stepped together; auto picks the fastest right one
+    (auto|vector|sync|async|envpool). Default: auto."""
+    warmup_steps: int | None
+    """Steps of a trial before --scheduler median may prune it; default: a tenth of
+    --trial-steps, and as many as fill --reward-buffer-size (env steps, ≥ 0)."""
+    warmup_trials: int
+    """Complete trials before --scheduler median begins to prune (≥ 0). Default: 5."""
+    weights: str | Path | Sequence[str | Path] | None
+    """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz."""
+
+class TuneA2C(TuneSettings, total=False):
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TuneACER(TuneSettings, total=False):
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int | Sequence[int] | Space
+    """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
+    1."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 10000."""
+    delta: float | Sequence[float] | Space
+    """Trust region's bound on how fast the policy leaves the average one (≥ 0).
+    Default: 1.0."""
+    ema_alpha: float | Sequence[float] | Space
+    """Decay of the average network, which moves after each update (≥ 0 and ≤ 1).
+    Default: 0.99."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    epsilon: float | Sequence[float] | Space
+    """Value added to what importance ratios and the trust region divide by, and to
+    probabilities within logarithms (> 0). Default: 1e-06."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    10.0."""
+    importance_c: float | Sequence[float] | Space
+    """Importance weight truncation parameter (≥ 0). Default: 10.0."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    20."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_ratio: float | Sequence[float] | Space
+    """Mean number of updates from the replay buffer per rollout; the number is drawn
+    from a Poisson distribution each time (updates, ≥ 0). Default: 4.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    trust_region: bool
+    """Keep the policy near an average of its past ones. Default: True."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TuneDDPG(TuneSettings, total=False):
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int | Sequence[int] | Space
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    critic_lr: float | Sequence[float] | Space | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int | Sequence[int] | Space
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int | Sequence[int] | Space
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noise: Literal["normal", "ou"] | Sequence[Literal["normal", "ou"]] | Space
+    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
+    normal."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int | Sequence[int] | Space
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    step_noise_coef: float | Sequence[float] | Space
+    """Standard deviation of the noise added to actions, which span -1 to 1 (≥ 0).
+    Default: 0.1."""
+    tau: float | Sequence[float] | Space
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int | Sequence[int] | Space
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
+class TuneDQN(TuneSettings, total=False):
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int | Sequence[int] | Space
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    double: bool
+    """If specified, DDQN will be used. Default: False."""
+    epsilon_decay_steps: int | Sequence[int] | Space
+    """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
+    Default: 150000."""
+    epsilon_end: float | Sequence[float] | Space
+    """Epsilon end value (minimum exploration rate) (≥ 0 and ≤ 1). Default: 0.02."""
+    epsilon_start: float | Sequence[float] | Space
+    """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
+    Default: 1.0."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int | Sequence[int] | Space
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_step: int | Sequence[int] | Space
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int | Sequence[int] | Space
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    target_sync_steps: int | Sequence[int] | Space
+    """Sync target models every n steps (env steps, ≥ 1). Default: 1000."""
+    tau: float | Sequence[float] | Space
+    """Part of its way to the online model that the target model moves at each sync; 1
+    copies it (> 0 and ≤ 1). Default: 1.0."""
+    train_frequency: int | Sequence[int] | Space
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 4."""
+
+class TunePPO(TuneSettings, total=False):
+    advantage_epsilon: float | Sequence[float] | Space
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    clip_decay: bool
+    """If specified, --clip-norm falls linearly to 0 over --max-steps. Default:
+    False."""
+    clip_norm: float | Sequence[float] | Space
+    """Clipping of the importance ratio (> 0). Default: 0.1."""
+    clip_value: float | Sequence[float] | Space | None
+    """Clipping of the value's change, in units of the rewards learned from; 0 for none;
+    default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lam: float | Sequence[float] | Space
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    mini_batches: int | Sequence[int] | Space
+    """Number of mini-batches to use per pass (≥ 1). Default: 4."""
+    model: str | Path | None
+    """Path to model .cfg file."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    128."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    ppo_epochs: int | Sequence[int] | Space
+    """Passes over the batch per training step (≥ 1). Default: 4."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TuneTD3(TuneSettings, total=False):
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int | Sequence[int] | Space
+    """Replay buffer batch size (≥ 1). Default: 32."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning starts; default: a tenth of the maximum
+    (transitions, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 10000."""
+    critic_lr: float | Sequence[float] | Space | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int | Sequence[int] | Space
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int | Sequence[int] | Space
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noise: Literal["normal", "ou"] | Sequence[Literal["normal", "ou"]] | Space
+    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
+    normal."""
+    noise_clip: float | Sequence[float] | Space
+    """Target noise clipping value (≥ 0). Default: 0.5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    policy_delay: int | Sequence[int] | Space
+    """Delay after which, actor weights and target models will be updated (updates, ≥
+    1). Default: 2."""
+    policy_noise_coef: float | Sequence[float] | Space
+    """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int | Sequence[int] | Space
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    step_noise_coef: float | Sequence[float] | Space
+    """Standard deviation of the noise added to actions, which span -1 to 1 (≥ 0).
+    Default: 0.1."""
+    tau: float | Sequence[float] | Space
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int | Sequence[int] | Space
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
+class TuneTRPO(TuneSettings, total=False):
+    actor_iterations: int | Sequence[int] | Space
+    """Steps that the line search tries per train step, each half of the last (≥ 1).
+    Default: 10."""
+    actor_model: str | Path | None
+    """Path to actor model .cfg file."""
+    advantage_epsilon: float | Sequence[float] | Space
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    cg_damping: float | Sequence[float] | Space
+    """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
+    cg_iterations: int
+    """Gradient conjugation iterations per train step (≥ 1). Default: 10."""
+    cg_residual_tolerance: float | Sequence[float] | Space
+    """Gradient conjugation residual tolerance parameter (≥ 0). Default: 1e-10."""
+    critic_iterations: int | Sequence[int] | Space
+    """Passes of the critic over the batch (≥ 1). Default: 3."""
+    critic_lr: float | Sequence[float] | Space | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | None
+    """Path to critic model .cfg file."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    fvp_n_steps: int | Sequence[int] | Space
+    """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
+    5."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
+    lam: float | Sequence[float] | Space
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    max_kl: float | Sequence[float] | Space
+    """Maximum KL divergence used for calculating Lagrange multiplier (> 0). Default:
+    0.001."""
+    mini_batches: int | Sequence[int] | Space
+    """Number of mini-batches to use per pass of the critic (≥ 1). Default: 4."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    512."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+@overload
+def tune(agent: Literal["a2c"], **settings: Unpack[TuneA2C]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["acer"], **settings: Unpack[TuneACER]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["ddpg"], **settings: Unpack[TuneDDPG]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["dqn"], **settings: Unpack[TuneDQN]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["ppo"], **settings: Unpack[TunePPO]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["td3"], **settings: Unpack[TuneTD3]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["trpo"], **settings: Unpack[TuneTRPO]) -> TuneResult: ...
+@overload
+def tune(agent: AgentName, **settings: Any) -> TuneResult: ...

@@ -1,0 +1,120 @@
+"""Write `public.pyi`: what type checkers know of `train` and `tune`.
+
+`python -m xagents_ray.commands.typed` writes it again, from the options.
+"""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands.train import train
+from xagents_ray.commands.tune import tune
+from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.options import Option, options
+from xagents_ray.tuning.plan import tune_options
+
+STUB = Path(__file__).with_name("public.pyi")
+_HEAD = '''\
+"""The settings of every agent; `python -m xagents_ray.commands.typed` writes this."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, overload
+
+from typing_extensions import Unpack
+
+from xagents_ray.algorithms.row import AgentName
+from xagents_ray.run.result import Result
+from xagents_ray.tuning.space import Space
+from xagents_ray.tuning.sweep import TuneResult
+'''
+_WIDTH, _INDENT = 88, " " * 4
+TypeOf = Callable[[Option], str]
+
+
+def stub() -> str:
+    """Return the text of the stub."""
+    shared = [each for group in GROUPS.values() for each in options(group)]
+    parts = [
+        *_command(train, "Result", shared, _type),
+        *_command(tune, "TuneResult", tune_options(None), _type_to_vary),
+    ]
+    types = re.findall(r"(?m)^    \w+: (.+)$", "\n".join(parts))
+    modules = {*re.findall(r"\b([a-z_][\w.]*)\.[A-Z]", "\n".join(types))}
+    imports = "".join(f"import {module}\n" for module in sorted(modules))
+    return "\n\n".join((f"{_HEAD}{imports}".rstrip(), *parts)) + "\n"
+
+
+def _command(
+    function: Callable[..., Any], result: str, shared: Iterable[Option], type_of: TypeOf
+) -> Iterator[str]:
+    """Yield the settings of a command, and its signature for each agent."""
+    name = function.__name__
+    base = f"{name.capitalize()}Settings"
+    named = [
+        f"{_INDENT}{each.name}: {inspect.formatannotation(each.annotation)}"
+        for each in inspect.signature(function).parameters.values()
+        if each.kind is each.KEYWORD_ONLY
+    ]
+    yield "\n".join((_settings(base, "TypedDict", shared, type_of), *named))
+    overloads = []
+    for row in ALGORITHMS.values():
+        own = f"{name.capitalize()}{row.name.upper()}"
+        yield _settings(own, base, options(row.config), type_of)
+        overloads.append((f'Literal["{row.name}"]', f"Unpack[{own}]"))
+    overloads.append(("AgentName", "Any"))
+    yield "\n".join(
+        f"@overload\ndef {name}(agent: {agent}, **settings: {own}) -> {result}: ..."
+        for agent, own in overloads
+    )
+
+
+def _settings(name: str, base: str, known: Iterable[Option], type_of: TypeOf) -> str:
+    """Return a TypedDict of settings, each with its help."""
+    lines = [f"class {name}({base}, total=False):"]
+    for each in sorted(known, key=lambda option: option.name):
+        lines += [f"{_INDENT}{each.name}: {type_of(each)}", _help(each)]
+    return "\n".join(lines)
+
+
+def _help(option: Option) -> str:
+    """Return an option's help and default, as the docstring of its field."""
+    default = "" if option.default is None else f" Default: {option.default}."
+    text = f'"""{option.described}.{default}"""'
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT
+    )
+
+
+def _type(option: Option, varies: bool = False) -> str:
+    """Return what `train` takes for an option, or `tune` for one that varies."""
+    one = "str | Path" if option.type is str else option.type.__name__
+    if option.choices:
+        one = f"Literal[{', '.join(map(_quoted, option.choices))}]"
+    kinds = [one]
+    if option.many or varies:
+        kinds.append(f"Sequence[{one}]")
+    if varies:
+        kinds.append("Space")
+    if option.takes:
+        kinds.append(option.takes)
+    if option.default is None:
+        kinds.append("None")
+    return " | ".join(kinds)
+
+
+def _type_to_vary(option: Option) -> str:
+    """Return what `tune` takes for an option."""
+    return _type(option, varies=option.hp_type is not None)
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")
