@@ -6,6 +6,7 @@ import ale_py  # registers the ids
 import gymnasium as gym
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
+from gymnasium.envs.registration import EnvSpec
 
 from xagents_ray.core.trajectory import Array
 
@@ -17,13 +18,13 @@ SIDE = 84  # pixels of a preprocessed frame's side
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
-def settings(env_id: str) -> dict[str, Any] | None:
-    """Return the emulator settings of an Atari id, None for any other id.
+def settings(env: str | EnvSpec) -> dict[str, Any] | None:
+    """Return the emulator settings of an Atari id or spec, None for any other.
 
     Raises:
         gymnasium.error.Error: there is no such id.
     """
-    spec = gym.spec(env_id)
+    spec = gym.spec(env) if isinstance(env, str) else env
     if not str(spec.entry_point).startswith("ale_py."):
         return None
     return dict(spec.kwargs)

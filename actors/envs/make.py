@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from xagents_ray.actors.envs import atari, interface, registry
+from xagents_ray.actors.envs import atari, factory, interface, registry
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -65,7 +65,8 @@ def choose(config: EnvConfig) -> EnvConfig:
     env_id = str(config.env)
     spec = gym.registry.get(env_id)
     is_simulated = spec and str(spec.entry_point).startswith(_SIMULATED)
-    if config.vectorization != "auto" or config.preprocess or not is_simulated:
+    is_plain = config.vectorization == "auto" and not config.preprocess
+    if not is_simulated or not is_plain or config.env_kwargs:
         return config
     try:
         from xagents_ray.actors.envs import pool
@@ -82,12 +83,12 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
         UserError: there is no such environment, or not in this vectorization.
     """
     env_id = str(config.env)
-    factory = registry.find_factory(env_id)
+    own = registry.find_factory(env_id)
     mode = config.vectorization
     try:
         if mode == "envpool":
             return Envs(_envpool(config, n_envs, threads), config)
-        if factory is None and mode in ("auto", "vector"):
+        if own is None and mode in ("auto", "vector"):
             if (envs := _vector(config, n_envs, threads)) is not None:
                 return Envs(envs, config)
         if mode == "vector":
@@ -95,7 +96,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
                 f"{env_id} has no vector environment of its own: use "
                 "--vectorization auto."
             )
-        make = functools.partial(_single, config, factory)
+        make = functools.partial(_single, config, own)
         kind = _AsyncEnvs if mode == "async" else gym.vector.SyncVectorEnv
         return Envs(kind([make] * n_envs), config)
     except gym.error.Error as error:
@@ -146,15 +147,18 @@ class _AsyncEnvs(gym.vector.AsyncVectorEnv):
 @registry.without_version_warning()
 def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return the environment's own vector form, None when it has none."""
-    env_id = registry.registered_id(str(config.env))
-    atari_settings = atari.settings(env_id)
+    if config.env_kwargs and config.vectorization == "auto":
+        return None  # it may lack these arguments
+    env = registry.registered(str(config.env))
+    atari_settings = atari.settings(env)
     if atari_settings is not None:
-        if not config.preprocess:
+        if not config.preprocess or config.env_kwargs:
             return None
         return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
-    if config.preprocess or gym.spec(env_id).vector_entry_point is None:
+    spec = gym.spec(env) if isinstance(env, str) else env
+    if config.preprocess or spec.vector_entry_point is None:
         return None
-    envs = gym.make_vec(env_id, n_envs, "vector_entry_point")
+    envs = gym.make_vec(env, n_envs, "vector_entry_point", **config.arguments)
     mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
     if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
         envs.close()
@@ -180,24 +184,38 @@ class _OwnActions(gym.spaces.MultiDiscrete):
 @registry.without_version_warning()
 def _single(
     config: EnvConfig,
-    factory: Callable[..., Any] | None,
+    own: Callable[..., Any] | None,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
     """Return one environment, preprocessed if the config says so."""
-    env_id = str(config.env)
-    options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
-    if factory is not None:
-        env = registry.from_factory(env_id, factory, options)
+    env_id, arguments = str(config.env), config.arguments
+    if own is not None:
+        env = factory.call(env_id, own, arguments, render_mode)
     else:
-        name = registry.registered_id(env_id)
-        if config.preprocess and atari.settings(name) is not None:
-            options["frameskip"] = 1
-        env = gym.make(name, **options)
-    if registry.is_user_defined(env_id, factory, env):
+        env = _registered(config, render_mode)
+    if registry.is_user_defined(env_id, own, env):
         env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env):
         env = atari.Preprocessing(env, config.max_frame)
     return env
+
+
+def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
+    """Return one environment that Gymnasium makes."""
+    found, arguments = registry.registered(str(config.env)), config.arguments
+    options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
+    if config.preprocess and atari.settings(found) is not None:
+        options["frameskip"] = 1
+    try:
+        return gym.make(found, **{**arguments, **options})
+    except TypeError as error:
+        wrong = str(error).partition("unexpected keyword argument ")[2]
+        unknown = [name for name in arguments if wrong.startswith(repr(name))]
+        if not unknown:
+            raise
+        raise UserError(
+            f"--env-kwargs: {config.env} takes no {unknown[0]}; leave it out."
+        ) from None
 
 
 def _is_image(env: gym.Env[Any, Any]) -> bool:

@@ -35,6 +35,11 @@ def knows(env_id: str) -> bool:
 def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return n_envs environments of EnvPool on this many threads."""
     env_id = str(config.env)
+    if config.env_kwargs:
+        raise UserError(
+            "--env-kwargs are for Gymnasium's environments and EnvPool has its own: "
+            "use --vectorization auto."
+        )
     settings = atari.settings(env_id) if env_id in gym.registry else None
     known = envpool.list_all_envs()
     name, more = env_id, {}

@@ -1,13 +1,12 @@
 """What --env names: an id of Gymnasium or the old gym, or a factory; here or elsewhere.
 
-What a script or a notebook registers, or holds in its `__main__`, is in no module that
-another process could import; `export` and `register` take it there.
+What a script or a notebook registers, passes, or holds in its `__main__`, is in no
+module that another process could import; `export` and `register` take it there.
 """
 
 import contextlib
 import functools
 import importlib
-import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -15,20 +14,25 @@ from typing import Any
 
 import cloudpickle
 import gymnasium as gym
-import numpy as np
 from gymnasium.envs import registration
 from gymnasium.envs.registration import EnvSpec
 
-from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs import interface, old_gym
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, near, one_line
-from xagents_ray.core.process import quiet_stderr
-from xagents_ray.core.user_code import line_of
+from xagents_ray.settings.training import EnvConfig
 
 _MAIN = "__main__"
 
 
-def registered_id(env_id: str) -> str:
-    """Return Gymnasium's id of `module:EnvId`, which importing the module registers."""
+def registered(env_id: str) -> str | EnvSpec:
+    """Return what Gymnasium makes: a kept EnvSpec, or an id.
+
+    The id of `module:EnvId` is the one that importing the module registers.
+    """
+    kept = objects.find("env", env_id)
+    if isinstance(kept, EnvSpec):
+        return kept
     module, colon, name = env_id.rpartition(":")
     if colon:  # not imported yet in a process of AsyncVectorEnv
         importlib.import_module(module)
@@ -36,15 +40,19 @@ def registered_id(env_id: str) -> str:
 
 
 def find_factory(env_id: str) -> Callable[..., Any] | None:
-    """Return what `package.module:factory` names; None for ids of Gymnasium.
+    """Return what `package.module:factory` names, or the user passed by this name.
 
-    `package.module:EnvId` is such an id too: importing the module registers it.
+    None for what Gymnasium makes. `package.module:EnvId` is such an id too: importing
+    the module registers it.
     """
+    kept = objects.find("env", env_id)
+    if kept is not None:
+        return None if isinstance(kept, EnvSpec) else kept
     module, colon, name = env_id.partition(":")
     if not colon:
         return None
     if module == "gym":
-        return functools.partial(_from_old_gym, name)
+        return functools.partial(old_gym.make, name)
     try:
         with interface.naming_their_line(env_id):
             imported = importlib.import_module(module)
@@ -53,7 +61,9 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
             f"--env {env_id}: module {module} can't be imported ({error}); install "
             "it, or start in the directory that holds it."
         ) from None
-    found = getattr(imported, name, None)
+    found: Any = imported
+    for part in name.split("."):  # a class within a class
+        found = getattr(found, part, None)
     if found is None and name in gym.registry:
         return None
     if callable(found):
@@ -65,31 +75,6 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     what = f"module {module} has no {name} and registers no such environment"
     hint = near(name, [*vars(imported), *gym.registry])
     raise interface.fault(env_id, what, place, hint[2:].rstrip("?") or remedy)
-
-
-def from_factory(
-    env_id: str, factory: Callable[..., Any], options: dict[str, Any]
-) -> gym.Env[Any, Any]:
-    """Return what a factory makes, with options if it takes render_mode.
-
-    Raises:
-        EnvironmentFault: it requires arguments, or makes something else.
-    """
-    try:
-        signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # some that are written in C have none
-        signature = inspect.Signature()
-    try:
-        signature.bind()
-    except TypeError as error:
-        what = f"its factory is called without arguments and is {error}"
-        place = line_of(factory)
-        raise interface.fault(env_id, what, place, "give them defaults") from None
-    made = factory(**options if "render_mode" in signature.parameters else {})
-    if isinstance(made, gym.Env):
-        return made
-    what, place = f"its factory returned {made!r:.80}", line_of(factory)
-    raise interface.fault(env_id, what, place, "return a gymnasium.Env")
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
@@ -132,77 +117,36 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
     is_unversioned = is_named and env_id not in gym.registry
     if isinstance(error, gym.error.UnregisteredEnv) or is_unversioned:
         return UserError(
-            f"There is no environment {env_id!r}"
-            f"{hint or '; see gymnasium.pprint_registry().'}"
+            f"There is no environment {env_id!r}{hint or _no_hint(env_id)}"
         )
     return UserError(f"{env_id} can't be made: {str(error).rstrip('.')}.")
 
 
-def _from_old_gym(env_id: str, render_mode: str | None = None) -> gym.Env[Any, Any]:
-    """Return an environment of gym 0.26, of the extra `[gym]`, as a Gymnasium one."""
-    # gym 0.26 uses two names that NumPy 2 dropped.
-    for name, kind in (("bool8", np.bool_), ("float_", np.float64)):
-        if not hasattr(np, name):
-            setattr(np, name, kind)
-    try:
-        with quiet_stderr():  # its farewell banner
-            import gym as old_gym
-    except ImportError:
-        raise UserError(
-            f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."
-        ) from None
-    try:
-        made = old_gym.make(env_id, disable_env_checker=True, render_mode=render_mode)
-        return _Adapter(made, render_mode)
-    except old_gym.error.Error as error:
-        raise UserError(f"gym:{env_id} can't be made: {error}") from None
+def _no_hint(env_id: str) -> str:
+    if "-v" in env_id or ":" in env_id:
+        return "; see gymnasium.pprint_registry()."
+    return (
+        "; see gymnasium.pprint_registry(), or pass the class or function of this "
+        f"name from Python, as in env={env_id}."
+    )
 
 
-class _Adapter(gym.Env[Any, Any]):
-    def __init__(self, env: Any, render_mode: str | None) -> None:
-        self._env, self.render_mode = env, render_mode
-        self.metadata = dict(env.metadata)
-        self.observation_space = _space(env.observation_space)
-        self.action_space = _space(env.action_space)
+def export(config: EnvConfig) -> tuple[bytes, ...]:
+    """Return what another process needs to make environments as this one does.
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return self._env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self._env.step(action)
-        return observation, float(reward), bool(terminated), bool(truncated), info
-
-    def render(self) -> Any:
-        return self._env.render()
-
-    def close(self) -> None:
-        self._env.close()
-
-
-def _space(space: Any) -> gym.Space[Any]:
-    kind = type(space).__name__
-    if kind == "Box":
-        return gym.spaces.Box(space.low, space.high, space.shape, space.dtype.type)
-    if kind == "Discrete":
-        return gym.spaces.Discrete(int(space.n), start=int(space.start))
-    raise UserError(f"gym spaces of the kind {kind} are not supported.")
-
-
-def export(env: str) -> tuple[bytes, ...]:
-    """Return what another process needs to make an environment as this one does.
-
-    It is a Gymnasium id, or `module:factory`. Definitions in `__main__` go by value,
-    those in modules by name.
+    Definitions in `__main__` go by value, those in modules by name.
 
     Raises:
-        UserError: it holds something that can't be sent.
+        UserError: they hold something that can't be sent.
     """
-    name = env.rpartition(":")[2]
-    own = [gym.registry[name]] if name in gym.registry else []
+    env = str(config.env)
+    name, kept = env.rpartition(":")[2], objects.find("env", env)
+    own = [gym.registry[name]] if name in gym.registry and kept is None else []
+    places = [env, *_places(own), *_places([kept] if isinstance(kept, EnvSpec) else [])]
     others = [s for s in gym.registry.values() if s not in own and not _is_known(s)]
     try:
-        found = [cloudpickle.dumps((own, _in_main([env, *_places(own)])))]
+        found = [objects.exported(config.objects)]
+        found.append(_exported(own, _in_main(places)))
     except Exception as error:
         raise UserError(
             f"--env {env} can't be sent to other processes ({one_line(error)}): create "
@@ -211,7 +155,7 @@ def export(env: str) -> tuple[bytes, ...]:
         ) from None
     for spec in others:  # the environment may make these
         try:
-            found.append(cloudpickle.dumps(([spec], _in_main(_places([spec])))))
+            found.append(_exported([spec], _in_main(_places([spec]))))
         except Exception:  # matters only if the environment makes it
             continue
     return tuple(found)
@@ -225,14 +169,22 @@ def register(definitions: Iterable[bytes]) -> None:
     """
     for definition in definitions:
         try:
-            specs, held = cloudpickle.loads(definition)
+            objects.install(definition)
         except (ImportError, AttributeError) as error:
             raise UserError(
                 f"--env needs what can't be imported here ({error}): install the same "
                 "modules on every node."
             ) from None
-        gym.registry.update({spec.id: spec for spec in specs})
-        vars(sys.modules[_MAIN]).update(held)
+
+
+def _exported(specs: list[EnvSpec], held: dict[str, Any]) -> bytes:
+    data: bytes = cloudpickle.dumps(functools.partial(_install, specs, held))
+    return data
+
+
+def _install(specs: list[EnvSpec], held: dict[str, Any]) -> None:
+    gym.registry.update({spec.id: spec for spec in specs})
+    vars(sys.modules[_MAIN]).update(held)
 
 
 def _is_known(spec: EnvSpec) -> bool:

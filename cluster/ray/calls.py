@@ -10,6 +10,7 @@ from typing import Any
 
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.core.user_code import from_their_frame
 
 _POLL_SECONDS = 0.2
 _FETCH_SECONDS = 600.0
@@ -250,4 +251,6 @@ def traceback_of(error: BaseException) -> str:
     text = re.sub(r"\x1b\[\d+m", "", str(error))
     if not re.search(_CALL, text):
         return ""
-    return re.sub(_CALL, "Traceback (most recent call last):", text).strip()
+    return from_their_frame(
+        re.sub(_CALL, "Traceback (most recent call last):", text).strip()
+    )

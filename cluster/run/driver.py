@@ -285,7 +285,7 @@ class Supervision:
 
 def start(run: RunSpec, signals: Signals) -> RayDriver:
     """Start Ray, or join a cluster, and return the parts of a run."""
-    definitions = export(str(run.config.env.env))
+    definitions = export(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals)
     try:

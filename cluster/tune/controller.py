@@ -99,7 +99,8 @@ class SweepController(tune.Callback, tune.Stopper):
             self._study.note(trial, settings=settings)
             self._display.began(number, trial.params)
             try:
-                claims = self.claims(self._plan.checked(settings))
+                config = self._plan.checked(settings)
+                claims = self.claims(config)
             except UserError as error:
                 self._study.fail(trial, str(error))
                 self._display.ended(number, "failed", reason=str(error))
@@ -110,7 +111,7 @@ class SweepController(tune.Callback, tune.Stopper):
                 "settings": self._plan.run(settings, number),
                 "points": list(self._plan.points),
                 "claims": claims,
-                "definitions": export(str(settings["env"])),
+                "definitions": export(config.env),
             }
 
     def claims(self, config: Config) -> list[Bundle]:

@@ -9,28 +9,33 @@ OWN = Path(__file__).parents[1] / "support" / "own_environments.py"
 
 _MAKE = """
 import pickle, sys
+from dataclasses import replace
 from pathlib import Path
 from xagents_ray.actors.envs.registry import register
 from xagents_ray.actors.envs.make import make_envs, probe
-from xagents_ray.settings.training import EnvConfig
 for file in sorted(Path("exported").iterdir()):
-    env, definitions = pickle.loads(file.read_bytes())
+    config, definitions = pickle.loads(file.read_bytes())
     register(definitions)
     for vectorization in ("auto", "async"):
-        envs = make_envs(EnvConfig(env=env, vectorization=vectorization), 2, 1)
+        envs = make_envs(replace(config, vectorization=vectorization), 2, 1)
         assert envs.reset(1).shape == (2, 4)
         for _ in range(20):
             envs.step(envs._envs.action_space.sample())
         envs.close()
-    print(env)
+    print(config.env)
 """
 _EXPORT = """
-import pickle
+import copy, functools, pickle
 from pathlib import Path
 from xagents_ray.actors.envs.registry import export
+from xagents_ray.settings.training import EnvConfig
+shorter = copy.deepcopy(gym.spec("own/Text-v0"))
+shorter.max_episode_steps = 9
+ENVIRONMENTS += [Own, lambda: Own(), functools.partial(factory), shorter]
 Path("exported").mkdir()
 for number, env in enumerate(ENVIRONMENTS):
-    Path(f"exported/{number:02}").write_bytes(pickle.dumps((env, export(env))))
+    config = EnvConfig(env=env)
+    Path(f"exported/{number:02}").write_bytes(pickle.dumps((config, export(config))))
 """
 
 
@@ -52,6 +57,10 @@ def test_another_process_makes_what_main_registers_or_holds() -> None:
         "own/Outer-v0",
         "CartPole-v1",
         "__main__:factory",
+        "Own",
+        "lambda",
+        "factory",
+        "spec:own/Text-v0",
     ]
 
 
@@ -65,7 +74,7 @@ from xagents_ray.actors.envs.registry import export
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
-with TimedSubprocess(path, config, export("own/Vector-v0")) as child:
+with TimedSubprocess(path, config, export(config)) as child:
     print(child.result(time.monotonic() + 60).observation_shape)
 """
     )
@@ -77,14 +86,15 @@ def test_what_cannot_be_sent_is_refused() -> None:
 import gymnasium, threading
 from xagents_ray.actors.envs.registry import export
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings.training import EnvConfig
 lock = threading.Lock()
 def make(**settings):
     with lock:
         return gymnasium.make("CartPole-v1")
 gymnasium.register("Locked-v0", make)
-assert export("CartPole-v1")
+assert export(EnvConfig(env="CartPole-v1"))
 try:
-    export("Locked-v0")
+    export(EnvConfig(env="Locked-v0"))
 except UserError as error:
     print(error)
 """)

@@ -1,6 +1,6 @@
 """The settings of every agent; `python -m xagents_ray.commands.typed` writes this."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, overload
 
@@ -10,6 +10,7 @@ from xagents_ray.algorithms.row import AgentName
 from xagents_ray.run.result import Result
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
+import gymnasium.envs.registration
 
 class TrainSettings(TypedDict, total=False):
     actor_cpus: float | None
@@ -46,9 +47,13 @@ class TrainSettings(TypedDict, total=False):
     """Steps after which, plateau and early stopping are active (env steps, ≥ 1)."""
     early_stop_patience: int
     """Minimum plateau reduces to stop training (reduces, ≥ 1). Default: 3."""
-    env: str | Path | None
+    env: str | Path | Callable[..., Any] | gymnasium.envs.registration.EnvSpec | None
     """Gymnasium environment id, package.module:EnvId for one that importing the module
-    registers, or package.module:factory for an own one."""
+    registers, or package.module:factory for an own one; from Python also a class, a
+    function that makes one, or a Gymnasium EnvSpec."""
+    env_kwargs: str | Path | Sequence[str | Path] | Mapping[str, Any] | None
+    """Arguments of the environment, key=value …, or one JSON object; a dict from
+    Python."""
     eval_episodes: int
     """Episodes of one evaluation during training (episodes, ≥ 1). Default: 10."""
     eval_every: int | None
@@ -660,9 +665,13 @@ class TuneSettings(TypedDict, total=False):
     """Steps after which, plateau and early stopping are active (env steps, ≥ 1)."""
     early_stop_patience: int
     """Minimum plateau reduces to stop training (reduces, ≥ 1). Default: 3."""
-    env: str | Path | None
+    env: str | Path | Callable[..., Any] | gymnasium.envs.registration.EnvSpec | None
     """Gymnasium environment id, package.module:EnvId for one that importing the module
-    registers, or package.module:factory for an own one."""
+    registers, or package.module:factory for an own one; from Python also a class, a
+    function that makes one, or a Gymnasium EnvSpec."""
+    env_kwargs: str | Path | Sequence[str | Path] | Mapping[str, Any] | None
+    """Arguments of the environment, key=value …, or one JSON object; a dict from
+    Python."""
     eval_episodes: int
     """Episodes of one evaluation during training (episodes, ≥ 1). Default: 10."""
     eval_every: int | None

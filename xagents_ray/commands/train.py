@@ -34,10 +34,8 @@ def train(agent: str, **settings: Any) -> Result:
         KeyboardInterrupt: Ctrl-C ended the run, which is saved.
         SystemExit: SIGTERM ended the run, which is saved.
     """
-    algorithm = find(agent)
-    values = plain(train_options(algorithm.config), settings)
     with interrupting():
-        result = train_with(algorithm, values)
+        result = train_with(find(agent), settings)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)
     return result
@@ -46,6 +44,7 @@ def train(agent: str, **settings: Any) -> Result:
 def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     """Train with settings by their flat names; see `train`."""
     resumed, hints = None, []
+    given = plain(train_options(algorithm.config), given)
     if given.get("resume") is not None:
         resumed, given = find_run(algorithm.name, given)
     else:

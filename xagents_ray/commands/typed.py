@@ -21,7 +21,7 @@ STUB = Path(__file__).with_name("public.pyi")
 _HEAD = '''\
 """The settings of every agent; `python -m xagents_ray.commands.typed` writes this."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, overload
 

@@ -2,10 +2,21 @@
 
 import inspect
 import os
+import re
 import sys
 import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+_HEAD = "Traceback (most recent call last):\n"
+_ROOT = Path(__file__).resolve().parents[2]
+_ROOMS = ("xagents_ray", "actors", "learners", "cluster")
+_NOT_THEIRS = tuple(
+    f"{folder}{os.sep}"
+    for folder in (*(_ROOT / room for room in _ROOMS), Path(os.__file__).parent)
+)
+_INSTALLED = f"{os.sep}site-packages{os.sep}"  # what they call, most often
 
 
 def line_of(what: Any) -> str:
@@ -30,8 +41,7 @@ def place_that_raised(error: BaseException) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
         if not is_library(frame.f_globals.get("__name__", ""))
     ]
-    installed = f"{os.sep}site-packages{os.sep}"  # what they call, most often
-    found = [place for place in theirs if installed not in place[0]] or theirs
+    found = [place for place in theirs if _INSTALLED not in place[0]] or theirs
     return _shown(*found[-1]) if found else ""
 
 
@@ -42,6 +52,19 @@ def traceback_of(error: BaseException) -> str:
         link = link.tb_next
     first = link or error.__traceback__
     return "".join(traceback.format_exception(type(error), error, first)).rstrip()
+
+
+def from_their_frame(text: str) -> str:
+    """Return a traceback of another process, each part from the user's first frame."""
+    first, *parts = text.split(_HEAD)
+    return _HEAD.join((first, *map(_without_our_frames, parts)))
+
+
+def _without_our_frames(part: str) -> str:
+    for frame in re.finditer(r'^ *File "(.+)", line \d+', part, re.MULTILINE):
+        if _INSTALLED not in frame[1] and not frame[1].startswith(_NOT_THEIRS):
+            return part[frame.start() :]
+    return part
 
 
 def is_library(module: str) -> bool:

@@ -13,7 +13,7 @@ from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
-from xagents_ray.settings.options import Checked, option, options
+from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage import checkpoints
@@ -75,6 +75,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     """
     from xagents_ray.actors.envs import make as environments
 
+    given = plain(options(EnvConfig), given)
     source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(

@@ -56,6 +56,9 @@ class Facts:
     remedy_for: str = ""
     # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`.
     takes: str = ""
+    # Turns what may be given from Python besides, such as a class, into its own type,
+    # and leaves values of that type and None alone.
+    to_plain: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +107,18 @@ class Option(Facts):
         """Return a value of NumPy, a whole float, or a path as this option's own type.
 
         Anything else is returned as it is, for `check` to refuse.
+
+        Raises:
+            UserError: an object can't be the value of a setting.
         """
+        if self.to_plain is not None:
+            value = self.to_plain(value)
         if self.many:
             if isinstance(value, str | Path):
                 value = (value,)
             if not isinstance(value, tuple):
                 return value
-            one = dataclasses.replace(self, many=False)
+            one = dataclasses.replace(self, many=False, to_plain=None)
             return tuple(one.plain(each) for each in value)
         if isinstance(value, np.generic):
             value = value.item()

@@ -1,8 +1,11 @@
 """What a run learns from, how it overlaps acting and learning, and when it ends."""
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings import from_python
 from xagents_ray.settings.options import Checked, count, option
 
 
@@ -13,8 +16,19 @@ class EnvConfig(Checked):
     env: str | None = option(
         None,
         "Gymnasium environment id, package.module:EnvId for one that importing "
-        "the module registers, or package.module:factory for an own one",
-        known_as=("env_id", "env_name", "environment"),
+        "the module registers, or package.module:factory for an own one; from Python "
+        "also a class, a function that makes one, or a Gymnasium EnvSpec",
+        known_as=("env_id", "env_name", "environment", "env_maker", "make_env"),
+        takes="Callable[..., Any] | gymnasium.envs.registration.EnvSpec",
+        to_plain=from_python.environment,
+    )
+    env_kwargs: tuple[str, ...] | None = option(
+        None,
+        "Arguments of the environment, key=value …, or one JSON object; a dict from "
+        "Python",
+        known_as=("env_config", "env_args"),
+        takes="Mapping[str, Any]",
+        to_plain=from_python.arguments,
     )
     n_envs: int = count(
         1,
@@ -46,6 +60,17 @@ class EnvConfig(Checked):
         choices=("auto", "vector", "sync", "async", "envpool"),
         free_with="--run",
     )
+
+    @property
+    def objects(self) -> list[tuple[str, str]]:
+        """The settings that may name objects passed from Python, and the names."""
+        return [("env", str(self.env))]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `env_kwargs` gives, by name."""
+        pairs = (each.partition("=") for each in self.env_kwargs or ())
+        return {name: json.loads(value) for name, _, value in pairs}
 
 
 @dataclass(frozen=True, kw_only=True)

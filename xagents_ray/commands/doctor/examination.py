@@ -68,7 +68,7 @@ class _Examination:
     ) -> None:
         self._algorithm, self._config, self._stack = algorithm, config, stack
         self._load, self._until = load, time.monotonic() + _ALL_SECONDS
-        self._definitions = export(str(config.env.env))
+        self._definitions = export(config.env)
         self._cluster: Any = None
         self._run: RunSpec | None = None
         self._acted: Acted | None = None

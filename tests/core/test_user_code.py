@@ -1,0 +1,23 @@
+"""Tracebacks of other processes, without our frames before the user's."""
+
+from xagents_ray.core import user_code
+from xagents_ray.core.user_code import from_their_frame
+
+HEAD = "Traceback (most recent call last):\n"
+OURS = f'  File "{user_code.__file__}", line 3, in rollout\n    x\n    ^\n'
+GYMNASIUM = '  File "/venv/lib/site-packages/gymnasium/core.py", line 9, in step\n'
+THEIRS = '  File "/home/me/own.py", line 7, in step\n    y\n'
+ERROR = "RuntimeError: closed\n"
+
+
+def test_each_part_begins_with_their_frame() -> None:
+    part = HEAD + OURS + GYMNASIUM + THEIRS + GYMNASIUM + ERROR
+    short = HEAD + THEIRS + GYMNASIUM + ERROR
+    assert from_their_frame(part) == short
+    both = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert from_their_frame(part + both + part) == short + both + short
+
+
+def test_without_their_frame_all_is_left() -> None:
+    for text in (HEAD + OURS + GYMNASIUM + ERROR, "its process died", ""):
+        assert from_their_frame(text) == text

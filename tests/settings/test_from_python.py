@@ -1,0 +1,84 @@
+"""What may be given from Python for an option, and what its config holds."""
+
+import copy
+import functools
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.training import EnvConfig
+
+
+class Own:
+    pass
+
+
+SHORTER = copy.deepcopy(gym.spec("CartPole-v1"))
+SHORTER.max_episode_steps = 9
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (None, None),
+        ("CartPole-v1", "CartPole-v1"),
+        (Own, f"{__name__}:Own"),
+        (lambda: Own(), "lambda"),
+        (functools.partial(Own), "Own"),
+        (gym.spec("CartPole-v1"), "CartPole-v1"),
+        (SHORTER, "spec:CartPole-v1"),
+    ],
+)
+def test_environments(given: Any, name: str) -> None:
+    config = EnvConfig(env=given)
+    assert config.env == name
+    assert EnvConfig(env=config.env) == config
+
+
+def test_an_environment_that_is_made_is_refused() -> None:
+    with pytest.raises(UserError, match=r"made already, .*env=lambda"):
+        EnvConfig(env=gym.make("CartPole-v1"))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="--env takes text, got 3"):
+        EnvConfig(env=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"g": 9.81, "mode": "fast"}, {"g": 9.81, "mode": "fast"}),
+        ({"g": np.float32(0.5), "sizes": (3, 4)}, {"g": 0.5, "sizes": [3, 4]}),
+        ({"on": True, "map": {"a": None}}, {"on": True, "map": {"a": None}}),
+        ('{"g": -5, "mode": "a=b"}', {"g": -5, "mode": "a=b"}),
+        (("g=-5", "mode=a=b"), {"g": -5, "mode": "a=b"}),
+        (["on=True", "off=false", "no=None"], {"on": True, "off": False, "no": None}),
+        (["sizes=(3, 4)", "g=1", '{"g": 2}'], {"sizes": [3, 4], "g": 2}),
+        ("text=", {"text": ""}),
+    ],
+)
+def test_arguments(given: Any, arguments: dict[str, Any]) -> None:
+    given = tuple(given) if isinstance(given, list) else given
+    config = EnvConfig(env_kwargs=given)
+    assert config.arguments == arguments
+    assert EnvConfig(env_kwargs=config.env_kwargs) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("gravity", "got 'gravity': write gravity=-5"),
+        ("{gravity: 5}", "key=value, or a JSON object"),
+        ("3=4", "got '3'"),
+        ({"a b": 1}, "got 'a b'"),
+        (5, "takes one value or more, got 5"),
+        ({"map": np.zeros(2)}, r"map is array.*env=functools\.partial\(…, map=…\)"),
+        ({"reward": len}, "settings can't hold"),
+    ],
+)
+def test_what_is_no_argument(given: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        EnvConfig(env_kwargs=given)

@@ -1,0 +1,95 @@
+"""What may be given from Python for an option, as the text that a config holds."""
+
+import ast
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from xagents_ray.core import objects
+from xagents_ray.core.errors import UserError
+
+
+def environment(value: Any) -> Any:
+    """Return the name of a class, a function or a Gymnasium EnvSpec in `env`.
+
+    An EnvSpec that is registered has its id, others `spec:ID`.
+
+    Raises:
+        UserError: it is an environment that is made already.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if _is_spec(value):
+        if sys.modules["gymnasium"].registry.get(value.id) == value:
+            return value.id
+        return objects.keep("env", value, f"spec:{value.id}")
+    if callable(value):
+        return objects.keep("env", value)
+    if callable(getattr(value, "reset", None)):
+        raise UserError(
+            f"env is an environment that is made already, {value!r:.80}, and a run "
+            "makes several: give its id, its class or a function that makes it, as in "
+            "env=lambda: make_env()."
+        )
+    return value
+
+
+def arguments(value: Any) -> Any:
+    """Return the arguments of a dict, or of `key=value` texts, one `key=JSON` each.
+
+    A text that begins with `{` is a JSON object of several. Values of `key=value` are
+    JSON, Python's literals, or texts as they are.
+
+    Raises:
+        UserError: a text is neither, or JSON can't hold a value.
+    """
+    if value is None or not isinstance(value, Mapping | str | tuple):
+        return value
+    given: dict[Any, Any] = {}
+    for each in (value,) if isinstance(value, Mapping | str) else value:
+        given |= each if isinstance(each, Mapping) else _parsed(each)
+    return tuple(f"{_name(n)}={_json(n, each)}" for n, each in given.items()) or None
+
+
+def _is_spec(value: Any) -> bool:
+    registration = sys.modules.get("gymnasium.envs.registration")
+    return registration is not None and isinstance(value, registration.EnvSpec)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        with contextlib.suppress(ValueError):
+            found: dict[str, Any] = json.loads(text)
+            return found
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise _no_argument(text)
+    for parse in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return {name: parse(value)}
+    return {name: value}
+
+
+def _name(name: Any) -> str:
+    if isinstance(name, str) and name.isidentifier():
+        return name
+    raise _no_argument(name)
+
+
+def _no_argument(given: Any) -> UserError:
+    return UserError(
+        f"--env-kwargs takes key=value, or a JSON object, got {given!r}: write "
+        "gravity=-5, or '{\"gravity\": -5}'."
+    )
+
+
+def _json(name: Any, value: Any) -> str:
+    try:
+        return json.dumps(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"env_kwargs: {name} is {value!r:.80}, which a run's settings can't hold: "
+            f"give env=functools.partial(…, {name}=…) in its place."
+        ) from None
