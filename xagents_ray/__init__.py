@@ -18,6 +18,7 @@ from xagents_ray.algorithms.row import AgentName  # noqa: E402
 from xagents_ray.commands.plot import plot_history  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
+from xagents_ray.run.callbacks import Callback, RunContext  # noqa: E402
 from xagents_ray.run.result import Result  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
 from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
@@ -31,8 +32,10 @@ else:
 __all__ = [
     "AgentName",
     "Broken",
+    "Callback",
     "Diverged",
     "Result",
+    "RunContext",
     "TuneResult",
     "UserError",
     "__version__",

@@ -8,6 +8,7 @@ from fake_driver import FakeDriver, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
+from xagents_ray.run.callbacks import Callbacks, RunContext
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.run.state import RunState
@@ -40,7 +41,10 @@ class Saved:
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         recorder = Recorder(run, self.directory, [], best_effort, 0)
-        self.saver = Saver(run, self.driver, self.directory, self.state, recorder)
+        context = RunContext(self.progress, self.directory.path, recorder.own)
+        called = Callbacks([], context)
+        facts = run, self.driver, self.directory, self.state
+        self.saver = Saver(*facts, recorder, called)
 
     def act(self, *returns: float) -> None:
         """Let episodes of one step each end, and a learning phase after them."""

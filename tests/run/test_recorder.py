@@ -12,7 +12,7 @@ from xagents_ray.run import recorder as module
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.history import History
+from xagents_ray.storage.history import History, read_history
 from xagents_ray.storage.run_directory import RunDirectory
 
 
@@ -144,9 +144,9 @@ def test_a_tracker_that_cannot_be_made(
 def test_every_history_gets_every_episode() -> None:
     histories = History("a.parquet"), History("b.parquet")
     recorder = Recorded(*histories, tensorboard=False).recorder
-    recorder.episodes([EndedEpisode(3, 2.0, 2.0, None)], 1.0)
+    recorder.episodes([EndedEpisode(3, 2.0, 1, 2.0, None)], 1.0)
     recorder.evaluated(3, 7.0)
-    recorder.episodes([EndedEpisode(5, 4.0, 3.0, 3.0)], 2.0)
+    recorder.episodes([EndedEpisode(5, 4.0, 2, 3.0, 3.0)], 2.0)
     recorder.close(5, {}, None)
     for name in ("a.parquet", "b.parquet"):
         history = History(name)
@@ -154,11 +154,31 @@ def test_every_history_gets_every_episode() -> None:
         assert history.last is not None and history.last.step == 5
 
 
+def test_own_metrics_reach_histories_and_once_a_second_the_trackers(
+    trackers: list[FakeTracker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, now = Recorded(History("h.parquet")).recorder, 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    recorder.episodes([EndedEpisode(3, 2.0, 1, 2.0, None)], 1.0)
+    for step, at, value in ((3, 100.0, 1.0), (4, 100.5, 2.0), (5, 100.9, 3.0)):
+        now = at
+        recorder.own(step, "mine", value)
+        recorder.own(step, "other", -value)
+    recorder.close(6, {"loss": 0.5}, None)
+    assert trackers[0].logged == [
+        (3, {"mine": 1.0}),
+        (5, {"mine": 3.0, "other": -3.0}),
+        (6, {"loss": 0.5}),
+    ]
+    rows = read_history("h.parquet")
+    assert rows["mine"].tolist() == [3.0] and rows["other"].tolist() == [-3.0]
+
+
 def test_a_history_that_cannot_be_written_costs_one_warning() -> None:
     recorded = Recorded(History("a/h.parquet"), tensorboard=False)
     Path("a").rmdir()
     Path("a").write_text("in the way of the directory")
     for step in (1, 2):
-        recorded.recorder.episodes([EndedEpisode(step, 1.0, 1.0, None)], 0.0)
+        recorded.recorder.episodes([EndedEpisode(step, 1.0, 1, 1.0, None)], 0.0)
         recorded.recorder.flush()
     assert [each.split(" can't")[0] for each in recorded.warnings] == ["The history"]

@@ -1,35 +1,21 @@
 """A session from its first rollout to its result, with a scripted driver."""
 
-import json
 import math
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from fake_driver import FakeDriver, FakeSupervision
+from sessions import RUN, SETTINGS, raising, steps, summary, train
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.prepare import find_run
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
-
-RUN = Path("runs/ppo/CartPole-v1/a")
-SETTINGS = {
-    "env": "CartPole-v1",
-    "max_steps": 1_000,
-    "name": "a",
-    "reward_buffer_size": 3,
-    "seed": 1,
-    "tensorboard": False,
-}
 
 
 @pytest.fixture
@@ -37,35 +23,6 @@ def signals() -> Signals:
     made = Signals()
     made.on_first = None
     return made
-
-
-def train(
-    driver: FakeDriver, signals: Signals | None = None, **settings: Any
-) -> Result:
-    """Train with a scripted driver; resume the run where settings say so."""
-    watch: Callable[[Progress], None] | None = settings.pop("watch", None)
-    resumed, given = None, {**SETTINGS, **settings}
-    if "resume" in settings:
-        resumed, given = find_run("ppo", settings)
-    config = Config.of(find("ppo").config, given)
-    start = lambda run, signals: driver  # noqa: E731
-    return fit(find("ppo"), config, signals or Signals(), start, resumed, watch)
-
-
-def steps() -> list[int]:
-    return [step_of(path) for path in all_checkpoints(RUN / "checkpoints")]
-
-
-def summary() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RUN / "summary.json").read_text())
-    return found
-
-
-def raising(error: BaseException) -> Callable[[], NoReturn]:
-    def round_() -> NoReturn:
-        raise error
-
-    return round_
 
 
 def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:

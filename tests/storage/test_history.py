@@ -136,6 +136,50 @@ def test_evaluation(path: Path) -> None:
     assert found == [1.0, 2.0, None, 3.0]
 
 
+def test_columns_of_the_users_own(path: Path) -> None:
+    made = History(path)
+    made.log("a", 1.0)  # of the first row
+    fill(made, 2)
+    made.log("a", 2.0)
+    made.log("a", 3.0)
+    made.flush()
+    again = History(path)
+    fill(again, 2, start=2)
+    again.log("b/c", -1.0)
+    again.evaluated(5.0)
+    again.flush()
+    rows = read_history(path)
+    for name, values in {
+        "a": [1, 3, np.nan, np.nan],
+        "b/c": [np.nan] * 3 + [-1],
+        "evaluation_reward": [np.nan] * 3 + [5],
+    }.items():
+        np.testing.assert_array_equal(rows[name], values)
+    assert pd.read_parquet(path)["a"].tolist()[:2] == [1, 3]
+    again.cut(10)
+    again.log("a", 9.0)
+    again.flush()
+    np.testing.assert_array_equal(read_history(path)["a"], [1, 9])
+
+
+def test_a_column_of_the_users_own_has_no_name_that_is_taken(path: Path) -> None:
+    for name in (*COLUMNS, "part", ""):
+        with pytest.raises(UserError, match="choose another name"):
+            History(path).log(name, 1.0)
+
+
+def test_parts_with_different_columns(path: Path) -> None:
+    xagents(path, [1, 0])
+    for n, name in enumerate(("a", "b")):
+        made = History(path)
+        fill(made, 1, start=2 + n)
+        made.log(name, float(n))
+        made.flush()
+    rows = read_history(path)
+    np.testing.assert_array_equal(rows["a"], [np.nan, np.nan, 0, np.nan])
+    np.testing.assert_array_equal(rows["b"], [np.nan, np.nan, np.nan, 1])
+
+
 def test_cut(path: Path) -> None:
     made = filled(path, 6)
     fill(made, 2, start=6)

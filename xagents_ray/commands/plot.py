@@ -13,7 +13,7 @@ import numpy.typing as npt
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.storage.files import replacing
 from xagents_ray.storage.history import read_history
-from xagents_ray.storage.history_parts import COLUMNS
+from xagents_ray.storage.history_parts import COLUMNS, NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,8 @@ def plot_history(
         paths: histories, parquet files or directories of them.
         agents: a label for each; else the file names.
         env: title.
-        plot: column to draw; rows without a value are left out.
+        plot: column to draw, also one of your own (`RunContext.log`); rows without a
+            value are left out.
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
         history_interval: episodes; one in so many is drawn, the last one always.
         time_unit: "second", "minute" or "hour"; None for what suits the curves.
@@ -63,7 +64,7 @@ def plot_history(
             labels differs, or `output` cannot be written.
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    _check(paths, agents, plot, benchmark, output)
+    _check(paths, agents, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
     curves = [
         _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
@@ -78,7 +79,6 @@ def plot_history(
 def _check(
     paths: Sequence[str | Path],
     agents: Sequence[str] | None,
-    plot: str,
     benchmark: str,
     output: str | Path | None,
 ) -> None:
@@ -89,16 +89,19 @@ def _check(
             f"{len(agents)} labels do not fit {len(paths)} histories; "
             "give one label for each, or none."
         )
-    choices = (plot, COLUMNS, "column"), (benchmark, BENCHMARKS, "benchmark")
-    for name, known, what in choices:
-        if name not in known:
-            remedy = near(name, known) or f"; choose from {', '.join(known)}."
-            raise UserError(f"A history has no {what} {name!r}{remedy}")
+    _choose("A history", "benchmark", benchmark, BENCHMARKS)
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise UserError(
             f"{output} is no picture that can be written; "
             f"end its name in {' or '.join(SUFFIXES)}."
         )
+
+
+def _choose(owner: str, what: str, name: str, known: Sequence[str]) -> None:
+    """Raise UserError when a name is not one of those known."""
+    if name not in known:
+        remedy = near(name, known) or f"; choose from {', '.join(known)}."
+        raise UserError(f"{owner} has no {what} {name!r}{remedy}")
 
 
 def _check_numbers(interval: int, time_unit: str | None, smoothing: int) -> None:
@@ -116,6 +119,8 @@ def _curve(
 ) -> Curve:
     """Return where (env steps or seconds) and what to draw, float64 [points]."""
     rows = read_history(path)
+    own = (each for each in rows.dtype.names or () if each not in NAMES)
+    _choose(str(path), "column", plot, [*COLUMNS, *own])
     x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)
     there = np.isfinite(y)
     if not there.any():

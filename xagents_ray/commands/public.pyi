@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict, overload
 from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
+from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
@@ -28,6 +29,10 @@ class TrainSettings(TypedDict, total=False):
     """If specified, env actors run free, each at its own pace; on-policy, what is older
     than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
     reproducible. Default: False."""
+    callbacks: str | Path | Sequence[str | Path] | OwnCallbacks | None
+    """Own code that is called during the run: package.module:name of an
+    xagents_ray.Callback, or of a function that is called after each rollout; from
+    Python also the objects themselves."""
     checkpoint_every: int
     """Write a checkpoint of the whole run every n steps (env steps, ≥ 1). Default:
     100000."""

@@ -10,8 +10,9 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import Signals, interrupting
+from xagents_ray.run.callbacks import load
 from xagents_ray.run.driver import Driver, StartDriver
-from xagents_ray.run.prepare import find_run
+from xagents_ray.run.prepare import Resumed, find_run
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import GROUPS, Config, train_options
@@ -31,6 +32,7 @@ def train(agent: str, **settings: Any) -> Result:
     Raises:
         UserError: a setting is wrong; the message says what to do.
         Diverged: a loss, gradient or reward is no number.
+        Broken: too many parts of the run failed, or a callback raised.
         KeyboardInterrupt: Ctrl-C ended the run, which is saved.
         SystemExit: SIGTERM ended the run, which is saved.
     """
@@ -43,18 +45,28 @@ def train(agent: str, **settings: Any) -> Result:
 
 def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
     """Train with settings by their flat names; see `train`."""
-    resumed, hints = None, []
+    resumed: Resumed | None = None
     given = plain(train_options(algorithm.config), given)
     if given.get("resume") is not None:
         resumed, given = find_run(algorithm.name, given)
+        hints: list[str] = []
     else:
         hints = presets.hints(algorithm, given)
         given = presets.apply(algorithm, given)
     config = Config.of(algorithm.config, given)
     check_paths(algorithm, "--weights", config.run.weights)
     check_paths(algorithm, "--checkpoints", config.run.checkpoints)
+    callbacks, lost = load(config.run.callbacks, resumed is not None)
     with Signals() as signals:
-        return fit(algorithm, config, signals, start_driver, resumed, notes=hints)
+        return fit(
+            algorithm,
+            config,
+            signals,
+            start_driver,
+            resumed,
+            notes=[*hints, *lost],
+            callbacks=callbacks,
+        )
 
 
 def start_driver(run: RunSpec, signals: Signals) -> Driver:

@@ -28,6 +28,7 @@ from typing import Any, Literal, TypedDict, overload
 from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
+from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult

@@ -73,7 +73,7 @@ class RemoteTraceback(Exception):
 
 
 class Broken(Exception):
-    """Too many parts of a run failed for it to continue; the message says why.
+    """Too many parts of a run failed, or a callback of the user; the message says why.
 
     The command line prints the message without a traceback of its own and exits with 1.
 

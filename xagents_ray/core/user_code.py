@@ -1,5 +1,6 @@
-"""Where the user's own code is: in an error, and where it was defined."""
+"""The user's own code: found by its name, where it was defined, and in an error."""
 
+import importlib
 import inspect
 import os
 import re
@@ -7,8 +8,11 @@ import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from xagents_ray.core.errors import UserError, near, one_line
+
+_E = TypeVar("_E", bound=BaseException)
 _HEAD = "Traceback (most recent call last):\n"
 _ROOT = Path(__file__).resolve().parents[2]
 _ROOMS = ("xagents_ray", "actors", "learners", "cluster")
@@ -17,6 +21,32 @@ _NOT_THEIRS = tuple(
     for folder in (*(_ROOT / room for room in _ROOMS), Path(os.__file__).parent)
 )
 _INSTALLED = f"{os.sep}site-packages{os.sep}"  # what they call, most often
+
+
+def find_named(flag: str, name: str) -> Any:
+    """Return what `package.module:name` names, the value of a flag.
+
+    Raises:
+        UserError: there is no such module or name, or importing it fails.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise UserError(f"{flag} {name}: name it as package.module:name.")
+    try:
+        imported = importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"{flag} {name}: module {module} can't be imported ({error}); install it, "
+            "or start in the directory that holds it."
+        ) from None
+    except Exception as error:
+        why = f"{one_line(error)} ({place_that_raised(error)})"
+        raise UserError(f"{flag} {name}: {why}; fix it there.") from error
+    try:
+        return getattr(imported, attribute)
+    except AttributeError:
+        hint = near(attribute, vars(imported)) or "; name one that it holds."
+        raise UserError(f"{flag} {name}: {module} has no {attribute}{hint}") from None
 
 
 def line_of(what: Any) -> str:
@@ -47,11 +77,21 @@ def place_that_raised(error: BaseException) -> str:
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback, starting at the user's first frame."""
-    link: TracebackType | None = error.__traceback__
+    first = _user_frames(error)
+    return "".join(traceback.format_exception(type(error), error, first)).rstrip()
+
+
+def starting_at_the_user(error: _E) -> _E:
+    """Return the error; its traceback starts at the user's first frame from now on."""
+    return error.with_traceback(_user_frames(error))
+
+
+def _user_frames(error: BaseException) -> TracebackType | None:
+    """Return the frames from the user's first one on; all if none is theirs."""
+    link = error.__traceback__
     while link and is_library(link.tb_frame.f_globals.get("__name__", "")):
         link = link.tb_next
-    first = link or error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, first)).rstrip()
+    return link or error.__traceback__
 
 
 def from_their_frame(text: str) -> str:

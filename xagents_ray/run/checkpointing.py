@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.run.callbacks import Callback, Callbacks
 from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
@@ -34,11 +35,13 @@ class Saver:
         directory: RunDirectory,
         state: RunState,
         recorder: Recorder,
+        callbacks: Callbacks,
     ) -> None:
         self._config, self._driver = run.config.run, driver
         self._by_evaluation = self._config.eval_every is not None
         self._state, self._progress = state, state.progress
         self._flush, self._best_effort = recorder.flush, recorder.best_effort
+        self._callbacks = callbacks
         keep = self._config.keep_checkpoints
         self._checkpoints = CheckpointWriter(directory.checkpoints, keep)
         self._directory = directory.checkpoints
@@ -172,10 +175,11 @@ class Saver:
     ) -> None:
         self._flush()
         is_ranked = is_best and self._by_evaluation
-        self._best_effort(
+        step = facts["progress"]["env_steps"]
+        is_written = self._best_effort(
             "A checkpoint",
             self._checkpoints.write,
-            facts["progress"]["env_steps"],
+            step,
             snapshot.learner,
             {**facts, "actors": snapshot.actors},
             is_best=is_best,
@@ -183,3 +187,5 @@ class Saver:
             write_replay=self._driver.save_replay if with_replay else None,
             replay_nbytes=self._driver.replay_nbytes if with_replay else 0,
         )
+        if is_written:
+            self._callbacks(Callback.on_checkpoint, self._checkpoints.path(step))

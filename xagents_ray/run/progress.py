@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.core.moments import Statistics, from_json, merge_all, to_json
-from xagents_ray.core.trajectory import RolloutReport
+from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.training import TrainingConfig
 
 
 class EndedEpisode(NamedTuple):
     """An episode that ended, and the means right after it; see `Progress`."""
 
-    step: int
-    episode_return: float
+    step: int  # env steps of the whole run
+    episode_return: float  # sum of raw rewards
+    length: int  # env steps of its own
     mean_reward: float
     best_reward: float | None
 
@@ -104,7 +105,7 @@ class Progress:
         episodes = [episode for report in reports for episode in report.episodes]
         for episode in sorted(episodes, key=lambda each: (each.row, each.env)):
             step = before + int(steps[episode.row])
-            ended.append(self._ended(step, episode.episode_return))
+            ended.append(self._ended(step, episode))
             if reason is None and self._achieved(config, ended[-1].mean_reward):
                 reason = f"Reward achieved in {step} steps"
         self.env_steps = before + int(steps[-1])
@@ -165,7 +166,8 @@ class Progress:
         self.rewards.extend(map(float, state["rewards"]))
         self.statistics = from_json(state["statistics"])
 
-    def _ended(self, step: int, episode_return: float) -> EndedEpisode:
+    def _ended(self, step: int, episode: Episode) -> EndedEpisode:
+        _, _, episode_return, length = episode
         self.episode_count += 1
         self.rewards.append(episode_return)
         self.episode_steps.append(step)
@@ -174,7 +176,7 @@ class Progress:
         assert mean is not None
         if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
-        return EndedEpisode(step, episode_return, mean, self.best_reward)
+        return EndedEpisode(step, episode_return, length, mean, self.best_reward)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward

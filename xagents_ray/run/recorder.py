@@ -127,6 +127,9 @@ class Recorder:
         # Made once there is something to log: their imports would delay the start.
         self._planned: list[tuple[str, Callable[[], Tracker]]] = []
         self._tracked = 0.0
+        # The user's own metrics that are not tracked yet: step and value by name.
+        self._own: dict[str, tuple[int, float]] = {}
+        self._own_tracked = 0.0
         config = run.config.run
         if config.tensorboard:
             events = partial(TensorBoard, directory.path / "tensorboard", step)
@@ -154,6 +157,18 @@ class Recorder:
             history.evaluated(reward)
         self._log(step, {"reward/evaluation": reward})
 
+    def own(self, step: int, name: str, value: float) -> None:
+        """Record a metric of the user's own; trackers get its newest once a second.
+
+        Raises:
+            UserError: a history has a column of that name.
+        """
+        for history in self._histories:
+            history.log(name, value)
+        self._own[name] = step, value
+        if time.monotonic() - self._own_tracked >= _TRACK_SECONDS:
+            self._track_own()
+
     def metrics(self, step: int, read: Callable[[], Mapping[str, float]]) -> None:
         """Read and track the metrics of a learning phase, at most once per second."""
         now = time.monotonic()
@@ -169,11 +184,21 @@ class Recorder:
     def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
         """Write the rest and the last metrics."""
         self.flush()
+        self._track_own()
         self._log(step, values)
         for tracker in self._trackers:
             if video is not None:
                 self.best_effort("The video", tracker.video, step, video)
             self.best_effort(type(tracker).__name__, tracker.close)
+
+    def _track_own(self) -> None:
+        self._own_tracked = time.monotonic()
+        by_step: dict[int, dict[str, float]] = {}
+        for name, (step, value) in self._own.items():
+            by_step.setdefault(step, {})[name] = value
+        self._own = {}
+        for step in sorted(by_step):
+            self._log(step, by_step[step])
 
     def _track(self, make: Callable[[], Tracker]) -> None:
         self._trackers.append(make())

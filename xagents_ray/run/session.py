@@ -13,6 +13,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
+from xagents_ray.run.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
 from xagents_ray.run.driver import Collected, Driver, StartDriver
@@ -39,6 +40,7 @@ def fit(
     watch: _Watch | None = None,
     threads: int | None = None,
     notes: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Train until the run ends; what every command that trains calls.
 
@@ -51,11 +53,12 @@ def fit(
         watch: called before the first rollout and after each learning phase.
         threads: cores that each of its parts may use; None for all of its machine.
         notes: what else the user should know, one sentence each.
+        callbacks: the user's own, in the order in which they are called.
     """
     with Display(config) as display:
         run = prepare(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
-        return _train(run, start, resumed, display, signals, watch)
+        return _train(run, start, resumed, display, signals, watch, callbacks)
 
 
 def _train(
@@ -65,10 +68,11 @@ def _train(
     display: Display,
     signals: Signals,
     watch: _Watch | None,
+    callbacks: Sequence[Callback],
 ) -> Result:
     named = run.config.run.history_checkpoint
-    histories = [History(named)] if named is not None else []
-    state = RunState(run, resumed, histories)
+    files = [History(named)] if named is not None else []
+    state = RunState(run, resumed, files)
 
     def end(reason: str, directory: str = "") -> Result:
         display.end(state.progress, reason)
@@ -85,7 +89,7 @@ def _train(
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped
             return Session(
-                run, driver, state, directory, histories, display, signals, watch
+                run, driver, state, directory, files, display, signals, watch, callbacks
             ).train()
     except Stopped:
         return end(stopped_by(signals.received))
@@ -110,7 +114,8 @@ class Session:
         histories: Sequence[History],
         display: Display,
         signals: Signals,
-        watch: _Watch | None = None,
+        watch: _Watch | None,
+        callbacks: Sequence[Callback],
     ) -> None:
         self._run, self._driver, self._state = run, driver, state
         self._directory, self._display, self._signals = directory, display, signals
@@ -122,9 +127,11 @@ class Session:
         own.cut(step if state.session else -1)
         files = [own, *(h for h in histories if h.path != own.path)]
         self._recorder = Recorder(run, directory, files, self._best_effort, step)
-        self._saver = Saver(run, driver, directory, state, self._recorder)
+        context = RunContext(state.progress, directory.path, self._recorder.own)
+        self._callbacks = called = Callbacks(callbacks, context)
+        self._saver = Saver(run, driver, directory, state, self._recorder, called)
         self._telemetry = Telemetry(
-            run, driver, state.progress, self._recorder, display, watch
+            run, driver, state.progress, self._recorder, display, watch, called
         )
 
     def train(self) -> Result:
@@ -132,15 +139,17 @@ class Session:
 
         Raises:
             Diverged: a loss, gradient or reward is not finite.
-            Broken: a part that training needs is lost for good.
+            Broken: a part that training needs is lost for good, or a callback raised.
         """
         self._introduce()
         self._progress.started_at = time.perf_counter()
         try:
-            reason = self._loop()
-            self._settle()
-        except Stopped:
-            reason = stopped_by(self._signals.received)
+            try:
+                reason = self._loop()
+                self._settle()
+            except Stopped:
+                reason = stopped_by(self._signals.received)
+            self._close()
         except (Diverged, Broken) as error:
             self._save_after(error)
             raise
@@ -150,7 +159,6 @@ class Session:
             raise
         finally:
             self._telemetry.profile.stop()
-        self._close()
         self._display.end(self._progress, reason)
         result = self._summarize(reason)
         if result.losses:
@@ -172,10 +180,13 @@ class Session:
         """Collect and learn in turn until the run ends; return why it did."""
         progress = self._progress
         self._telemetry.show()
+        self._callbacks(Callback.on_start)
         while True:
             self._save_between_phases()
             if self._signals.received is not None:
                 raise Stopped
+            if self._callbacks.reason is not None:
+                return self._callbacks.reason
             before = progress.env_steps
             round_, reason = self._collect()
             if reason is not None:
@@ -196,6 +207,7 @@ class Session:
         ended, reason = progress.collected(round_.reports, self._training)
         self._recorder.episodes(ended, progress.seconds)
         progress.replay_size = round_.replay.size if round_.replay else None
+        self._callbacks.collected(ended)
         return round_, reason
 
     def _learn(self, before: int, round_: Collected) -> None:
@@ -214,18 +226,13 @@ class Session:
 
     def _check_plateau(self) -> str | None:
         """Reduce the learning rate, or return why the run ends, on a plateau."""
-        progress, plateau = self._progress, self._state.plateau
-        mean = progress.mean_reward
-        since = progress.episode_count - plateau.episodes
-        if mean is None or not progress.is_full or since < self._run.config.env.n_envs:
-            return None
-        plateau.episodes = progress.episode_count
-        due = plateau.check(self._training, progress.env_steps, mean)
+        due = self._state.plateau.due(self._run.config, self._progress)
         if due is None:
             return None
         lr = self._driver.scale_lr(self._training.plateau_reduce_factor)
         self._display.note(f"Learning rate reduced to {lr:.3g}")
-        return f"Stopped early at {progress.env_steps} steps" if due == "stop" else None
+        steps = self._progress.env_steps
+        return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
         """Begin an evaluation where one is due, and take those that ended."""
@@ -241,6 +248,7 @@ class Session:
             self._recorder.evaluated(step, mean)
             self._saver.end_evaluation(step, mean)
             self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")
+            self._callbacks(Callback.on_evaluation, step, mean)
 
     def _save_between_phases(self) -> None:
         if self._saver.is_due:
@@ -263,7 +271,8 @@ class Session:
             else:
                 self._save_newest(with_replay=False)
         self._recorder.close(self._progress.env_steps, {}, None)
-        self._summarize(str(error))
+        with suppress(Broken):  # the first error is the one to show
+            self._summarize(str(error))
 
     def _close(self) -> None:
         """Write the newest state, the last evaluations, the video and the metrics."""
@@ -289,7 +298,7 @@ class Session:
         film(self._run, Weights(1, arrays), self._directory.path / "video")
 
     def _summarize(self, reason: str) -> Result:
-        """Return how the session ended; write that next to its checkpoints."""
+        """Return how the session ended, once it is written and callbacks know."""
         result = Result.of(
             reason,
             self._run,
@@ -302,4 +311,5 @@ class Session:
             profile=self._telemetry.profile.summary(),
         )
         self._best_effort("The summary", self._directory.finish, summary(result))
+        self._callbacks(Callback.on_end, result)
         return result

@@ -11,6 +11,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import Resumed
 from xagents_ray.run.progress import Progress
+from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.history import History
 
@@ -24,6 +25,14 @@ class Plateau:
     reduces: int = 0  # reductions since the newest new best
     best: float | None = None  # largest mean reward at a check
     episodes: int = 0  # that had ended at the newest check
+
+    def due(self, config: Config, progress: Progress) -> str | None:
+        """Return what `check` does, once per `--n-envs` episodes of a full window."""
+        mean, since = progress.mean_reward, progress.episode_count - self.episodes
+        if mean is None or not progress.is_full or since < config.env.n_envs:
+            return None
+        self.episodes = progress.episode_count
+        return self.check(config.training, progress.env_steps, mean)
 
     def check(
         self, config: TrainingConfig, env_steps: int, mean_reward: float

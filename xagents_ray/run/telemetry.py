@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Diverged
+from xagents_ray.run.callbacks import Callback, Callbacks
 from xagents_ray.run.display import Display
 from xagents_ray.run.driver import Collected, Driver
 from xagents_ray.run.profile import Profile
@@ -27,9 +28,11 @@ class Telemetry:
         recorder: Recorder,
         display: Display,
         watch: Callable[[Progress], None] | None,
+        callbacks: Callbacks,
     ) -> None:
         self._supervision, self._progress = driver.supervision, progress
         self._recorder, self._display, self._watch = recorder, display, watch
+        self._callbacks = callbacks
         self.profile = display.profile = Profile(run.config, driver.n_actors)
         self.failures: dict[str, int] = {}  # what they have cost so far, by name
         self._metrics: dict[str, float] = {}  # of the newest learning phase
@@ -52,6 +55,7 @@ class Telemetry:
 
         Raises:
             Diverged: a metric is not finite.
+            Broken: a callback raised.
         """
         self.profile.learned(phases, waited)
         for metrics in phases:
@@ -59,6 +63,7 @@ class Telemetry:
             self._check(metrics)
             self._metrics = metrics
             self._recorder.metrics(self._progress.env_steps, self._tracked)
+            self._callbacks(Callback.on_update, metrics)
 
     def report_failures(self) -> None:
         """Show what has failed, and publish the metrics with what that has cost."""

@@ -53,6 +53,17 @@ def arguments(value: Any) -> Any:
     return tuple(f"{_name(n)}={_json(n, each)}" for n, each in given.items()) or None
 
 
+def callbacks(value: Any) -> Any:
+    """Return the names of callbacks, classes of them and functions."""
+    if value is None or isinstance(value, str):
+        return value
+    names: list[str] = []
+    for each in value if isinstance(value, tuple) else (value,):
+        is_name = isinstance(each, str)
+        names.append(each if is_name else objects.keep("callbacks", each, taken=names))
+    return tuple(names) or None
+
+
 def _is_spec(value: Any) -> bool:
     registration = sys.modules.get("gymnasium.envs.registration")
     return registration is not None and isinstance(value, registration.EnvSpec)

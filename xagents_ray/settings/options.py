@@ -54,7 +54,8 @@ class Facts:
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
-    # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`.
+    # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`,
+    # or one that `commands.typed` imports.
     takes: str = ""
     # Turns what may be given from Python besides, such as a class, into its own type,
     # and leaves values of that type and None alone.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings import from_python
 from xagents_ray.settings.options import Checked, count, option, options
 
 _IN_TRIALS = "every trial has its own in a directory of its own, below the sweep's"
@@ -69,6 +70,17 @@ class RunConfig(Checked):
     )
     monitor_session: str | None = option(
         None, "Wandb session name", instead="train the best settings with it"
+    )
+    callbacks: tuple[str, ...] | None = option(
+        None,
+        "Own code that is called during the run: package.module:name of an "
+        "xagents_ray.Callback, or of a function that is called after each rollout; "
+        "from Python also the objects themselves",
+        known_as=("callback",),
+        takes="OwnCallbacks",
+        to_plain=from_python.callbacks,
+        in_presets=False,
+        instead="trials run in processes of their own, which have none",
     )
     eval_every: int | None = count(
         None,

@@ -84,7 +84,7 @@ class CheckpointWriter:
         nbytes += len(text) + replay_nbytes + (64 << 10)
         if nbytes > shutil.disk_usage(self._directory).free:
             raise OSError(ENOSPC, os.strerror(ENOSPC), str(self._directory))
-        path, aside = self._directory / f"step-{step:012d}", self._aside()
+        path, aside = self.path(step), self._aside()
         try:
             marks = _marks(path, step, is_best, evaluation)
             _fill(aside, arrays, text, marks, write_replay)
@@ -96,6 +96,10 @@ class CheckpointWriter:
         self._own.add(path)
         self._rotate(path, step)
         return path
+
+    def path(self, step: int) -> Path:
+        """Return the directory of the checkpoint of a step."""
+        return self._directory / f"step-{step:012d}"
 
     def _put(self, aside: Path, path: Path) -> None:
         """Rename a new checkpoint into place; at no moment is there none."""

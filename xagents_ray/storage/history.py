@@ -8,13 +8,17 @@ from time import monotonic
 
 import numpy as np
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.storage.files import remove_leftovers
 from xagents_ray.storage.history_parts import (
+    COLUMNS,
     DTYPE,
+    NAMES,
     OPTIONAL,
     Row,
     Rows,
     find_parts,
+    join,
     read_parts,
     unreadable,
     write_part,
@@ -35,7 +39,8 @@ class History:
 
     A new path becomes one parquet file, an existing one is continued. A directory
     of parquet files, as xagents wrote it, is continued with one part per flush.
-    Columns that are not in `Row` are dropped when a file is rewritten.
+    Columns that are not in `Row` are the user's own; a file that is rewritten keeps
+    those that hold floats.
 
     Args:
         path: of the file or directory; missing parents are created.
@@ -53,7 +58,8 @@ class History:
             raise unreadable(path, error.strerror or str(error)) from None
         self._rows = read_parts(self._parts)
         self._new: list[tuple[float, ...]] = []  # as in DTYPE
-        self._evaluation = np.nan
+        # Values of optional columns that are not in the rows yet, by row and column.
+        self._logged: dict[tuple[int, str], float] = {}
         self._unwritten: set[int] = set()
         self._groups: list[int] = []  # where each ends
         self._due = 0.0
@@ -75,7 +81,7 @@ class History:
         self._settle()
         if not len(self._rows):
             return None
-        mean, best, reward, step, time, evaluation, _ = self._rows[-1].item()
+        mean, best, reward, step, time, evaluation = self._rows[[*COLUMNS]][-1].item()
         evaluated = None if np.isnan(evaluation) else evaluation
         return Row(mean, best, reward, step, time, evaluated)
 
@@ -110,18 +116,25 @@ class History:
         is not before the newest row's. There is no best reward before a full window.
         """
         best = np.nan if best_reward is None else best_reward
-        values = mean_reward, best, episode_reward, step, time, self._evaluation
+        values = mean_reward, best, episode_reward, step, time, np.nan
         self._new.append((*values, len(self._parts) - 1))
-        self._evaluation = np.nan
 
     def evaluated(self, reward: float) -> None:
         """Set evaluation_reward of the newest row, or of the first one to come."""
-        self._settle()
-        if len(self._rows):
-            self._rows[OPTIONAL][-1] = reward
-            self._unwritten.add(int(self._rows["part"][-1]))
-        else:
-            self._evaluation = reward
+        self._logged[max(self.rows - 1, 0), OPTIONAL] = reward
+
+    def log(self, name: str, value: float) -> None:
+        """Set a column of the user's own likewise; other rows of it have no value.
+
+        Raises:
+            UserError: a column has that name already.
+        """
+        if name in NAMES or not name:
+            raise UserError(
+                f"{name!r} can't be a metric of your own, as a history has it itself: "
+                "choose another name."
+            )
+        self._logged[max(self.rows - 1, 0), name] = value
 
     def cut(self, step: int) -> None:
         """Drop the rows past a step; the next flush writes what is left.
@@ -161,7 +174,7 @@ class History:
             OSError: as `flush`; the next attempt is 20 s away.
         """
         begun = monotonic()
-        if begun < self._due or not (self._new or self._unwritten):
+        if begun < self._due or not (self._new or self._unwritten or self._logged):
             return
         try:
             self.flush()
@@ -170,12 +183,18 @@ class History:
             self._due = ended + max(FLUSH_SECONDS, _REST * (ended - begun))
 
     def _settle(self) -> None:
-        """Move the new rows to the others."""
-        if not self._new:
+        """Move the new rows to the others, and values of optional columns into them."""
+        if self._new:
+            self._rows = join([self._rows, np.array(self._new, DTYPE)])
+            self._unwritten.add(len(self._parts) - 1)
+            self._new = []
+        if not self._logged or not len(self._rows):
             return
-        self._rows = np.concatenate([self._rows, np.array(self._new, DTYPE)])
-        self._unwritten.add(len(self._parts) - 1)
-        self._new = []
+        self._rows = join([self._rows], [name for _, name in self._logged])
+        for (row, name), value in self._logged.items():
+            self._rows[name][row] = value
+            self._unwritten.add(int(self._rows["part"][row]))
+        self._logged = {}
 
     def _grouped(self, rows: int) -> list[int]:
         """Return where each row group of the file ends; a part is one group."""
@@ -197,8 +216,8 @@ def read_history(path: str | Path) -> Rows:
     """Return the rows of a history, a file or a directory, oldest first.
 
     Returns:
-        Structured [episodes] with the fields of `Row`: int64 step, else float64, where
-        NaN means no value.
+        Structured [episodes] with the fields of `Row` and the user's own: int64 step,
+        else float64, where NaN means no value.
     Raises:
         UserError: there is none, or it cannot be read.
     """

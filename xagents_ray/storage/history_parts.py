@@ -1,5 +1,6 @@
 """The parquet files of a history: one, or a directory of them."""
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ OPTIONAL = COLUMNS[5]
 DTYPE = np.dtype(
     [(name, "i8" if name == "step" else "f8") for name in COLUMNS] + [("part", "i4")]
 )
+NAMES = *COLUMNS, "part"
 
 
 def find_parts(path: Path, name: str | Path) -> list[Path]:
@@ -55,8 +57,25 @@ def read_parts(parts: list[Path]) -> Rows:
     for number, path in enumerate(parts):
         read.append(_read_part(path))
         read[-1]["part"] = number
-    rows = np.concatenate(read)
+    rows = join(read)
     return rows[np.lexsort((rows["step"], rows["time"]))]
+
+
+def join(parts: Sequence[Rows], own: Iterable[str] = ()) -> Rows:
+    """Return the rows of all parts, with every column that one has, and `own` ones."""
+    others = (name for part in parts for name in part.dtype.names or ())
+    names = dict.fromkeys([*NAMES, *others, *own])
+    added = [name for name in names if name not in NAMES]
+    kinds = [*((name, DTYPE[name]) for name in NAMES), *((n, "f8") for n in added)]
+    rows = np.zeros(sum(map(len, parts)), np.dtype(kinds))
+    for name in added:
+        rows[name] = np.nan
+    begin = 0
+    for part in parts:
+        for name in part.dtype.names or ():
+            rows[name][begin : begin + len(part)] = part[name]
+        begin += len(part)
+    return rows
 
 
 def _read_part(path: Path) -> Rows:
@@ -71,12 +90,18 @@ def _read_part(path: Path) -> Rows:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         names = file.schema_arrow.names
         known = [name for name in COLUMNS if names.count(name) == 1]
+        own = [
+            field.name
+            for field in file.schema_arrow
+            if pa.types.is_floating(field.type) and field.name not in NAMES
+        ]
+        known += [name for name in own if names.count(name) == 1]
         table = file.read(columns=known, use_threads=False)
     except Exception:  # damage makes pyarrow raise nearly anything
         raise unreadable(path, "it is not a parquet file, or a damaged one") from None
     if missing := [name for name in _REQUIRED if name not in known]:
         raise unreadable(path, f"it lacks the column {missing[0]}")
-    rows = np.empty(table.num_rows, DTYPE)
+    rows = join([np.zeros(table.num_rows, DTYPE)], known)
     rows[OPTIONAL] = np.nan
     for name in known:
         rows[name] = _values(table.column(name), name, path)
@@ -114,7 +139,8 @@ def write_part(rows: Rows, path: Path, ends: list[int]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: _column(rows[name]) for name in COLUMNS})
+    own = (name for name in rows.dtype.names or () if name not in NAMES)
+    table = pa.table({name: _column(rows[name]) for name in (*COLUMNS, *own)})
     with (
         replacing(path) as file,
         pq.ParquetWriter(

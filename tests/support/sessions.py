@@ -1,0 +1,58 @@
+"""Sessions with a scripted driver, of one run in the working directory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fake_driver import FakeDriver
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.prepare import find_run
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.result import Result
+from xagents_ray.run.session import fit
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import all_checkpoints, step_of
+
+RUN = Path("runs/ppo/CartPole-v1/a")
+SETTINGS = {
+    "env": "CartPole-v1",
+    "max_steps": 1_000,
+    "name": "a",
+    "reward_buffer_size": 3,
+    "seed": 1,
+    "tensorboard": False,
+}
+
+
+def train(
+    driver: FakeDriver, signals: Signals | None = None, **settings: Any
+) -> Result:
+    """Train with a scripted driver; resume the run where settings say so."""
+    watch: Callable[[Progress], None] | None = settings.pop("watch", None)
+    callbacks = settings.pop("callbacks", ())
+    resumed, given = None, {**SETTINGS, **settings}
+    if "resume" in settings:
+        resumed, given = find_run("ppo", settings)
+    config = Config.of(find("ppo").config, given)
+    start = lambda run, signals: driver  # noqa: E731
+    facts = find("ppo"), config, signals or Signals(), start, resumed, watch
+    return fit(*facts, callbacks=callbacks)
+
+
+def steps() -> list[int]:
+    return [step_of(path) for path in all_checkpoints(RUN / "checkpoints")]
+
+
+def summary() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RUN / "summary.json").read_text())
+    return found
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def round_() -> NoReturn:
+        raise error
+
+    return round_

@@ -1,0 +1,260 @@
+"""The user's own code during a run: its events, and what it sees of the run."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from xagents_ray.core import objects
+from xagents_ray.core.errors import Broken, UserError, near, one_line
+from xagents_ray.core.user_code import (
+    find_named,
+    place_that_raised,
+    starting_at_the_user,
+    traceback_of,
+)
+from xagents_ray.run.progress import EndedEpisode, Progress
+from xagents_ray.run.result import Result
+
+
+class RunContext:
+    """A run as its callbacks see it.
+
+    Attributes:
+        directory: of the run, with its checkpoints and history.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        directory: Path,
+        log: Callable[[int, str, float], None],
+    ) -> None:
+        self._progress, self._log = progress, log
+        self.directory = directory
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of all environments together, earlier sessions included."""
+        return self._progress.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps."""
+        return self._progress.updates
+
+    @property
+    def episodes(self) -> int:
+        """Episodes that ended."""
+        return self._progress.episode_count
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, without start-up."""
+        return self._progress.seconds
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean return of the newest episodes; None before the first one."""
+        return self._progress.mean_reward
+
+    @property
+    def best_reward(self) -> float | None:
+        """Largest mean reward of a full reward buffer; None before there is one."""
+        return self._progress.best_reward
+
+    def log(self, name: str, value: float) -> None:
+        """Record a metric of your own, `ctx.log("buffer/age", 3.5)`.
+
+        It becomes a column of the history, in the row of the newest episode, and
+        reaches TensorBoard and Weights & Biases once a second.
+
+        Args:
+            name: of a column of your own.
+            value: a number; NaN is no value in the history.
+        Raises:
+            UserError: the name is one of the history's own columns.
+        """
+        self._log(self.env_steps, name, float(value))
+
+
+class Callback:
+    """Base of a user's own callbacks; override the methods that you need.
+
+    Every method gets the run's `RunContext`. It runs in the process that started
+    the run, on Ray too, and the run waits for it. When one returns False, the run
+    ends in order after the learning phase in progress. When one raises, the run is
+    saved and ends with that error.
+
+    Example:
+        >>> import xagents_ray
+        >>> class StopEarly(xagents_ray.Callback):
+        ...     def on_episode(self, ctx, episode):
+        ...         ctx.log("length", episode.length)
+        ...         return episode.episode_return < 200
+        >>> callbacks = [StopEarly()]  # of xagents_ray.train
+    """
+
+    def on_start(self, ctx: RunContext) -> bool | None:
+        """Do what is due before the first rollout."""
+
+    def on_rollout(self, ctx: RunContext) -> bool | None:
+        """Do what is due when every environment has been stepped, before learning."""
+
+    def on_episode(self, ctx: RunContext, episode: EndedEpisode) -> bool | None:
+        """Do what is due when an episode ended, before `on_rollout`.
+
+        Args:
+            ctx: the run.
+            episode: its `episode_return` (raw rewards), `length` and `step` (env
+                steps), and the run's `mean_reward` and `best_reward` right after it.
+        """
+
+    def on_update(self, ctx: RunContext, metrics: Mapping[str, float]) -> bool | None:
+        """Do what is due after a learning phase.
+
+        Args:
+            ctx: the run.
+            metrics: of the phase: losses, entropy, `seconds`, by name.
+        """
+
+    def on_evaluation(
+        self, ctx: RunContext, env_steps: int, mean_reward: float
+    ) -> bool | None:
+        """Do what is due after an evaluation of `--eval-every`.
+
+        Args:
+            ctx: the run.
+            env_steps: of the weights that were evaluated.
+            mean_reward: mean return of the greedy episodes.
+        """
+
+    def on_checkpoint(self, ctx: RunContext, path: Path) -> bool | None:
+        """Do what is due when a checkpoint was written to the directory `path`."""
+
+    def on_end(self, ctx: RunContext, result: Result) -> bool | None:
+        """Do what is due when the run is over and saved; no answer changes it."""
+
+
+_One: TypeAlias = Callback | Callable[..., Any]
+OwnCallbacks: TypeAlias = _One | Sequence[str | _One]
+"""What `callbacks=` takes besides names: instances or classes, or functions."""
+EVENTS = [name for name in vars(Callback) if name.startswith("on_")]
+# As Stable-Baselines3 and others call an event.
+_KNOWN_AS = {"_on_step": "on_rollout", "on_step": "on_rollout"}
+
+
+class _AfterRollouts(Callback):
+    """A plain function, called after each round of rollouts."""
+
+    def __init__(self, function: Callable[[RunContext], bool | None]) -> None:
+        self._function = function
+        self.__name__ = _name(function)
+
+    def on_rollout(self, ctx: RunContext) -> bool | None:
+        return self._function(ctx)
+
+
+class Callbacks:
+    """Calls the callbacks of one session of a run; none any more after an error.
+
+    Attributes:
+        reason: why the run is to end; None while no callback has returned False.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback], context: RunContext) -> None:
+        self._callbacks, self._context = callbacks, context
+        self.reason: str | None = None
+
+    def __call__(self, event: Callable[..., bool | None], *given: Any) -> None:
+        """Call a method of `Callback` of all of them.
+
+        Raises:
+            Broken: one raised; its cause is the error, without frames of ours.
+        """
+        for each in self._callbacks:
+            where = f"{_name(each)}.{event.__name__}"
+            try:
+                answer = getattr(each, event.__name__)(self._context, *given)
+            except Exception as error:
+                self._callbacks = ()
+                broken = self._broken(where, error)
+                raise broken from starting_at_the_user(error)
+            if isinstance(answer, bool | np.bool_) and not answer:
+                steps = self._context.env_steps
+                self.reason = self.reason or f"Stopped by {where} at {steps} steps"
+
+    def collected(self, episodes: Iterable[EndedEpisode]) -> None:
+        """Tell of a round of rollouts, and of the episodes that ended in it."""
+        for episode in episodes:
+            self(Callback.on_episode, episode)
+        self(Callback.on_rollout)
+
+    def _broken(self, where: str, error: Exception) -> Broken:
+        remedy = "fix it there"
+        if self._context.env_steps:
+            remedy += f", and continue with --resume {self._context.directory}"
+        place = place_that_raised(error)
+        message = f"{where}: {one_line(error)} ({place}); {remedy}."
+        return Broken(message, traceback_of(error))
+
+
+def load(
+    names: Sequence[str] | None, is_resumed: bool
+) -> tuple[list[Callback], list[str]]:
+    """Return the callbacks that a run's settings name, and notes on those it lacks.
+
+    A run that is resumed lacks those that were passed from Python to another process.
+
+    Raises:
+        UserError: one is no callback, or its name leads nowhere.
+    """
+    found, lost = [], []
+    for name in names or ():
+        given = objects.find("callbacks", name)
+        if given is None and is_resumed and ":" not in name:
+            lost.append(name)
+            continue
+        given = find_named("--callbacks", name) if given is None else given
+        found.append(_as_callback(name, given))
+    if not lost:
+        return found, []
+    note = f"This run had callbacks passed from Python ({', '.join(lost)}): "
+    return found, [note + "pass them again in callbacks=[…] to keep them"]
+
+
+def _as_callback(name: str, given: Any) -> Callback:
+    if isinstance(given, type) and issubclass(given, Callback):
+        try:
+            given = given()
+        except Exception as error:
+            place = place_that_raised(error)
+            raise UserError(
+                f"--callbacks {name}: {one_line(error)}{place and f' ({place})'}; it "
+                "is made without arguments."
+            ) from error
+    if isinstance(given, Callback):
+        _check_events(type(given))
+        return given
+    if callable(given) and not isinstance(given, type):
+        return _AfterRollouts(given)
+    raise UserError(
+        f"--callbacks {name} is {given!r:.80}: take an xagents_ray.Callback, or a "
+        "function of its context."
+    )
+
+
+def _check_events(kind: type[Callback]) -> None:
+    """Raise UserError when a class has a method for an event that there isn't."""
+    for name in dir(kind):
+        if name in _KNOWN_AS or (name.startswith("on_") and name not in EVENTS):
+            known = _KNOWN_AS.get(name)
+            hint = f"; did you mean {known}?" if known else near(name, EVENTS)
+            what = f"{kind.__name__}.{name} is called by no event"
+            raise UserError(f"{what}{hint or '; there are ' + ', '.join(EVENTS)}.")
+
+
+def _name(given: Any) -> str:
+    """Return the name of a function or a class, of anything else that of its class."""
+    return getattr(given, "__name__", type(given).__name__)
