@@ -14,7 +14,7 @@ from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
 
 # Exploration that decays with the env steps has ended by then.
-_TRAINED = sys.maxsize
+TRAINED = sys.maxsize
 
 
 class Evaluator:
@@ -90,7 +90,7 @@ def play_forever(
             actions = policy.greedy(seen)
         else:
             noise = policy.noise(generators, 1)[0]
-            actions = policy.act(seen, noise, _TRAINED).stepped
+            actions = policy.act(seen, noise, TRAINED).stepped
         step = envs.step(actions)
         policy.reset_memory(ended)
         yield step

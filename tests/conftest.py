@@ -86,6 +86,18 @@ def share_of_the_machine(
         _machine.pop().close()
 
 
+@pytest.fixture(scope="module")
+def short_atari() -> Iterator[None]:
+    """Register a game that ends after 800 frames."""
+    import gymnasium as gym
+
+    kwargs = dict(gym.spec("SpaceInvadersNoFrameskip-v4").kwargs)
+    kwargs["max_num_frames_per_episode"] = 800
+    gym.register("ShortInvaders-v0", "ale_py.env:AtariEnv", kwargs=kwargs)
+    yield
+    del gym.registry["ShortInvaders-v0"]
+
+
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """Return a function that trains in a process of its own and returns the Result."""

@@ -15,9 +15,14 @@ if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
 from xagents_ray.algorithms.row import AgentName  # noqa: E402
+from xagents_ray.commands.episodes import evaluate, play  # noqa: E402
+from xagents_ray.commands.load import load  # noqa: E402
 from xagents_ray.commands.plot import plot_history  # noqa: E402
+from xagents_ray.commands.runs import runs  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
+from xagents_ray.policy.episodes import Evaluation  # noqa: E402
+from xagents_ray.policy.policy import Policy  # noqa: E402
 from xagents_ray.run.callbacks import Callback, RunContext  # noqa: E402
 from xagents_ray.run.result import Result  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
@@ -29,20 +34,29 @@ else:
     from xagents_ray.commands.train import train
     from xagents_ray.commands.tune import tune
 
+plot = plot_history
+
 __all__ = [
     "AgentName",
     "Broken",
     "Callback",
     "Diverged",
+    "Evaluation",
+    "Policy",
     "Result",
     "RunContext",
     "TuneResult",
     "UserError",
     "__version__",
     "categorical",
+    "evaluate",
     "integer",
+    "load",
     "log_uniform",
+    "play",
+    "plot",
     "plot_history",
+    "runs",
     "train",
     "tune",
 ]

@@ -111,18 +111,35 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
     Raises:
         UserError: there is no such environment, or it takes no render mode.
     """
+    make = functools.partial(make_single, config, render_mode)
+    return Envs(gym.vector.SyncVectorEnv([make]), config)
+
+
+def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
+    """Return what `make_one` steps, as Gymnasium has it; see there."""
     env_id = str(config.env)
-    make = functools.partial(
-        _single, config, registry.find_factory(env_id), render_mode
-    )
     try:
-        return Envs(gym.vector.SyncVectorEnv([make]), config)
+        return _single(config, registry.find_factory(env_id), render_mode)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
     except TypeError as error:
         if "'render_mode'" not in str(error):
             raise
         raise no_pictures(env_id) from None
+
+
+def make_stacked(
+    config: EnvConfig, stack: int, render_mode: str | None
+) -> gym.Env[Any, Any]:
+    """Return one environment as a policy sees it, with frames stacked.
+
+    Raises:
+        UserError: there is no such environment, or it takes no render mode.
+    """
+    env = make_single(config, render_mode)
+    if stack == 1:
+        return env
+    return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")
 
 
 class _AsyncEnvs(gym.vector.AsyncVectorEnv):

@@ -6,7 +6,7 @@ an actor changes nothing.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,11 @@ class Policy(ABC):
     Attributes:
         memory: float32 [B, A], what noise carries from one step to the next; empty
             where each draw is independent.
+        scales_actions: its network's actions are from -1 to 1, the bounds of the
+            environment.
     """
+
+    scales_actions: ClassVar[bool] = False
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout

@@ -49,6 +49,8 @@ class DeterministicPolicy(Policy):
     the environment when they are stepped.
     """
 
+    scales_actions = True
+
     def __init__(
         self, config: DeterministicConfig, spec: EnvSpec, layout: Layout
     ) -> None:

@@ -17,7 +17,7 @@ from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check, make_envs
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
-from xagents_ray.run.episodes import evaluate
+from xagents_ray.policy.episodes import evaluate
 from xagents_ray.settings.run import EvaluateConfig
 from xagents_ray.settings.training import EnvConfig
 

@@ -1,7 +1,6 @@
 """Playing: the games, their videos, frames and window, and what is said of them."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -25,13 +24,11 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.player import Player
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
-from xagents_ray.run.episodes import (
-    Played,
+from xagents_ray.policy.episodes import (
+    Evaluation,
     episode_line,
     evaluate,
     play,
-    summary,
-    summary_line,
 )
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
@@ -358,10 +355,10 @@ def test_a_window_shows_the_game_until_it_is_closed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["game-1.mp4"]
 
 
-def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Played:
+def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Evaluation:
     run = run_of("ppo", settings.pop("n_envs", 1), **settings)
     weights = weights_of(ActorSetup.of(run, 1))
-    result: Played = function(run, weights, config, *more)
+    result: Evaluation = function(run, weights, config, *more)
     return result
 
 
@@ -459,7 +456,7 @@ from test_player import EvaluateConfig, evaluate, front_door
 config = EvaluateConfig(episodes=10**6, seed=1)
 print("playing", flush=True)
 games = front_door(evaluate, config, env="test_player:Painted")
-print(games)
+print(games, games.signal)
 """
 
 
@@ -469,16 +466,17 @@ def test_a_signal_ends_an_evaluation() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(2)
         process.send_signal(signal.SIGTERM)
-        assert process.stdout.read() == "Played(episodes=(), seed=1, signal=15)\n"
+        assert process.stdout.read() == "0 episodes, seed 1 15\n"
     assert process.returncode == 0
 
 
-PLAYED = [Episode(0, 3, 2.0, 4), Episode(0, 9, 4.0, 5), Episode(1, 7, 9.0, 8)]
+THREE = Episode(0, 3, 2.0, 4), Episode(0, 9, 4.0, 5), Episode(1, 7, 9.0, 8)
+PLAYED = Evaluation(THREE, 7)
 
 
 def test_summary() -> None:
-    found = summary(PLAYED, 7)
-    assert found.pop("std") == pytest.approx(np.sqrt((9 + 1 + 16) / 3))
+    found = PLAYED.summary()
+    assert found.pop("std") == PLAYED.std == pytest.approx(np.sqrt((9 + 1 + 16) / 3))
     assert found == {
         "mean": 5.0,
         "min": 2.0,
@@ -490,9 +488,8 @@ def test_summary() -> None:
     }
 
 
-def test_summary_line() -> None:
-    found = summary(PLAYED, 7)
+def test_evaluations_and_episodes_are_lines() -> None:
     line = "mean 5.00, std 2.94, min 2.00, max 9.00 of 3 episodes, seed 7"
-    assert summary_line(found, as_json=False) == line
-    assert json.loads(summary_line(found, as_json=True)) == found
-    assert episode_line(3, PLAYED[1]) == "episode 3: reward 4.00, 5 env steps"
+    assert str(PLAYED) == line
+    assert repr(PLAYED) == f"<Evaluation: {line}>"
+    assert episode_line(3, PLAYED.episodes[1]) == "episode 3: reward 4.00, 5 env steps"

@@ -82,7 +82,7 @@ def test_the_json_of_evaluate_says_which_was_taken() -> None:
     run, paths = run_of(*EVALUATED)
     said: list[str] = []
     given = {"run": run, "episodes": 1, "json": True}
-    assert evaluate_with(find("ppo"), given, said.append) is None
+    assert evaluate_with(find("ppo"), given, said.append).signal is None
     (text,) = said
     assert paths[200] in json.loads(text)["notes"][0]
 

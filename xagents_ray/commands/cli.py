@@ -225,14 +225,14 @@ for _group in (
         "play",
         "Play an episode given a trained agent and environment",
         [o for o in _of(EnvConfig, SourceConfig, PlayConfig) if o.name != "n_envs"],
-        lambda row, given: play_with(row, given, click.echo),
+        lambda row, given: play_with(row, given, click.echo).signal,
         _acts,
     ),
     _Agents(
         "evaluate",
         "Measure a trained agent's mean reward",
         _of(EnvConfig, SourceConfig, EvaluateConfig),
-        lambda row, given: evaluate_with(row, given, click.echo),
+        lambda row, given: evaluate_with(row, given, click.echo).signal,
         _acts,
     ),
     _Agents(

@@ -1,44 +1,103 @@
-"""`xagents-ray play` and `xagents-ray evaluate`."""
+"""`xagents-ray play` and `evaluate`; `xagents_ray.play` and `evaluate`."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
-from xagents_ray.policy.loading import load
-from xagents_ray.run import episodes
+from xagents_ray.core.process import one_blas_thread
+from xagents_ray.core.signals import interrupting
+from xagents_ray.policy import episodes
+from xagents_ray.policy.episodes import Evaluation
+from xagents_ray.policy.loading import SourceConfig, load
 from xagents_ray.settings.options import options
 from xagents_ray.settings.run import EpisodesConfig, EvaluateConfig, PlayConfig
+from xagents_ray.settings.training import EnvConfig
 
 Say = Callable[[str], object]
 
 
-def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> int | None:
-    """Play with settings by their flat names; return the signal that ended it."""
+def evaluate(agent: str, **settings: Any) -> Evaluation:
+    """Play whole episodes for their returns; the same as `xagents-ray evaluate AGENT`.
+
+    Args:
+        agent: name of the algorithm, `ppo`.
+        settings: the command's flags with `_` for `-`: `run` with the directory of a
+            run or `last`, or `weights` and `env`; `episodes`, `n_envs`, `seed`, ….
+    Returns:
+        The returns, with `mean` and `std`.
+    Raises:
+        UserError: a setting is wrong; the message says what to do.
+        KeyboardInterrupt: Ctrl-C ended it.
+
+    >>> xagents_ray.evaluate("ppo", run="last", episodes=2, seed=1)
+    <Evaluation: mean ..., std ..., min ..., max ... of 2 episodes, seed 1>
+    """
+    return _called(agent, EvaluateConfig, settings, evaluate_with)
+
+
+def play(agent: str, **settings: Any) -> Evaluation:
+    """Play episodes in one environment; the same as `xagents-ray play AGENT`.
+
+    Args:
+        agent: name of the algorithm, `ppo`.
+        settings: the command's flags with `_` for `-`: `run` with the directory of a
+            run or `last`, or `weights` and `env`; `video_dir`, `render`, `seed`, ….
+    Returns:
+        The episodes.
+    Raises:
+        UserError: a setting is wrong, there is no display, no picture, or no place
+            for a file; the message says what to do.
+        KeyboardInterrupt: Ctrl-C ended it.
+
+    >>> xagents_ray.play("ppo", run="last", frame_dir="frames", seed=1)
+    <Evaluation: mean ..., std 0.00, min ..., max ... of 1 episode, seed 1>
+    """
+    return _called(agent, PlayConfig, settings, play_with)
+
+
+def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evaluation:
+    """Play with settings by their flat names; `say` gets a line for each episode."""
     config = PlayConfig.of(given)
     _check_sampling(algorithm, config, given)
-    agent = load(algorithm, given)
-    for note in agent.run.notes:
+    trained = load(algorithm, given)
+    for note in trained.run.notes:
         say(note)
-    return episodes.play(agent.run, agent.weights, config, say).signal
+    return episodes.play(trained.run, trained.weights, config, say)
 
 
 def evaluate_with(
     algorithm: Algorithm, given: Mapping[str, Any], say: Say
-) -> int | None:
-    """Evaluate with settings by their flat names; see `play_with`."""
+) -> Evaluation:
+    """Evaluate with settings by their flat names; `say` gets notes and the result."""
     config = EvaluateConfig.of(given)
     _check_sampling(algorithm, config, given)
-    agent = load(algorithm, given)
-    played = episodes.evaluate(agent.run, agent.weights, config)
+    trained = load(algorithm, given)
+    found = episodes.evaluate(trained.run, trained.weights, config)
     if not config.json:
-        for note in agent.run.notes:
+        for note in trained.run.notes:
             say(note)
-    if played.episodes:
-        found = episodes.summary(played.episodes, played.seed)
-        line = {**found, "notes": [*agent.run.notes]}
-        say(episodes.summary_line(line, config.json))
-    return played.signal
+    if found.episodes:
+        line = json.dumps({**found.summary(), "notes": [*trained.run.notes]})
+        say(line if config.json else str(found))
+    return found
+
+
+def _called(
+    agent: str,
+    config: type[EpisodesConfig],
+    settings: Mapping[str, Any],
+    call: Callable[[Algorithm, Mapping[str, Any], Say], Evaluation],
+) -> Evaluation:
+    """Return what a command does, called from Python, which prints nothing."""
+    algorithm = find(agent)
+    groups = EnvConfig, SourceConfig, config
+    given = check_settings(algorithm, groups, settings)
+    with interrupting(), one_blas_thread():
+        return episodes.unless_stopped(call(algorithm, given, lambda line: None))
 
 
 def _check_sampling(

@@ -14,6 +14,7 @@ from xagents_ray.core.errors import UserError, near
 from xagents_ray.storage.files import replacing
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
+from xagents_ray.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,8 @@ def plot_history(
     """Draw one curve per history; no display is needed.
 
     Args:
-        paths: histories, parquet files or directories of them.
+        paths: histories, parquet files or directories of them, or directories of
+            runs.
         agents: a label for each; else the file names.
         env: title.
         plot: column to draw, also one of your own (`RunContext.log`); rows without a
@@ -62,6 +64,8 @@ def plot_history(
     Raises:
         UserError: a history cannot be read or has no such values, the number of
             labels differs, or `output` cannot be written.
+
+    >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     _check(paths, agents, benchmark, output)
@@ -118,7 +122,8 @@ def _curve(
     path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
 ) -> Curve:
     """Return where (env steps or seconds) and what to draw, float64 [points]."""
-    rows = read_history(path)
+    history = RunDirectory(Path(path)).history
+    rows = read_history(history if history.exists() else path)
     own = (each for each in rows.dtype.names or () if each not in NAMES)
     _choose(str(path), "column", plot, [*COLUMNS, *own])
     x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)

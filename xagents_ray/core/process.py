@@ -1,10 +1,13 @@
-"""This process: its cores, silence for libraries, and keeping unneeded ones out."""
+"""This process: its cores and threads, silence for libraries, keeping some out."""
 
 import contextlib
+import functools
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+
+import threadpoolctl
 
 
 def cores() -> int:
@@ -42,3 +45,17 @@ def without_packages(*names: str) -> Iterator[None]:
     finally:
         for name in names:
             del sys.modules[name]
+
+
+def one_blas_thread() -> contextlib.AbstractContextManager[object]:
+    """Let NumPy multiply with one thread in a block, and as before after it.
+
+    Small products are no faster with more, and numbers don't depend on the machine.
+    """
+    return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    """Return what knows NumPy's BLAS; to look for it takes a millisecond."""
+    return threadpoolctl.ThreadpoolController()

@@ -1,12 +1,15 @@
 """The Keras model of a layout. Imports TensorFlow; learners use it, actors don't."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks.layout import Layout
 
@@ -37,6 +40,39 @@ def build(layout: Layout, seed: int, name: str, dtype: str = "float32") -> Any:
             made.dtype_policy = "mixed_bfloat16"
         values.append(made(source))
     return keras.Model(x, [values[i] for i in layout.outputs], name=name)
+
+
+def of_observations(
+    layout: Layout,
+    weights: Mapping[str, FloatArray],
+    shape: tuple[int, ...],
+    spec: EnvSpec,
+) -> Any:
+    """Return a `keras.Model` of an environment's observations to the network's outputs.
+
+    Args:
+        layout: the network.
+        weights: its arrays by name; with those of `moments.shapes` it normalizes.
+        shape: of one observation, of images with their frames, [stack, H, W, ...].
+        spec: of the environment.
+    """
+    layers, model = keras.layers, build(layout, 0, "network")
+    for name, variable in named_weights(model).items():
+        variable.assign(weights[name])
+    given = keras.Input(shape, dtype=spec.observation_dtype, name="observation")
+    x: Any = given
+    if spec.is_image:
+        x = layers.Reshape((spec.stack, *spec.observation_shape))(x)
+        channels = range(4, len(spec.observation_shape) + 2)
+        x = layers.Permute((2, 3, 1, *channels))(x)
+    x = layers.Reshape(layout.input_shape)(x)
+    if f"{OBSERVATION}/mean" in weights:
+        mean, variance = (weights[f"{OBSERVATION}/{n}"] for n in ("mean", "variance"))
+        x = layers.Normalization(mean=mean, variance=variance + EPSILON)(x)
+        x = keras.ops.clip(x, -LARGEST, LARGEST)
+    else:
+        x = layers.Rescaling(layout.scale)(x)
+    return keras.Model(given, model(x), name="policy")
 
 
 def named_weights(model: Any) -> dict[str, Any]:

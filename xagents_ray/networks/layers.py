@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.onnx import Graph, activate
 from xagents_ray.networks.section import Section
 
 Step = Callable[[Array], FloatArray]
@@ -58,6 +60,16 @@ class Layer(ABC):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return it as a layer of the module `keras.layers`."""
 
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph; return the name of its output.
+
+        `x` is the name of its input, and `arrays` are the network's.
+        """
+        raise UserError(
+            f"[{self.name}] can't be exported: {type(self).__name__} layers have no "
+            "ONNX form; define their method onnx(graph, x, arrays)."
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Flatten(Layer):
@@ -78,6 +90,10 @@ class Flatten(Layer):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return it as a layer of the module `keras.layers`."""
         return layers.Flatten(name=self.name)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        return graph.add("Flatten", x)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +157,12 @@ class Dense(Layer):
         """Return it as a layer of the module `keras.layers`."""
         return layers.Dense(self.kernel_shape[-1], **self._settings(initializer))
 
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        product = graph.add("MatMul", x, arrays[f"{self.name}/kernel"])
+        y = graph.add("Add", product, arrays[f"{self.name}/bias"])
+        return activate(graph, self.activation, y)
+
     def _settings(self, initializer: Initializer) -> dict[str, Any]:
         kernel = initializer(self.initializer, self.gain)
         settings = {"name": self.name, "activation": self.activation}
@@ -190,6 +212,16 @@ class Convolutional(Dense):
         size, *_, units = self.kernel_shape
         settings = self._settings(initializer)
         return layers.Conv2D(units, size, self.stride, **settings)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph, which has channels before pixels."""
+        kernel = arrays[f"{self.name}/kernel"].transpose(3, 2, 0, 1)
+        image = graph.add("Transpose", x, perm=[0, 3, 1, 2])
+        strides = [self.stride, self.stride]
+        bias = arrays[f"{self.name}/bias"]
+        y = graph.add("Conv", image, kernel, bias, strides=strides)
+        y = graph.add("Transpose", y, perm=[0, 2, 3, 1])
+        return activate(graph, self.activation, y)
 
     def _patches(self, x: Array) -> Array:
         """Return patches of [B, H, W, C] as float32 [B * h * w, size * size * C]."""

@@ -10,7 +10,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.core.trajectory import Array, Weights
+from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain
@@ -18,10 +18,19 @@ from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate
-from xagents_ray.storage.weights import check, check_paths, decode_npz, kind, read_file
+from xagents_ray.storage.weights import (
+    check,
+    check_paths,
+    decode_npz,
+    encode_npz,
+    kind,
+    read_file,
+    write_file,
+)
 
 _DECODE = "xagents_ray.learners.formats:decode"
-_DECODE_SECONDS = 300
+_ENCODE = "xagents_ray.learners.formats:encode"
+_SECONDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +74,7 @@ class Trained:
     # unused.
     run: RunSpec
     weights: Weights  # to act with
+    source: str  # path of the checkpoint or the weights file
 
 
 def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
@@ -102,14 +112,16 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         arrays, notes = check(own, layout.shapes, extras, name, layout)
         notes = [f"Weights of {name}: {reason}", *notes]
     else:
-        check_paths(algorithm, "--weights", source.weights)
         assert source.weights is not None
-        arrays, notes = _read(source.weights[0], layout, extras)
+        if len(source.weights) > 1:  # one will do, that of the network that acts
+            check_paths(algorithm, "--weights", source.weights)
+        name = source.weights[0]
+        arrays, notes = _read(name, layout, extras)
     unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
     whole = Config(algorithm=config, env=env, training=unused)
     notes = [*environments.notes(env), *notes]
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=tuple(notes))
-    return Trained(run, Weights(1, arrays))
+    return Trained(run, Weights(1, arrays), name)
 
 
 def _stored(
@@ -174,21 +186,46 @@ def _read(
     file = read_file(path)
     if kind(path) == ".npz":
         return check(decode_npz(file), layout.shapes, extras, path, layout)
-    # TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process
-    # they end in a segmentation fault.
-    until = time.monotonic() + _DECODE_SECONDS
-    call = _DECODE, file, layout, extras
-    with TimedSubprocess(*call, seconds=_DECODE_SECONDS) as reader:
+    arrays, notes = _with_tensorflow(path, _DECODE, file, layout, extras)
+    return arrays, notes
+
+
+def save(trained: Trained, path: str) -> None:
+    """Write the network that acts, with its extras, as a weights file.
+
+    Raises:
+        UserError: another ending, or it can't be written.
+    """
+    if kind(path) == ".npz":
+        file = WeightsFile(path, encode_npz(trained.weights.arrays))
+    else:
+        call = _ENCODE, trained.weights.arrays, trained.run.layout, path
+        file = _with_tensorflow(path, *call)
+    try:
+        write_file(file)
+    except OSError as error:
+        raise UserError(
+            f"{path} can't be written ({error.strerror}): name a place that can be."
+        ) from None
+
+
+def _with_tensorflow(path: str, *call: Any) -> Any:
+    """Return what a function of the learners' formats returns, in its own process.
+
+    TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process they
+    end in a segmentation fault.
+    """
+    until = time.monotonic() + _SECONDS
+    with TimedSubprocess(*call, seconds=_SECONDS) as process:
         try:
-            found = reader.result(until)
+            found = process.result(until)
         except TimeoutError:
             raise UserError(
-                f"{path}: TensorFlow did not read it within {_DECODE_SECONDS} s; try "
-                "again when the machine is less busy."
+                f"{path}: TensorFlow took longer than {_SECONDS} s; try again when the "
+                "machine is less busy, or take a .npz file."
             ) from None
     if isinstance(found, Failure):
         if found.is_advice:
             raise UserError(found.sentence)
-        raise Broken(f"{path} could not be read: {found.sentence}.")
-    arrays, notes = found
-    return arrays, notes
+        raise Broken(f"{path}: TensorFlow failed: {found.sentence}.")
+    return found

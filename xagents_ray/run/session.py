@@ -13,11 +13,11 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
+from xagents_ray.policy.episodes import film
 from xagents_ray.run.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
 from xagents_ray.run.driver import Collected, Driver, StartDriver
-from xagents_ray.run.episodes import film
 from xagents_ray.run.prepare import Resumed, prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import BestEffort, Recorder

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.options import Checked, Option, options, suggestion
+from xagents_ray.settings.options import Checked, Option, check_known, options
 from xagents_ray.settings.run import DisplayConfig, PlacementConfig, RunConfig
 from xagents_ray.settings.training import EnvConfig, PipelineConfig, TrainingConfig
 
@@ -65,12 +65,7 @@ class Config:
         algorithm.check_names(values)
         parts: dict[str, Any] = {name: g.of(values) for name, g in GROUPS.items()}
         own = algorithm.of(values)
-        known = train_options(algorithm)
-        names = {each.name for each in known}
-        for name in values:
-            if name not in names:
-                hint = suggestion(name, known) or "."
-                raise UserError(f"There is no setting {name!r}{hint}")
+        check_known(values, train_options(algorithm))
         return cls(algorithm=own, **parts)
 
 

@@ -241,6 +241,15 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
     return near(name, shown.values())
 
 
+def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
+    """Raise UserError when one of the names is no option's."""
+    options = {each.name: each for each in known}
+    for name in names:
+        if name not in options:
+            hint = suggestion(name, options.values()) or "."
+            raise UserError(f"There is no setting {name!r}{hint}")
+
+
 class Checked:
     """Base of every config: refuses values outside their bounds when it is made."""
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -23,6 +23,7 @@ from xagents_ray.storage.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
 _LARGEST = 1 << 20  # bytes of config.yaml
+_T = TypeVar("_T")
 _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
 
@@ -88,17 +89,17 @@ class RunDirectory:
 
     def starts(self) -> list[dict[str, Any]]:
         """Return how the run was started and resumed; [] when that is lost."""
-        try:
-            found = json.loads((self.path / _STARTS).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return []
-        return found if isinstance(found, list) else []
+        return _read_json(self.path / _STARTS, [])
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write how the run ended; OSError if it can't be."""
         replace_bytes(
             self.path / _SUMMARY, json.dumps(dict(summary), indent=2).encode()
         )
+
+    def summary(self) -> dict[str, Any]:
+        """Return how the run ended; {} while it hasn't, or when that is lost."""
+        return _read_json(self.path / _SUMMARY, {})
 
     def settings(self) -> tuple[str, dict[str, Any]]:
         """Return the agent and the settings by their flat names.
@@ -138,27 +139,42 @@ class RunDirectory:
         return agent, values
 
 
+def _read_json(path: Path, default: _T) -> _T:
+    """Return what a file holds; the default if that is lost, or of another type."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return default
+    return found if isinstance(found, type(default)) else default
+
+
+def run_directories(folder: Path) -> list[RunDirectory]:
+    """Return the directories of all runs below a folder, by their paths."""
+    return [RunDirectory(path.parent) for path in sorted(folder.rglob(_CONFIG))]
+
+
 def _digest(data: bytes) -> bytes:
     """Return the first line of the settings' file, which seals the rest."""
     return f"# sha256 {hashlib.sha256(data).hexdigest()}\n".encode()
 
 
 def locate(
-    flag: str, named: str, run_dir: str, agent: str
+    flag: str, named: str, run_dir: str, agent: str | None
 ) -> tuple[RunDirectory, Path | None]:
     """Return the run's directory that a flag names, and the checkpoint if it named one.
 
     What it names is a run's directory, one of its checkpoints, or `last`: the agent's
-    run in `run_dir` that was started or resumed last.
+    run in `run_dir` that was started or resumed last, or any agent's without one.
 
     Raises:
         UserError: it doesn't exist.
     """
     if named == "last":
-        found = list(Path(run_dir).glob(f"{agent}/*/*/{_STARTS}"))
+        found = list(Path(run_dir).glob(f"{agent or '*'}/*/*/{_STARTS}"))
         if not found:
+            whose = f" of {agent}" if agent else ""
             raise UserError(
-                f"There is no run of {agent} in {run_dir}: name its directory, or the "
+                f"There is no run{whose} in {run_dir}: name its directory, or the "
                 "right --run-dir."
             )
         newest = max(found, key=lambda path: path.stat().st_mtime_ns)

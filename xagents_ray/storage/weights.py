@@ -49,6 +49,11 @@ def _bare(path: str) -> str:
     return re.sub(r"\.tf\.(index|data-\d{5}-of-\d{5})$", ".tf", path)
 
 
+def is_file_name(path: str) -> bool:
+    """Return whether a path has the ending of a weights file."""
+    return _bare(path).endswith(tuple(_PARTS))
+
+
 def kind(path: str) -> str:
     """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
     for ending in _PARTS:

@@ -1,9 +1,9 @@
 """Playing and evaluating: whole episodes with given weights, in this process."""
 
 import dataclasses
-import json
+import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +19,79 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
 
-@dataclass(frozen=True)
-class Played:
-    """Episodes that were played."""
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Episodes that a policy played, and statistics of their returns.
 
-    # With raw returns; fewer than asked for after a signal, or when the user closed the
-    # window.
+    Returns are sums of the environment's own rewards, undiscounted and not clipped.
+
+    Attributes:
+        episodes: each with `episode_return`, `length` in env steps, and the index of
+            its environment as `env`; fewer than asked for when the user closed the
+            window, or after a signal.
+        seed: of the environments and the drawn actions; given, or drawn.
+        signal: number of the signal that ended them early; None without one.
+
+    >>> result = xagents_ray.evaluate("ppo", run="last", episodes=5, seed=1)
+    >>> len(result.returns), result.mean == sum(result.returns) / 5
+    (5, True)
+    >>> sorted(result.summary())
+    ['episodes', 'lengths', 'max', 'mean', 'min', 'returns', 'seed', 'std']
+    """
+
     episodes: tuple[Episode, ...]
-    seed: int  # given, or drawn
-    signal: int | None  # that ended them early; None when there was none
+    seed: int
+    signal: int | None = None
+
+    @property
+    def returns(self) -> list[float]:
+        """Return of each episode."""
+        return [episode.episode_return for episode in self.episodes]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Env steps of each episode."""
+        return [episode.length for episode in self.episodes]
+
+    @property
+    def mean(self) -> float:
+        """Mean return; NaN without episodes."""
+        return float(np.mean(self.returns)) if self.episodes else math.nan
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of these returns, divided by their number; or NaN."""
+        return float(np.std(self.returns)) if self.episodes else math.nan
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `evaluate --json` prints of at least one episode."""
+        returns = self.returns
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "min": min(returns),
+            "max": max(returns),
+            "episodes": len(returns),
+            "seed": self.seed,
+            "returns": returns,
+            "lengths": self.lengths,
+        }
+
+    def __str__(self) -> str:
+        count = counted(len(self.episodes), "episode")
+        if not self.episodes:
+            return f"{count}, seed {self.seed}"
+        names = "mean", "std", "min", "max"
+        numbers = (f"{name} {self.summary()[name]:.2f}" for name in names)
+        return f"{', '.join(numbers)} of {count}, seed {self.seed}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
 
 
 def play(
     run: RunSpec, weights: Weights, config: PlayConfig, say: Callable[[str], object]
-) -> Played:
+) -> Evaluation:
     """Play episodes in one environment; show them, write videos or pictures.
 
     The environment is always stepped alone; `say` gets a line for each episode.
@@ -54,7 +113,14 @@ def play(
             for episode in player.play(weights, run.seed):
                 episodes.append(episode)
                 say(episode_line(len(episodes), episode))
-    return Played(tuple(episodes), run.seed, signals.received)
+    return Evaluation(tuple(episodes), run.seed, signals.received)
+
+
+def unless_stopped(evaluation: Evaluation) -> Evaluation:
+    """Return it; SystemExit when a signal ended it, as a process that was sent one."""
+    if evaluation.signal is not None:
+        raise SystemExit(128 + evaluation.signal)
+    return evaluation
 
 
 def film(run: RunSpec, weights: Weights, folder: Path) -> None:
@@ -63,7 +129,7 @@ def film(run: RunSpec, weights: Weights, folder: Path) -> None:
     play(run, weights, config, lambda _: None)
 
 
-def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Played:
+def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Evaluation:
     """Play episodes in `--n-envs` environments for their returns.
 
     Returns:
@@ -81,40 +147,19 @@ def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Played:
         with suppress(Stopped), naming_their_line(str(run.config.env.env)):
             count, greedy = config.episodes, not config.sample
             episodes = evaluator.evaluate(weights, count, run.seed, greedy)
-    return Played(tuple(episodes), run.seed, signals.received)
-
-
-def summary(episodes: Sequence[Episode], seed: int) -> dict[str, Any]:
-    """Return what `evaluate --json` prints of at least one episode.
-
-    The standard deviation is that of these episodes (divided by their number).
-    """
-    returns = [episode.episode_return for episode in episodes]
-    return {
-        "mean": float(np.mean(returns)),
-        "std": float(np.std(returns)),
-        "min": min(returns),
-        "max": max(returns),
-        "episodes": len(returns),
-        "seed": seed,
-        "returns": returns,
-        "lengths": [episode.length for episode in episodes],
-    }
-
-
-def summary_line(summary: dict[str, Any], as_json: bool) -> str:
-    """Return a summary as one readable line, or as JSON."""
-    if as_json:
-        return json.dumps(summary)
-    numbers = (f"{name} {summary[name]:.2f}" for name in ("mean", "std", "min", "max"))
-    count = counted(summary["episodes"], "episode")
-    return f"{', '.join(numbers)} of {count}, seed {summary['seed']}"
+    return Evaluation(tuple(episodes), run.seed, signals.received)
 
 
 def episode_line(number: int, episode: Episode) -> str:
     """Return the line about an episode that ended."""
     total, length = episode.episode_return, episode.length
     return f"episode {number}: reward {total:.2f}, {length} env steps"
+
+
+def with_envs(run: RunSpec, n_envs: int) -> RunSpec:
+    """Return the run with another number of environments."""
+    env = dataclasses.replace(run.config.env, n_envs=n_envs)
+    return dataclasses.replace(run, config=dataclasses.replace(run.config, env=env))
 
 
 def _seeded(run: RunSpec, seed: int | None) -> RunSpec:

@@ -1,0 +1,120 @@
+"""Policies as ONNX models and as Keras models give what `predict` gives."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from policies import KINDS, cases, policy_of
+
+from xagents_ray import Policy, UserError
+from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.learners.formats import decode
+from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.forward import bind
+from xagents_ray.policy.loading import Trained
+from xagents_ray.storage.weights import read_file
+
+pytestmark = pytest.mark.usefixtures("short_atari")
+
+
+def outputs_of(policy: Policy, rows: Any) -> list[Any]:
+    """Return what the network that acts gives, in NumPy."""
+    trained = policy._trained
+    x, _ = policy._conversion.rows(rows)
+    return bind(trained.run.layout, trained.weights.arrays)(x)
+
+
+def observations_of(policy: Policy, count: int = 16) -> Any:
+    space = policy.observation_space
+    space.seed(3)
+    return np.stack([space.sample() for _ in range(count)])
+
+
+def check_onnx(policy: Policy) -> None:
+    policy.export("policy.onnx")
+    session = onnxruntime.InferenceSession("policy.onnx")
+    batch = observations_of(policy)
+    actions, outputs = session.run(["action", "output"], {"observation": batch})
+    expected = policy.act(batch)
+    assert (actions.dtype, actions.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(outputs, outputs_of(policy, batch)[0], 1e-5, 1e-5)
+    np.testing.assert_allclose(actions, expected, 1e-5, 1e-5)
+    assert np.ptp(outputs, axis=0).max() > 0.01
+
+
+@pytest.mark.parametrize(("agent", "kind"), cases())
+def test_onnx(agent: str, kind: str) -> None:
+    check_onnx(policy_of(agent, **KINDS[kind]))
+
+
+@pytest.mark.parametrize("frame_stack", [1, 3])
+def test_onnx_of_colors(frame_stack: int) -> None:
+    policy = policy_of("a2c", env="policy/Colored-v0", frame_stack=frame_stack)
+    assert policy.observation_space.shape[:-3] == (() if frame_stack == 1 else (3,))
+    check_onnx(policy)
+
+
+def normalizing() -> Policy:
+    policy = policy_of("ppo", **KINDS["continuous"], normalize_observations=True)
+    statistics = {
+        f"{OBSERVATION}/size": np.float32(9),
+        f"{OBSERVATION}/mean": np.array([0.5, -0.1, 2], np.float32),
+        f"{OBSERVATION}/variance": np.array([0.5, 1e-9, 2], np.float32),
+    }
+    run, weights, source = vars(policy._trained).values()
+    arrays = {**weights.arrays, **statistics}
+    return Policy(Trained(run, weights._replace(arrays=arrays), source))
+
+
+def test_onnx_normalizes() -> None:
+    policy = normalizing()
+    batch = observations_of(policy)
+    assert (np.abs((batch[:, 1] + 0.1) / 1e-4) > 10).any()  # is clipped
+    check_onnx(policy)
+
+
+def test_onnx_has_every_activation() -> None:
+    sections = [
+        f"[dense-{i}]\nunits=16\nactivation={name}"
+        for i, name in enumerate(sorted(ACTIVATIONS))
+    ]
+    n = len(sections)
+    ends = f"common=1\n[dense-{n}]\noutput=1\n[dense-{n + 1}]\noutput=1\n"
+    Path("all.cfg").write_text("\n".join([*sections, ends]))
+    check_onnx(policy_of("a2c", **KINDS["discrete"], model="all.cfg"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: policy_of("acer", env="policy/Colored-v0"), normalizing],
+    ids=["image", "normalizing"],
+)
+def test_keras(make: Any) -> None:
+    policy = make()
+    model, batch = policy.to_keras(), observations_of(policy)
+    for theirs, ours in zip(model(batch), outputs_of(policy, batch), strict=True):
+        np.testing.assert_allclose(theirs.numpy(), ours, 1e-5, 1e-5)
+
+
+def test_what_export_refuses() -> None:
+    policy = policy_of("dqn", **KINDS["discrete"])
+    Path("file").touch()
+    with pytest.raises(UserError, match=r"policy.onnx can't be written"):
+        policy.export("file/policy.onnx")
+    with pytest.raises(UserError, match=r"file/policy.npz can't be written"):
+        policy.save("file/policy.npz")
+
+
+def test_weights_files_of_keras() -> None:
+    """The statistics of observations are in them."""
+    policy = normalizing()
+    policy.save("policy.weights.h5")
+    run, weights, _ = vars(policy._trained).values()
+    extras = run.algorithm.extras(
+        run.algorithm.models[0], run.config.algorithm, run.spec
+    )
+    arrays, _ = decode(read_file("policy.weights.h5"), run.layout, extras)
+    assert arrays.keys() == weights.arrays.keys()
+    assert all((arrays[name] == weights.arrays[name]).all() for name in arrays)

@@ -1,0 +1,230 @@
+"""A trained policy from Python: what it takes, what it gives, and its episodes."""
+
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from policies import KINDS, cases, policy_of
+from processes import python
+
+import xagents_ray
+from xagents_ray import Policy, UserError
+
+EARLIER = Path(__file__).parents[1] / "data" / "earlier"
+RUNS = sorted(EARLIER.glob("trained/*/*/*"))
+DQN = str(EARLIER / "trained" / "dqn" / "CartPole-v1" / "before")
+SEED = 5
+
+pytestmark = pytest.mark.usefixtures("short_atari")
+
+
+def of(run: Path) -> str:
+    return run.parts[-3]
+
+
+def returns_by_hand(policy: Policy, n_envs: int, deterministic: bool) -> list[float]:
+    """Return the first episode's return of each environment, with SyncVectorEnv."""
+    envs = gym.vector.SyncVectorEnv([policy.make_env] * n_envs)
+    observations, _ = envs.reset(seed=SEED)
+    returns, going, state = np.zeros(n_envs), np.ones(n_envs, bool), None
+    starts = np.ones(n_envs, bool)
+    while going.any():
+        actions, state = policy.predict(observations, state, starts, deterministic)
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        returns[going] += rewards[going]
+        starts = terminated | truncated
+        going &= ~starts
+    envs.close()
+    return [float(each) for each in returns]
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("run", RUNS, ids=of)
+def test_predict_is_what_evaluate_plays(run: Path, deterministic: bool) -> None:
+    """Bit for bit: Pendulum's returns are sums over 200 steps of real numbers."""
+    policy = xagents_ray.load(run, seed=SEED, vectorization="sync")
+    played = policy.evaluate(3, n_envs=3, seed=SEED, deterministic=deterministic)
+    assert returns_by_hand(policy, 3, deterministic) == played.returns
+    assert len(set(played.returns)) > 1
+
+
+@pytest.mark.parametrize("settings", [KINDS["image"], {"env": "policy/Colored-v0"}])
+def test_predict_is_what_evaluate_plays_of_images(settings: dict[str, Any]) -> None:
+    policy = policy_of("trpo", **settings)
+    played = policy.evaluate(2, n_envs=2, seed=SEED)
+    assert returns_by_hand(policy, 2, True) == played.returns
+
+
+def test_noise_that_is_correlated_travels_as_the_state() -> None:
+    policy = policy_of("ddpg", SEED, **KINDS["continuous"], noise="ou")
+    played = policy.evaluate(2, n_envs=2, seed=SEED, deterministic=False)
+    assert returns_by_hand(policy, 2, False) == played.returns
+    observations = np.zeros((2, 3), np.float32)
+    _, state = policy.predict(observations, deterministic=False)
+    assert state is not None and state.shape == (2, 1) and state.all()
+    _, after = policy.predict(observations, state, [True, False], False)
+    assert after is not None and abs(after[0, 0]) < 1  # from 0, not from `state`
+    assert policy.predict(observations, state)[1] is state
+    with pytest.raises(UserError, match="2 rows for 1 observations"):
+        policy.predict(observations[:1], state, deterministic=False)
+
+
+@pytest.mark.parametrize(("agent", "kind"), cases())
+def test_one_observation_or_a_batch(agent: str, kind: str) -> None:
+    policy = policy_of(agent, SEED, **KINDS[kind])
+    space = policy.observation_space
+    batch = np.stack([space.sample() for _ in range(8)])
+    actions, state = policy.predict(batch)
+    assert state is None
+    assert actions.shape == (8, *policy.action_space.shape)
+    assert actions.dtype == policy.action_space.dtype
+    for observation, action in zip(batch, actions, strict=True):
+        single = policy.act(observation)
+        assert single in policy.action_space
+        assert np.allclose(single, action, atol=1e-5, rtol=0)
+    drawn, _ = policy.predict(batch, deterministic=False)
+    assert all(each in policy.action_space for each in drawn)
+    policy.set_random_seed(SEED)
+    assert (policy.act(batch, deterministic=False) == drawn).all()
+
+
+def test_actions_of_other_bounds_and_numbers() -> None:
+    """They begin at 3; float64 bounds are no float32 numbers."""
+    gym.register("policy/Shifted-v0", lambda **_: Shifted())
+    gym.register("policy/Bounded-v0", lambda **_: Bounded())
+    observation = np.array([0.5, -0.5], np.float32)
+    policy = policy_of("a2c", SEED, env="policy/Shifted-v0")
+    chosen = {int(policy.act(observation, False)) for _ in range(50)}
+    assert chosen == {3, 4, 5}
+    for agent in ("ppo", "td3"):
+        policy = policy_of(agent, env="policy/Bounded-v0")
+        actions = [policy.act(np.array([x, x], np.float32) * 99) for x in (-1, 1)]
+        assert all(action in policy.action_space for action in actions)
+        assert actions[0].dtype == np.float64
+        assert {abs(float(action[0])) for action in actions} <= {0.1}
+
+
+class Shifted(gym.Env[Any, Any]):
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space: gym.Space[Any] = gym.spaces.Discrete(3, start=3)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+
+class Bounded(Shifted):
+    action_space = gym.spaces.Box(-0.1, 0.1, (1,), np.float64)
+
+
+def test_what_predict_refuses() -> None:
+    policy = policy_of("dqn", **KINDS["image"])
+    assert policy.observation_space.shape == (4, 84, 84)
+    with pytest.raises(UserError, match=r"shape \(4, 84, 84\).*make_env"):
+        policy.predict(np.zeros((84, 84, 4), np.uint8))
+    with pytest.raises(UserError, match=r"\(0, 4, 84, 84\)"):
+        policy.predict(np.zeros((0, 4, 84, 84), np.uint8))
+    with pytest.raises(UserError, match=r"uint8, from 0 to 255.*without scaling"):
+        policy.predict(np.zeros((4, 84, 84), np.float32))
+
+
+def test_sources() -> None:
+    shutil.copytree(DQN, "runs/dqn/CartPole-v1/mine")
+    (checkpoint,) = Path("runs/dqn/CartPole-v1/mine/checkpoints").iterdir()
+    steps = int(checkpoint.name.rpartition("-")[2])
+    observations = np.random.default_rng(0).normal(size=(50, 4))
+    actions = xagents_ray.load(DQN).act(observations)
+    assert len(set(actions)) > 1
+    cfg = f"{DQN}/model.cfg"
+    xagents_ray.load("last").save("new/policy.npz")
+    weights = {"agent": "dqn", "env": "CartPole-v1", "model": cfg}
+    for policy in (
+        xagents_ray.load("last"),
+        xagents_ray.load("last", agent="dqn", which=steps),
+        xagents_ray.load(checkpoint),
+        xagents_ray.load("new/policy.npz", **weights),
+        xagents_ray.load([Path("new/policy.npz")], **weights),
+        pickle.loads(pickle.dumps(xagents_ray.load("last"))),
+    ):
+        assert (policy.agent, policy.env_id) == ("dqn", "CartPole-v1")
+        assert (policy.act(observations) == actions).all()
+
+
+def test_one_weights_file_of_an_agent_with_two_models() -> None:
+    policy = policy_of("td3", **KINDS["continuous"])
+    policy.save("actor.npz")
+    again = xagents_ray.load("actor.npz", agent="td3", env="Pendulum-v1")
+    observations = np.random.default_rng(0).normal(size=(9, 3))
+    assert (again.act(observations) == policy.act(observations)).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "message"),
+    [
+        ("nowhere", {}, "load nowhere: there is no such directory; name a run's"),
+        ("last", {}, "There is no run in runs: name its directory"),
+        ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
+        (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
+        (DQN, {"which": "bst"}, "--which takes best, last or an env step"),
+        (DQN, {"env": "Pendulum-v1"}, "--env is the run's own"),
+        (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
+        (DQN, {"lr": 0.1}, "There is no setting 'lr'"),
+    ],
+)
+def test_what_load_refuses(source: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        xagents_ray.load(source, **settings)
+
+
+def test_evaluate_and_play_are_the_commands() -> None:
+    result = xagents_ray.evaluate("dqn", run=DQN, episodes=3, seed=SEED)
+    assert result == xagents_ray.load(DQN).evaluate(3, seed=SEED)
+    played = xagents_ray.play("dqn", run=DQN, frame_dir="frames", seed=SEED)
+    assert played.returns == xagents_ray.load(DQN).play(seed=SEED).returns
+    assert len(list(Path("frames").iterdir())) == played.lengths[0] + 1
+    with pytest.raises(UserError, match="no setting 'episode'; did you mean episodes"):
+        xagents_ray.evaluate("dqn", run=DQN, episode=3)
+    with pytest.raises(UserError, match="add --sample"):
+        xagents_ray.evaluate("dqn", run=DQN, epsilon_end=0.5)
+
+
+def test_a_policy_needs_neither_tensorflow_nor_ray() -> None:
+    code = (
+        "import sys, xagents_ray\n"
+        f"policy = xagents_ray.load({DQN!r})\n"
+        "policy.predict([0.0] * 4)\n"
+        "policy.evaluate(1)\n"
+        "print({'tensorflow', 'keras', 'ray', 'torch', 'onnx'} & set(sys.modules))"
+    )
+    done = python("-c", code)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_runs() -> None:
+    for name in ("first", "killed"):
+        shutil.copytree(DQN, f"mine/dqn/CartPole-v1/{name}")
+    Path("mine/dqn/CartPole-v1/killed/summary.json").unlink()
+    shutil.copytree(RUNS[-1], "mine/deeper/edited")
+    Path("mine/deeper/edited/config.yaml").write_text("agent: td3")
+    table = xagents_ray.runs("mine").set_index("name")
+    first, killed = table.loc["first"], table.loc["killed"]
+    assert (first.agent, first.env, first.directory) == (
+        "dqn",
+        "CartPole-v1",
+        "mine/dqn/CartPole-v1/first",
+    )
+    assert killed.env_steps == 611 <= first.env_steps
+    assert killed.isna().reason and first.reason
+    assert first.mean_reward > 0 and first.seed == killed.seed
+    assert table.loc["edited"].isna().agent
+    assert xagents_ray.runs("mine/dqn/CartPole-v1").shape[0] == 2
+    with pytest.raises(UserError, match="there is no such folder"):
+        xagents_ray.runs("elsewhere")

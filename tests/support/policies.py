@@ -1,0 +1,60 @@
+"""Policies with random weights, of every agent in every kind of environment."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from acting import run_of, setup_of, weights_of
+
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.policy import Policy
+
+IMAGES = {"env": "ShortInvaders-v0", "preprocess": True}
+"""See the fixture `short_atari`."""
+KINDS: dict[str, dict[str, Any]] = {
+    "discrete": {"env": "CartPole-v1"},
+    "continuous": {"env": "Pendulum-v1"},
+    "image": IMAGES,
+}
+
+
+class Colored(gym.Env[Any, Any]):
+    """Gives one picture after the other, in color."""
+
+    observation_space = gym.spaces.Box(0, 255, (40, 40, 3), np.uint8)
+    action_space: gym.Space[Any] = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._picture(), {}
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        return self._picture(), float(action), self._steps == 9, False, {}
+
+    def _picture(self) -> Any:
+        return self.np_random.integers(256, size=(40, 40, 3), dtype=np.uint8)
+
+
+gym.register("policy/Colored-v0", Colored)
+
+
+def policy_of(agent: str, seed: int | None = None, **settings: Any) -> Policy:
+    run = run_of(agent, 1, vectorization="sync", **settings)
+    weights = weights_of(setup_of(agent, 1, **settings))
+    if not run.algorithm.models[0].has_log_std:
+        del weights.arrays["log_std"]
+    return Policy(Trained(run, weights, "random weights"), seed)
+
+
+def cases() -> list[tuple[str, str]]:
+    """Return agents with the kinds of environments that they take."""
+    found = []
+    for row in ALGORITHMS.values():
+        reads_actions = any(model.reads_actions for model in row.models)
+        takes = row.discrete, row.continuous, row.discrete and not reads_actions
+        kinds = zip(KINDS, takes, strict=True)
+        found += [(row.name, kind) for kind, taken in kinds if taken]
+    return found

@@ -1,0 +1,73 @@
+"""`xagents_ray.load`: a trained policy from a run or from a weights file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.settings import check_settings
+from xagents_ray.core.errors import UserError
+from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.policy.loading import load as load_trained
+from xagents_ray.policy.policy import Policy
+from xagents_ray.settings.training import EnvConfig
+from xagents_ray.storage.run_directory import locate
+from xagents_ray.storage.weights import is_file_name
+
+
+def load(
+    source: str | Path | Sequence[str | Path],
+    *,
+    agent: str | None = None,
+    env: Any = None,
+    which: str | int | None = None,
+    seed: int | None = None,
+    **settings: Any,
+) -> Policy:
+    """Load a trained policy, without TensorFlow and Ray.
+
+    Args:
+        source: directory of a run or of one of its checkpoints; `last`, the run in
+            `runs` (or `run_dir=`) that was started or resumed last; or a weights file
+            (.npz, .weights.h5, .tf; the actor's, of agents with a critic of its own),
+            which needs `agent` and `env`.
+        agent: name of the algorithm, `ppo`. A run knows its own.
+        env: the environment, as for `train`. A run knows its own.
+        which: checkpoint of a run: `best`, `last`, or the env step of one; None for
+            `best` where `eval_every` was on, else `last`.
+        seed: of actions that are drawn; None draws one.
+        settings: flags of `evaluate` with `_` for `-` that weights files need where
+            training had them: `model`, `preprocess`, `normalize_observations`, ….
+    Raises:
+        UserError: there is none, it is damaged, or it doesn't fit the environment.
+
+    >>> policy = xagents_ray.load("runs/ppo/CartPole-v1/first", which="last")
+    >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])
+    >>> int(action) in (0, 1)
+    True
+    """
+    given = dict(settings, env=env, which=None if which is None else str(which))
+    files = _weights_files(source)
+    if files and None in (agent, env):
+        raise UserError(
+            f"{files[0]} is a weights file: say also what it is of, as in "
+            'load("policy.npz", agent="ppo", env="CartPole-v1").'
+        )
+    given["weights" if files else "run"] = files or str(source)
+    algorithm = find(agent or _agent_of(str(source), settings))
+    given = check_settings(algorithm, (EnvConfig, SourceConfig), given)
+    return Policy(load_trained(algorithm, given), seed)
+
+
+def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
+    """Return the agent of a run."""
+    run_dir = str(settings.get("run_dir") or SourceConfig.run_dir)
+    return locate("load", source, run_dir, None)[0].settings()[0]
+
+
+def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """Return the weights files that a source names; none when it is a run."""
+    if not isinstance(source, str | Path):
+        return tuple(map(str, source))
+    is_file = is_file_name(str(source)) and not Path(source).is_dir()
+    return (str(source),) if is_file else ()

@@ -1,0 +1,25 @@
+"""Settings of a call from Python, by the same names as a command's flags."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.settings.options import check_known, options, plain
+
+
+def check_settings(
+    algorithm: Algorithm, groups: Iterable[type], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings of groups, and of an agent that acts, as Python's own values.
+
+    None means not given.
+
+    Raises:
+        UserError: one of them is unknown.
+    """
+    own = [each for each in options(algorithm.config) if each.acts or each.explores]
+    known = [*(each for group in groups for each in options(group)), *own]
+    values = {name: value for name, value in given.items() if value is not None}
+    algorithm.config.check_names(values)
+    check_known(values, known)
+    return plain(known, values)

@@ -1,0 +1,59 @@
+"""From an environment's observations to a network's input, and actions back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, stack_frames
+
+
+class Conversion:
+    """Converts for one environment, whose spaces are Gymnasium's."""
+
+    def __init__(self, env_id: str, spec: EnvSpec, observations: Any, actions: Any):
+        self._env_id, self._spec, self._shape = env_id, spec, observations.shape
+        self.spaces = observations, actions
+        self.actions = _to_space(actions)
+
+    def rows(self, observation: Any) -> tuple[Array, bool]:
+        """Return a network's input [B, ...], and whether it was one observation.
+
+        Raises:
+            UserError: it is neither one nor a batch of them.
+        """
+        spec, array = self._spec, np.asarray(observation)
+        is_single = array.shape == self._shape
+        if not (is_single or (array.shape[1:] == self._shape and len(array))):
+            raise UserError(
+                f"An observation of {self._env_id} has the shape {self._shape}, a "
+                f"batch [B, …] of that, and this one has {array.shape}: pass what the "
+                "environment of make_env() gives."
+            )
+        if spec.observation_dtype == "uint8" and array.dtype.kind == "f":
+            raise UserError(
+                f"Observations of {self._env_id} are uint8, from 0 to 255, and this "
+                f"one is {array.dtype}: pass them as they come, without scaling."
+            )
+        count = 1 if is_single else len(array)
+        rows = array.astype(spec.observation_dtype, copy=False)
+        if not spec.is_image:
+            return rows.reshape(count, *spec.observation_shape), is_single
+        frames = rows.reshape(count, spec.stack, *spec.observation_shape).swapaxes(0, 1)
+        return stack_frames(frames, np.zeros(frames.shape[:2], np.bool_)), is_single
+
+
+def _to_space(space: Any) -> Callable[[Array], Array]:
+    """Return what turns a policy's actions [B] or [B, A] into a space's own."""
+    import gymnasium as gym
+
+    shape, dtype = space.shape, space.dtype
+    if isinstance(space, gym.spaces.Box):
+        low, high = space.low, space.high
+        return lambda actions: np.clip(
+            actions.astype(dtype).reshape(-1, *shape), low, high
+        )
+    start = getattr(space, "start", 0)
+    return lambda actions: actions.astype(dtype).reshape(-1, *shape) + start

@@ -1,0 +1,126 @@
+"""A policy as an ONNX model: observations in, the actions of `predict` out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.core.version import __version__
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx import Graph
+from xagents_ray.storage.files import replace_bytes
+
+_SAMPLES = 3
+"""Observations for which the model must give what the policy gives."""
+
+Spaces = tuple[Any, Any]
+"""Of the observations and of the actions."""
+
+
+def export(
+    run: RunSpec,
+    arrays: Mapping[str, FloatArray],
+    actor: Any,
+    spaces: Spaces,
+    path: Path,
+) -> None:
+    """Write the policy of a run as an ONNX model; see `Policy.export`.
+
+    Args:
+        run: its spec, network and names.
+        arrays: of the network, and its statistics of observations.
+        actor: what acts with them.
+        spaces: of observations and actions.
+        path: of the file.
+    """
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "To export needs the package onnx: pip install 'xagents-ray[onnx]'."
+        ) from None
+    model = _model(run, arrays, actor, spaces)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, model.SerializeToString())
+    except OSError as error:
+        raise UserError(
+            f"{path} can't be written ({error.strerror}): name a place that can be."
+        ) from None
+
+
+def _model(
+    run: RunSpec, arrays: Mapping[str, FloatArray], actor: Any, spaces: Spaces
+) -> Any:
+    """Return the policy of a run as an `onnx.ModelProto`."""
+    observations, actions = spaces
+    graph = Graph()
+    given = "observation", run.spec.observation_dtype, observations.shape
+    x = _input(graph, run, arrays)
+    outputs = _network(graph, run.layout, x, arrays)
+    action = _action(graph, outputs, actor, actions, run.spec.is_discrete)
+    units = run.layout.layers[run.layout.outputs[0]].output_shape
+    results = {
+        "action": (action, actions.dtype, actions.shape),
+        "output": (outputs, np.float32, units),
+    }
+    about = f"{run.algorithm.name} of {run.config.env.env}"
+    producer = {"producer_name": "xagents-ray", "producer_version": __version__}
+    return graph.model(given, results, doc_string=about, **producer)
+
+
+def _input(graph: Graph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
+    """Add what makes the network's input of observations."""
+    spec, layout, x = run.spec, run.layout, "observation"
+    if spec.is_image:
+        frames = np.array([0, spec.stack, *spec.observation_shape])
+        x = graph.add("Reshape", x, frames)
+        channels = range(4, len(frames))
+        x = graph.add("Transpose", x, perm=[0, 2, 3, 1, *channels])
+    x = graph.add("Reshape", x, np.array([0, *layout.input_shape]))
+    x = graph.cast(x, np.float32)
+    if f"{OBSERVATION}/mean" not in arrays:
+        return x if layout.scale == 1 else graph.add("Mul", x, np.float32(layout.scale))
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(EPSILON))
+    x = graph.add("Mul", graph.add("Sub", x, arrays[f"{OBSERVATION}/mean"]), scale)
+    return graph.add("Clip", x, np.float32(-LARGEST), np.float32(LARGEST))
+
+
+def _network(
+    graph: Graph, layout: Layout, x: str, arrays: Mapping[str, FloatArray]
+) -> str:
+    """Add the layers up to the output that holds the action; return that."""
+
+    def output_of(i: int) -> str:
+        if i < 0:
+            return x
+        layer = layout.layers[i]
+        return layer.onnx(graph, output_of(layer.source), arrays)
+
+    return output_of(layout.outputs[0])
+
+
+def _action(
+    graph: Graph, outputs: str, actor: Any, space: Any, is_discrete: bool
+) -> str:
+    """Add what makes greedy actions of the network's output."""
+    if is_discrete:
+        action = graph.add("ArgMax", outputs, axis=-1, keepdims=0)
+        action = graph.add("Add", action, np.asarray(space.start, np.int64))
+        return graph.cast(action, space.dtype)
+    if actor.scales_actions:
+        low, high = (np.asarray(x, np.float32) for x in (space.low, space.high))
+        one, half = np.float32(1), np.float32(0.5)
+        outputs = graph.add("Clip", outputs, -one, one)
+        part = graph.add("Mul", graph.add("Add", outputs, one), half)
+        rest = graph.add("Sub", one, part)
+        outputs = graph.add(
+            "Add", graph.add("Mul", rest, low), graph.add("Mul", part, high)
+        )
+    action = graph.cast(outputs, space.dtype)
+    return graph.add("Min", graph.add("Max", action, space.low), space.high)

@@ -1,0 +1,304 @@
+"""A trained policy that acts wherever Python runs, without TensorFlow and Ray."""
+
+from functools import cached_property
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from xagents_ray.core.process import one_blas_thread
+from xagents_ray.core.signals import interrupting
+from xagents_ray.core.trajectory import Array
+from xagents_ray.policy import episodes as playing
+from xagents_ray.policy.conversion import Conversion
+from xagents_ray.policy.loading import Trained, save
+from xagents_ray.policy.onnx_export import export
+from xagents_ray.policy.sampling import Sampler
+from xagents_ray.settings.options import check_known, options
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+
+class Policy:
+    """A trained policy: choose actions, evaluate, play, save and export it.
+
+    `xagents_ray.load` returns one. It acts in NumPy and needs neither TensorFlow nor
+    Ray for it; it can be pickled.
+
+    An observation is what `make_env()` gives: float32 of the environment's own shape,
+    or, of images, uint8 frames [frame_stack, H, W] or [frame_stack, H, W, C], the
+    newest last ([H, W] or [H, W, C] with a frame stack of 1).
+
+    Attributes:
+        agent: name of the algorithm, `ppo`.
+        env_id: of the environment that it was trained in.
+        source: path of the checkpoint or the weights file that it comes from.
+        notes: what you should know about it, one sentence each.
+
+    >>> policy = xagents_ray.load("last")
+    >>> policy
+    <Policy: ppo of CartPole-v1 from runs/ppo/CartPole-v1/first/...>
+    >>> env = policy.make_env()
+    >>> observation, info = env.reset(seed=1)
+    >>> action, _ = policy.predict(observation)
+    >>> step = env.step(action)
+    """
+
+    def __init__(self, trained: Trained, seed: int | None = None) -> None:
+        from xagents_ray.actors.env_actor import ActorSetup
+
+        run = trained.run
+        self.agent, self.env_id = run.algorithm.name, str(run.config.env.env)
+        self.source, self.notes = trained.source, run.notes
+        self._trained, self._run, self._spec = trained, run, run.spec
+        self._actor = ActorSetup.of(run, 1).make_policy(run.spec)
+        self._actor.load(trained.weights)
+        self.set_random_seed(seed)
+
+    def __repr__(self) -> str:
+        return f"<Policy: {self.agent} of {self.env_id} from {self.source}>"
+
+    def __reduce__(self) -> Any:
+        return Policy, (self._trained,)
+
+    @property
+    def observation_space(self) -> "gym.spaces.Box":
+        """Space of one observation, as `predict` takes it.
+
+        >>> xagents_ray.load("last").observation_space.shape
+        (4,)
+        """
+        return self._conversion.spaces[0]  # type: ignore[no-any-return]
+
+    @property
+    def action_space(self) -> "gym.spaces.Space[Any]":
+        """Space of one action, as `predict` returns it.
+
+        >>> xagents_ray.load("last").action_space
+        Discrete(2)
+        """
+        return self._conversion.spaces[1]  # type: ignore[no-any-return]
+
+    def make_env(self, render_mode: str | None = None) -> "gym.Env[Any, Any]":
+        """Make the environment as the policy sees it: preprocessed, frames stacked.
+
+        Before an episode's first frame, a stack is filled up with zeros.
+
+        Args:
+            render_mode: passed to the environment, `human` or `rgb_array`.
+        Returns:
+            A Gymnasium environment; its rewards are the environment's own.
+        Raises:
+            UserError: it can't be made.
+
+        >>> env = xagents_ray.load("last").make_env()
+        >>> observation, info = env.reset(seed=1)
+        >>> observation.shape
+        (4,)
+        """
+        from xagents_ray.actors.envs.make import make_stacked
+
+        return make_stacked(self._run.config.env, self._spec.stack, render_mode)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Array | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Array | None]:
+        """Choose actions, as `predict` of Stable-Baselines3 does.
+
+        Args:
+            observation: one observation, or a batch of them [B, ...]; see the class.
+            state: what the previous call returned; None at the start. Only
+                `--noise ou` has one, the noise [B, A] of actions that are drawn.
+            episode_start: bool [B], which observations begin an episode; the state of
+                those starts from scratch.
+            deterministic: take the likeliest actions; else draw them as in training,
+                where epsilon-greedy agents explore with `--epsilon-end`. See
+                `set_random_seed`.
+        Returns:
+            One action for one observation, a NumPy integer or an array; else a batch
+            [B, ...]. Actions are in the environment's own bounds and dtype. And the
+            state for the next call; None without one.
+        Raises:
+            UserError: an observation has another shape, or is a float image.
+
+        >>> policy = xagents_ray.load("last", seed=3)
+        >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])
+        >>> action in policy.action_space
+        True
+        >>> actions, _ = policy.predict([[0.0] * 4] * 5, deterministic=False)
+        >>> actions.shape, actions.dtype
+        ((5,), dtype('int64'))
+        """
+        rows, is_single = self._conversion.rows(observation)
+        with one_blas_thread():
+            if deterministic:
+                chosen = self._actor.greedy(rows)
+            else:
+                chosen, state = self._sampler.draw(rows, state, episode_start)
+        actions = self._conversion.actions(chosen)
+        return (actions[0] if is_single else actions), state
+
+    def act(self, observation: Any, deterministic: bool = True) -> Any:
+        """Return the actions of `predict`, which has the details, without a state.
+
+        >>> action = xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])
+        >>> int(action) in (0, 1)
+        True
+        """
+        return self.predict(observation, deterministic=deterministic)[0]
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed the actions that are drawn, as those of an episode with that seed are.
+
+        Each row of a batch has a generator of its own.
+
+        Args:
+            seed: 0 or more; None draws one.
+
+        >>> policy = xagents_ray.load("last")
+        >>> observations = [[0.0] * 4] * 100
+        >>> policy.set_random_seed(7)
+        >>> first = policy.act(observations, deterministic=False)
+        >>> policy.set_random_seed(7)
+        >>> (first == policy.act(observations, deterministic=False)).all()
+        np.True_
+        """
+        self._sampler = Sampler(self._actor, seed)
+
+    def evaluate(
+        self,
+        episodes: int = EvaluateConfig.episodes,
+        *,
+        n_envs: int | None = None,
+        seed: int | None = None,
+        deterministic: bool = True,
+    ) -> playing.Evaluation:
+        """Play whole episodes for their returns, as `xagents-ray evaluate` does.
+
+        Args:
+            episodes: how many, of all environments together.
+            n_envs: environments that are stepped together; None for as many as the
+                run had.
+            seed: of the environments and the drawn actions; None draws one.
+            deterministic: take the likeliest actions; else draw them.
+        Returns:
+            The returns, with `mean` and `std`.
+        Raises:
+            UserError: a value is out of its bounds, or the environment can't be made.
+            KeyboardInterrupt: Ctrl-C ended it.
+
+        >>> result = xagents_ray.load("last").evaluate(episodes=3, seed=1)
+        >>> len(result.returns), result.mean >= 1
+        (3, True)
+        """
+        config = EvaluateConfig(episodes=episodes, seed=seed, sample=not deterministic)
+        run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
+        with interrupting(), one_blas_thread():
+            found = playing.evaluate(run, self._trained.weights, config)
+            return playing.unless_stopped(found)
+
+    def play(
+        self,
+        episodes: int = PlayConfig.episodes,
+        *,
+        video_dir: str | Path | None = None,
+        seed: int | None = None,
+        deterministic: bool = True,
+        **settings: Any,
+    ) -> playing.Evaluation:
+        """Play episodes in one environment, and show or film them.
+
+        Args:
+            episodes: how many.
+            video_dir: folder for an .mp4 of each episode.
+            seed: of the environment and the drawn actions; None draws one.
+            deterministic: take the likeliest actions; else draw them.
+            settings: other flags of `xagents-ray play` with `_` for `-`: `render` for
+                a window, `frame_delay`, `frame_dir` for .jpg files, ….
+        Returns:
+            The episodes; fewer than asked for when you closed the window.
+        Raises:
+            UserError: there is no display, no picture, or no place for a file.
+            KeyboardInterrupt: Ctrl-C ended it.
+
+        >>> result = xagents_ray.load("last").play(video_dir="videos", seed=1)
+        >>> [path.name for path in pathlib.Path("videos").iterdir()]
+        ['game-1.mp4']
+        """
+        check_known(settings, options(PlayConfig))
+        settings |= {"video_dir": video_dir, "seed": seed, "sample": not deterministic}
+        config = PlayConfig(episodes=episodes, **settings)
+        with interrupting(), one_blas_thread():
+            weights = self._trained.weights
+            found = playing.play(self._run, weights, config, lambda _: None)
+            return playing.unless_stopped(found)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy's network as a weights file, which `--weights` takes too.
+
+        Args:
+            path: ends in .npz, .weights.h5 or .tf; the last two take TensorFlow some
+                seconds, in a process of its own. Missing folders are made.
+        Raises:
+            UserError: another ending, or it can't be written.
+
+        >>> xagents_ray.load("last").save("policy.npz")
+        >>> xagents_ray.load("policy.npz", agent="ppo", env="CartPole-v1")
+        <Policy: ppo of CartPole-v1 from policy.npz>
+        """
+        save(self._trained, str(path))
+
+    def export(self, path: str | Path) -> None:
+        """Write the policy as an ONNX model, which needs nothing of this package.
+
+        Its input `observation` is a batch as `predict` takes it; normalization is part
+        of the model. Its outputs are `action`, what `predict` returns of the batch
+        (float32 in place of float64), and `output`, float32 [B, units]: logits, action
+        values, or means before they are clipped to the bounds.
+
+        Args:
+            path: of the file, `policy.onnx`; missing folders are made.
+        Raises:
+            UserError: the package onnx is missing, or the file can't be written, or a
+                layer has no counterpart in ONNX.
+
+        >>> xagents_ray.load("last").export("policy.onnx")
+        >>> import onnxruntime
+        >>> session = onnxruntime.InferenceSession("policy.onnx")
+        >>> observations = np.zeros([5, 4], np.float32)
+        >>> actions, logits = session.run(None, {"observation": observations})
+        >>> actions.shape, logits.shape
+        ((5,), (5, 2))
+        """
+        arrays = self._trained.weights.arrays
+        export(self._run, arrays, self._actor, self._conversion.spaces, Path(path))
+
+    def to_keras(self) -> Any:
+        """Return the network as a `keras.Model`; imports TensorFlow.
+
+        Returns:
+            A model of a batch of observations, as `predict` takes it, to the network's
+            outputs, float32 [B, units] each: logits, action values or means of
+            actions; and where it has one, its second head: the value [B, 1], or the
+            action values of ACER. Normalization is part of the model.
+
+        >>> model = xagents_ray.load("last").to_keras()
+        >>> logits, value = model(np.zeros([5, 4], np.float32))
+        >>> tuple(logits.shape), tuple(value.shape)
+        ((5, 2), (5, 1))
+        """
+        build = resolve_name("xagents_ray.networks.keras:of_observations")
+        shape, arrays = self.observation_space.shape, self._trained.weights.arrays
+        return build(self._run.layout, arrays, shape, self._spec)
+
+    @cached_property
+    def _conversion(self) -> Conversion:
+        env = self.make_env()
+        env.close()
+        spaces = env.observation_space, env.action_space
+        return Conversion(self.env_id, self._spec, *spaces)

@@ -1,0 +1,47 @@
+"""Actions that are drawn, as those of training are, with a seed."""
+
+import secrets
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array
+
+
+class Sampler:
+    """Draws actions of one policy; each row of a batch has its own generator.
+
+    Args:
+        actor: a policy of `actors/`, with weights.
+        seed: that of an episode draws as the episode does; None draws a seed.
+    """
+
+    def __init__(self, actor: Any, seed: int | None) -> None:
+        self._actor = actor
+        self._seed = secrets.randbits(31) if seed is None else seed
+        self._generators: list[np.random.Generator] = []
+
+    def draw(
+        self, rows: Array, state: Array | None, episode_start: Any
+    ) -> tuple[Array, Array | None]:
+        """Return actions within bounds, and the state of their noise; see `predict`.
+
+        `rows` are the network's input, [B, ...].
+        """
+        from xagents_ray.actors.evaluator import TRAINED
+        from xagents_ray.actors.policies.base import noise_generators
+
+        actor, known, count = self._actor, len(self._generators), len(rows)
+        self._generators += noise_generators(self._seed, known, max(0, count - known))
+        actor.memory = np.array([] if state is None else state, np.float32)
+        if actor.memory.size and len(actor.memory) != count:
+            raise UserError(
+                f"The state has {len(actor.memory)} rows for {count} observations: "
+                "pass the state that the same batch's previous step returned."
+            )
+        if episode_start is not None:
+            actor.reset_memory(np.reshape(episode_start, -1).astype(np.bool_))
+        noise = actor.noise(self._generators[:count], 1)[0]
+        chosen = actor.act(rows, noise, TRAINED).stepped
+        return chosen, actor.memory if actor.memory.size else None
