@@ -80,7 +80,8 @@ class ActorSetup:
     def make_envs(self) -> Envs:
         """Make the environments; UserError when they can't be made."""
         register(self.definitions)
-        return make_envs(self.config.env, self.n_envs, self.env_threads)
+        threads, first_env = self.env_threads, self.first_env
+        return make_envs(self.config.env, self.n_envs, threads, first_env)
 
     def make_policy(self, spec: EnvSpec) -> Policy:
         """Return the policy for environments of a spec, without weights."""

@@ -7,50 +7,114 @@ from typing import Any
 import gymnasium as gym
 
 from xagents_ray.actors.envs import interface
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.user_code import line_of
+
+_INDEX = ("index", "i", "idx", "rank", "env_index")
+Factory = Callable[..., Any]
+
+
+def makes_vectors(factory: Factory) -> bool:
+    """Return whether a factory makes vector environments: it takes `num_envs`."""
+    return "num_envs" in _signature(factory).parameters
 
 
 def call(
-    env_id: str,
-    factory: Callable[..., Any],
+    env: str,
+    factory: Factory,
     arguments: Mapping[str, Any],
+    index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return what a factory makes; `render_mode` is given if there is one.
+    """Return an environment that a factory makes.
 
+    Args:
+        env: name of the environment.
+        factory: that makes it.
+        arguments: of the factory.
+        index: of the environment among all of the run, which the factory gets as a
+            required argument `index`, `i`, `idx`, `rank` or `env_index`.
+        render_mode: given where the factory takes it, if there is one.
     Raises:
         EnvironmentFault: it doesn't take these arguments, or makes something else.
     """
-    parameters = _check_call(env_id, factory, arguments)
+    required = _signature(factory).parameters.values()
+    indices = [p.name for p in required if p.name in _INDEX and p.default is p.empty]
+    given = {**{name: index for name in indices}, **arguments}
+    made = _call(env, factory, given, render_mode)
+    if isinstance(made, gym.Env):
+        return made
+    remedy = "return a gymnasium.Env"
+    if isinstance(made, gym.vector.VectorEnv):
+        remedy = "take the number of environments as an argument num_envs"
+    raise _wrong_kind(env, factory, made, remedy)
+
+
+def call_vector(
+    env: str,
+    factory: Factory,
+    arguments: Mapping[str, Any],
+    n_envs: int,
+    render_mode: str | None = None,
+) -> Any:
+    """Return a vector environment that a factory makes; see `call`."""
+    made = _call(env, factory, {"num_envs": n_envs, **arguments}, render_mode)
+    if not isinstance(made, gym.vector.VectorEnv):
+        raise _wrong_kind(env, factory, made, "return a gymnasium.vector.VectorEnv")
+    if made.num_envs != n_envs:
+        what = f"its factory made {made.num_envs} environments of {n_envs}"
+        raise interface.fault(env, what, line_of(factory), "make num_envs")
+    return made
+
+
+def check_call(
+    subject: str, function: Factory, given: str, remedy: str, *args: Any, **kwargs: Any
+) -> None:
+    """Check that a function can be called with these arguments.
+
+    Args:
+        subject: flag that named the function.
+        function: of the user.
+        given: the arguments in words.
+        remedy: if some are missing.
+        args: the arguments, in order.
+        kwargs: the arguments, by name.
+    Raises:
+        EnvironmentFault: it can't.
+    """
+    try:
+        _signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        is_missing = "missing" in str(error)
+        what = f"it is called with {given} and {'is ' if is_missing else ''}{error}"
+        remedy = remedy if is_missing else "change what it takes, or what it is given"
+        raise interface.fault_of(subject, what, line_of(function), remedy) from None
+
+
+def _call(
+    env: str, factory: Factory, arguments: Mapping[str, Any], render_mode: str | None
+) -> Any:
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    given = f"({shown})" if shown else "no arguments"
+    remedy = "give them defaults, or values with --env-kwargs"
+    check_call(f"--env {env}", factory, given, remedy, **arguments)
+    parameters = _signature(factory).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     offered = {}
     if render_mode and (takes_any or "render_mode" in parameters):
         offered["render_mode"] = render_mode
-    made = factory(**{**arguments, **offered})
-    if isinstance(made, gym.Env):
-        return made
-    what, place = f"its factory returned {made!r:.80}", line_of(factory)
-    raise interface.fault(env_id, what, place, "return a gymnasium.Env")
+    return factory(**{**arguments, **offered})
 
 
-def _check_call(
-    env_id: str, factory: Callable[..., Any], arguments: Mapping[str, Any]
-) -> Mapping[str, inspect.Parameter]:
-    """Return a factory's parameters, if it can be called with these arguments."""
+def _wrong_kind(env: str, factory: Factory, made: Any, remedy: str) -> UserError:
+    what = f"its factory returned {made!r:.80}"
+    return interface.fault(env, what, line_of(factory), remedy)
+
+
+def _signature(function: Factory) -> inspect.Signature:
     try:
-        signature = inspect.signature(factory)
+        return inspect.signature(function)
     except (TypeError, ValueError):  # some that are written in C have none
-        return {}
-    try:
-        signature.bind(**arguments)
-    except TypeError as error:
-        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        what = f"its factory is called with ({given}) and is {error}"
-        remedy = "give them defaults, or values with --env-kwargs"
-        if not arguments:
-            what = f"its factory is called without arguments and is {error}"
-        elif "missing" not in str(error):
-            what, remedy = f"its factory {error}", "change --env-kwargs"
-        place = line_of(factory)
-        raise interface.fault(env_id, what, place, remedy) from None
-    return signature.parameters
+        anything = inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)
+        by_name = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
+        return inspect.Signature([anything, by_name])

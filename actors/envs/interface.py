@@ -134,8 +134,15 @@ def fault(
     env_id: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
     """Return the error for an environment that breaks the interface."""
+    return fault_of(f"--env {env_id}", what, place, remedy, trace)
+
+
+def fault_of(
+    subject: str, what: str, place: str, remedy: str, trace: str = ""
+) -> EnvironmentFault:
+    """Return the error for a part of the user's that a flag names."""
     where = f" ({place})" if place else ""
-    return EnvironmentFault(f"--env {env_id}: {what}{where}; {remedy}.", trace)
+    return EnvironmentFault(f"{subject}: {what}{where}; {remedy}.", trace)
 
 
 @contextmanager

@@ -2,18 +2,26 @@
 
 import dataclasses
 import functools
-import warnings
-from collections.abc import Callable
+import re
 from typing import Any
 
 import gymnasium as gym
 
-from xagents_ray.actors.envs import atari, factory, interface, registry
+from xagents_ray.actors.envs import (
+    atari,
+    factory,
+    interface,
+    registry,
+    vector_forms,
+    wrapping,
+)
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
+_OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
+"""What Gymnasium says of environments that don't fit together."""
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
@@ -66,7 +74,7 @@ def choose(config: EnvConfig) -> EnvConfig:
     spec = gym.registry.get(env_id)
     is_simulated = spec and str(spec.entry_point).startswith(_SIMULATED)
     is_plain = config.vectorization == "auto" and not config.preprocess
-    if not is_simulated or not is_plain or config.env_kwargs:
+    if not is_simulated or not is_plain or config.env_kwargs or config.single_only:
         return config
     try:
         from xagents_ray.actors.envs import pool
@@ -76,8 +84,10 @@ def choose(config: EnvConfig) -> EnvConfig:
     return chosen if pool.knows(env_id) else config
 
 
-def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
+def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
     """Return vector environments that may use `threads` cores, if their kind can.
+
+    They are numbers `first_env` to `first_env + n_envs - 1` of the run.
 
     Raises:
         UserError: there is no such environment, or not in this vectorization.
@@ -88,19 +98,29 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int) -> Envs:
     try:
         if mode == "envpool":
             return Envs(_envpool(config, n_envs, threads), config)
+        if own is not None and factory.makes_vectors(own):
+            return Envs(vector_forms.call(config, own, n_envs), config)
         if own is None and mode in ("auto", "vector"):
-            if (envs := _vector(config, n_envs, threads)) is not None:
+            if (envs := vector_forms.registered(config, n_envs, threads)) is not None:
                 return Envs(envs, config)
         if mode == "vector":
             raise UserError(
                 f"{env_id} has no vector environment of its own: use "
                 "--vectorization auto."
             )
-        make = functools.partial(_single, config, own)
-        kind = _AsyncEnvs if mode == "async" else gym.vector.SyncVectorEnv
-        return Envs(kind([make] * n_envs), config)
+        numbers = range(first_env, first_env + n_envs)
+        makes = [functools.partial(_single, config, own, number) for number in numbers]
+        kind = vector_forms.AsyncEnvs if mode == "async" else gym.vector.SyncVectorEnv
+        return Envs(kind(makes), config)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
+    except RuntimeError as error:
+        if not re.search(_OTHER_SPACES, str(error)):
+            raise
+        raise UserError(
+            f"--env {env_id} makes environments whose spaces differ: give all of them "
+            "the same observation_space and action_space."
+        ) from None
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
@@ -111,6 +131,9 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
     Raises:
         UserError: there is no such environment, or it takes no render mode.
     """
+    own = registry.find_factory(str(config.env))
+    if own is not None and factory.makes_vectors(own):
+        return Envs(vector_forms.call(config, own, 1, render_mode), config)
     make = functools.partial(make_single, config, render_mode)
     return Envs(gym.vector.SyncVectorEnv([make]), config)
 
@@ -118,8 +141,11 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
 def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
     """Return what `make_one` steps, as Gymnasium has it; see there."""
     env_id = str(config.env)
+    own = registry.find_factory(env_id)
+    if own is not None and factory.makes_vectors(own):
+        raise UserError(f"{env_id} makes vector environments: there is no single one.")
     try:
-        return _single(config, registry.find_factory(env_id), render_mode)
+        return _single(config, own, 0, render_mode)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
     except TypeError as error:
@@ -142,79 +168,27 @@ def make_stacked(
     return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")
 
 
-class _AsyncEnvs(gym.vector.AsyncVectorEnv):
-    """Gymnasium's, but it prints an error of the user's once, and not in red."""
-
-    def _raise_if_errors(self, successes: Any) -> None:
-        if all(successes):
-            return
-        with warnings.catch_warnings(record=True) as noted:
-            warnings.simplefilter("always")
-            try:
-                super()._raise_if_errors(successes)
-            except UserError:
-                raise
-            except Exception as error:
-                raised = error
-        for each in noted:  # they have the traceback that the error has lost
-            warnings.warn(each.message, stacklevel=2)
-        raise raised
-
-
-@registry.without_version_warning()
-def _vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
-    """Return the environment's own vector form, None when it has none."""
-    if config.env_kwargs and config.vectorization == "auto":
-        return None  # it may lack these arguments
-    env = registry.registered(str(config.env))
-    atari_settings = atari.settings(env)
-    if atari_settings is not None:
-        if not config.preprocess or config.env_kwargs:
-            return None
-        return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
-    spec = gym.spec(env) if isinstance(env, str) else env
-    if config.preprocess or spec.vector_entry_point is None:
-        return None
-    envs = gym.make_vec(env, n_envs, "vector_entry_point", **config.arguments)
-    mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
-    if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
-        envs.close()
-        raise UserError(
-            f"The vector environment of {config.env} has autoreset_mode {mode}, but "
-            "training needs NEXT_STEP: use --vectorization sync, or make it reset on "
-            "the step after an episode's end."
-        )
-    actions = getattr(envs, "action_space", None)
-    if type(actions) is gym.spaces.MultiDiscrete:
-        envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return envs
-
-
-class _OwnActions(gym.spaces.MultiDiscrete):
-    """Of actions that our policies choose: to check them costs a fifth of CartPole."""
-
-    def contains(self, x: Any) -> bool:
-        """Return True."""
-        return True
-
-
 @registry.without_version_warning()
 def _single(
     config: EnvConfig,
-    own: Callable[..., Any] | None,
+    own: factory.Factory | None,
+    index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return one environment, preprocessed if the config says so."""
-    env_id, arguments = str(config.env), config.arguments
+    """Return environment number `index`, wrapped as the config says."""
+    env_id = str(config.env)
     if own is not None:
-        env = factory.call(env_id, own, arguments, render_mode)
+        env = factory.call(env_id, own, config.arguments, index, render_mode)
     else:
         env = _registered(config, render_mode)
-    if registry.is_user_defined(env_id, own, env):
-        env = interface.InterfaceCheck(env, env_id)
+    is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
+    env = wrapping.wrap(env, config)
     if config.preprocess and _is_image(env):
-        env = atari.Preprocessing(env, config.max_frame)
-    return env
+        checked = interface.InterfaceCheck(env, env_id) if is_own else env
+        env, is_own = atari.Preprocessing(checked, config.max_frame), False
+    if config.state_to_input is not None:
+        env, is_own = wrapping.transform(env, config.state_to_input), True
+    return interface.InterfaceCheck(env, env_id) if is_own else env
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
@@ -241,6 +215,7 @@ def _is_image(env: gym.Env[Any, Any]) -> bool:
 
 
 def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
+    vector_forms.refuse_single_only(config, "--vectorization envpool")
     try:
         from xagents_ray.actors.envs import pool
     except ImportError:

@@ -28,6 +28,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     gym.wrappers.OrderEnforcing: (),
     gym.wrappers.PassiveEnvChecker: (),
     gym.wrappers.FlattenObservation: (),
+    gym.wrappers.TransformObservation: (),
     gym.wrappers.ClipAction: (),
     gym.wrappers.RescaleAction: (),
     atari.Preprocessing: (),

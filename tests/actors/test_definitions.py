@@ -33,8 +33,10 @@ shorter = copy.deepcopy(gym.spec("own/Text-v0"))
 shorter.max_episode_steps = 9
 ENVIRONMENTS += [Own, lambda: Own(), functools.partial(factory), shorter]
 Path("exported").mkdir()
-for number, env in enumerate(ENVIRONMENTS):
-    config = EnvConfig(env=env)
+configs = [EnvConfig(env=env) for env in ENVIRONMENTS]
+parts = {"wrappers": [Wrapper], "state_to_input": lambda seen: seen[:4]}
+configs.append(EnvConfig(env="Acrobot-v1", **parts))
+for number, config in enumerate(configs):
     Path(f"exported/{number:02}").write_bytes(pickle.dumps((config, export(config))))
 """
 
@@ -61,6 +63,7 @@ def test_another_process_makes_what_main_registers_or_holds() -> None:
         "lambda",
         "factory",
         "spec:own/Text-v0",
+        "Acrobot-v1",
     ]
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -21,7 +22,7 @@ class Corridor(gym.Env[Any, Any]):
 
     def __init__(self, length: int = 3, render_mode: str | None = None) -> None:
         self.length, self.render_mode, self.at = length, render_mode, 0
-        self.observation_space = gym.spaces.Box(0, length, (1,), np.float32)
+        self.observation_space = gym.spaces.Box(0, 99, (1,), np.float32)
         self.action_space = gym.spaces.Discrete(2)
 
     def observation(self) -> Any:
@@ -96,6 +97,118 @@ def test_they_give_pictures(env: Any) -> None:
         envs.picture()
 
 
+class Plus(gym.ObservationWrapper[Any, Any, Any]):
+    def observation(self, observation: Any) -> Any:
+        return observation + 1
+
+
+def doubled(env: Any) -> Any:
+    def double(observation: Any) -> Any:
+        return 2 * observation
+
+    return gym.wrappers.TransformObservation(env, double, env.observation_space)
+
+
+FIVE = functools.partial(gym.wrappers.TimeLimit, max_episode_steps=5)
+
+
+@pytest.mark.parametrize("vectorization", ["auto", "async"])
+def test_the_first_wrapper_is_innermost(vectorization: str) -> None:
+    settings = {"env": Corridor, "vectorization": vectorization}
+    for wrappers, first in (((Plus, doubled), 2), ((doubled, Plus), 1)):
+        envs = envs_of(**settings, wrappers=wrappers)
+        np.testing.assert_array_equal(envs.reset(0), [[first]] * 2)
+        envs.close()
+
+
+def test_wrappers_are_named_or_passed() -> None:
+    """An environment's own vector form is left aside; two of one name are two."""
+    names = (
+        "gymnasium.wrappers:RecordEpisodeStatistics",
+        f"{__name__}.Plus",
+        FIVE,
+        FIVE,
+    )
+    config = EnvConfig(env="CartPole-v1", wrappers=names)  # type: ignore[arg-type]
+    assert config.wrappers == (*names[:2], "TimeLimit", "TimeLimit-2")
+    assert length_of(make_envs(config, 2, 1)) == 5
+    assert envs_of(env="CartPole-v1", wrappers=Plus).reset(0).min() > 0.9
+    hundred = functools.partial(gym.wrappers.TimeLimit, max_episode_steps=100)
+    pong = envs_of(env="PongNoFrameskip-v4", preprocess=True, wrappers=hundred)
+    assert length_of(pong) < 25  # steps of 4 frames, after the no-ops
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype"),
+    [
+        (lambda seen: np.append(seen, 7).astype(np.float64), (2,), "float32"),
+        (lambda seen: [1, 2, True], (3,), "float32"),
+        (lambda seen: np.zeros((8, 8, 3), np.uint8), (8, 8, 3), "uint8"),
+        ("numpy:negative", (1,), "float32"),
+    ],
+)
+def test_a_function_of_observations(function: Any, shape: Any, dtype: str) -> None:
+    envs = envs_of(env=Corridor, state_to_input=function)
+    first = envs.reset(0)
+    assert (first.shape, first.dtype) == ((2, *shape), dtype)
+    step = envs.step(np.zeros(2, np.int32))
+    assert (step.observations.shape, step.observations.dtype) == (first.shape, dtype)
+    envs.close()
+
+
+def test_a_function_of_preprocessed_frames() -> None:
+    settings = {"env": "PongNoFrameskip-v4", "preprocess": True}
+    envs = envs_of(**settings, state_to_input=lambda frame: frame[::2, ::2])
+    assert envs.reset(0).shape == (2, 42, 42)
+
+
+@pytest.mark.parametrize("vectorization", ["auto", "async"])
+def test_a_function_of_the_index(vectorization: str) -> None:
+    """It counts all environments of the run; arguments with defaults are not it."""
+    for env in (
+        lambda index: Corridor(index + 1),
+        lambda rank, i=0: Corridor(rank + 1),
+    ):
+        config = EnvConfig(env=env, vectorization=vectorization)  # type: ignore[arg-type]
+        envs = make_envs(config, 2, 1, first_env=4)
+        envs.reset(0)
+        ends = [envs.step(np.zeros(2, np.int32)).ended for _ in range(6)]
+        assert np.argmax(ends, axis=0).tolist() == [4, 5]
+        envs.close()
+
+
+class Changing(Corridor):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Box(0, index, (1,), np.float32)
+
+
+class Choosing(Corridor):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.action_space = gym.spaces.Discrete(2 + index)
+
+
+@pytest.mark.parametrize("kind", [Changing, Choosing])
+@pytest.mark.parametrize("vectorization", ["auto", "async"])
+def test_all_have_the_same_spaces(kind: Any, vectorization: str) -> None:
+    with pytest.raises(UserError, match="spaces differ: give all"):
+        envs_of(env=kind, vectorization=vectorization)
+
+
+def own_vectors(num_envs: int, length: int = 3, render_mode: Any = None) -> Any:
+    make = functools.partial(Corridor, length, render_mode)
+    return gym.vector.SyncVectorEnv([make] * num_envs)
+
+
+def test_a_factory_of_vector_environments() -> None:
+    settings = {"env": own_vectors, "env_kwargs": {"length": 6}}
+    assert length_of(envs_of(**settings)) == 6
+    envs = make_one(EnvConfig(**settings), "rgb_array")  # type: ignore[arg-type]
+    envs.reset(0)
+    assert envs.picture().shape == (8, 8, 3)
+
+
 class Raising(Corridor):
     def __init__(self) -> None:
         self.licence = {}["licence"]  # type: ignore[var-annotated]
@@ -112,6 +225,35 @@ LINE = inspect.getsourcelines(Raising)[1] + 2
         ({"env": "Acrobot-v1", "env_kwargs": {"g": 3}}, "Acrobot-v1 takes no g; leave"),
         ({"env": dict}, r"its factory returned {}"),
         ({"env": lambda size: size}, "missing a required argument: 'size'.*defaults"),
+        ({"env": Corridor, "wrappers": "Gone"}, "wrappers Gone is no module:name"),
+        ({"env": Corridor, "wrappers": "own:Gone"}, "can't be imported .*'own'"),
+        ({"env": Corridor, "wrappers": "math:pi"}, r"math:pi is 3\.14.*: name a class"),
+        (
+            {"env": Corridor, "wrappers": gym.wrappers.TimeLimit},
+            "TimeLimit: .* missing a required argument: 'max_episode_steps'.*partial",
+        ),
+        (
+            {"env": Corridor, "wrappers": lambda env: 3},
+            "wrappers lambda: it returned 3",
+        ),
+        ({"env": Corridor, "state_to_input": "Gone"}, "state-to-input Gone is no"),
+        ({"env": Corridor, "state_to_input": str}, "str: it returned array.*numbers"),
+        (
+            {"env": Corridor, "state_to_input": lambda seen: {}[0]},
+            rf"KeyError: 0 \(.*{Path(__file__).name}, line \d+",
+        ),
+        (
+            {"env": own_vectors, "wrappers": Plus},
+            "--wrappers changes environments one by one, .* test_own_kinds:own_vectors",
+        ),
+        (
+            {"env": "CartPole-v1", "wrappers": Plus, "vectorization": "vector"},
+            "one by one, which --vectorization vector doesn't",
+        ),
+        ({"env": own_vectors, "vectorization": "sync"}, "leave --vectorization out"),
+        ({"env": lambda: own_vectors(2)}, "returned SyncVec.*argument num_envs"),
+        ({"env": lambda num_envs: Corridor()}, r"a gymnasium\.vector\.VectorEnv"),
+        ({"env": lambda num_envs: own_vectors(9)}, "made 9 environments of 1"),
         ({"env": "Gone"}, "Python, as in env=Gone"),
         ({"env": "Xyzzyx-v2"}, r"see gymnasium\.pprint_registry\(\)\."),
     ],

@@ -138,6 +138,9 @@ class TrainSettings(TypedDict, total=False):
     seed: int | None
     """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
     2.14748e+09)."""
+    state_to_input: str | Path | Callable[[Any], Any] | None
+    """Function of an observation, module:function, that returns what the network reads;
+    from Python also the function itself."""
     target_reward: float | None
     """Target mean reward over a full reward buffer when reached, training is
     stopped."""
@@ -148,6 +151,9 @@ class TrainSettings(TypedDict, total=False):
     (auto|vector|sync|async|envpool). Default: auto."""
     weights: str | Path | Sequence[str | Path] | None
     """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz."""
+    wrappers: str | Path | Sequence[str | Path] | Sequence[Callable[..., Any]] | None
+    """Wrappers of each environment, module:Class, the first one innermost; from Python
+    also classes and functions of an environment."""
 
 class TrainA2C(TrainSettings, total=False):
     beta1: float
@@ -756,6 +762,9 @@ class TuneSettings(TypedDict, total=False):
     seed: int | None
     """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
     2.14748e+09)."""
+    state_to_input: str | Path | Callable[[Any], Any] | None
+    """Function of an observation, module:function, that returns what the network reads;
+    from Python also the function itself."""
     storage: str | Path | None
     """Database URL of the study, sqlite:///FILE, postgresql://… or mysql://…; default:
     sqlite in the sweep's directory."""
@@ -775,6 +784,9 @@ class TuneSettings(TypedDict, total=False):
     """Complete trials before --scheduler median begins to prune (≥ 0). Default: 5."""
     weights: str | Path | Sequence[str | Path] | None
     """Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz."""
+    wrappers: str | Path | Sequence[str | Path] | Sequence[Callable[..., Any]] | None
+    """Wrappers of each environment, module:Class, the first one innermost; from Python
+    also classes and functions of an environment."""
 
 class TuneA2C(TuneSettings, total=False):
     beta1: float | Sequence[float] | Space

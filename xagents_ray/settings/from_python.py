@@ -4,7 +4,7 @@ import ast
 import contextlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from xagents_ray.core import objects
@@ -55,12 +55,27 @@ def arguments(value: Any) -> Any:
 
 def callbacks(value: Any) -> Any:
     """Return the names of callbacks, classes of them and functions."""
-    if value is None or isinstance(value, str):
+    return _several("callbacks", value, lambda each: not isinstance(each, str))
+
+
+def wrappers(value: Any) -> Any:
+    """Return the names of classes and functions that wrap an environment."""
+    return _several("wrappers", value, callable)
+
+
+def state_to_input(value: Any) -> Any:
+    """Return the name of a function of observations."""
+    return objects.keep("state_to_input", value) if callable(value) else value
+
+
+def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:
+    """Return the names of one or several objects; what is none is left as it is."""
+    if value is None or not (isinstance(value, tuple) or is_object(value)):
         return value
-    names: list[str] = []
+    names: list[Any] = []
     for each in value if isinstance(value, tuple) else (value,):
-        is_name = isinstance(each, str)
-        names.append(each if is_name else objects.keep("callbacks", each, taken=names))
+        kept = objects.keep(setting, each, taken=names) if is_object(each) else each
+        names.append(kept)
     return tuple(names) or None
 
 

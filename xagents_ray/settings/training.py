@@ -30,6 +30,21 @@ class EnvConfig(Checked):
         takes="Mapping[str, Any]",
         to_plain=from_python.arguments,
     )
+    wrappers: tuple[str, ...] | None = option(
+        None,
+        "Wrappers of each environment, module:Class, the first one innermost; from "
+        "Python also classes and functions of an environment",
+        known_as=("wrapper", "wrapper_class", "env_wrappers"),
+        takes="Sequence[Callable[..., Any]]",
+        to_plain=from_python.wrappers,
+    )
+    state_to_input: str | None = option(
+        None,
+        "Function of an observation, module:function, that returns what the network "
+        "reads; from Python also the function itself",
+        takes="Callable[[Any], Any]",
+        to_plain=from_python.state_to_input,
+    )
     n_envs: int = count(
         1,
         "Number of environments to create",
@@ -64,7 +79,15 @@ class EnvConfig(Checked):
     @property
     def objects(self) -> list[tuple[str, str]]:
         """The settings that may name objects passed from Python, and the names."""
-        return [("env", str(self.env))]
+        named = [("wrappers", name) for name in self.wrappers or ()]
+        named += [("state_to_input", name) for name in (self.state_to_input,) if name]
+        return [("env", str(self.env)), *named]
+
+    @property
+    def single_only(self) -> list[str]:
+        """The flags given that change environments one by one."""
+        given = {"--wrappers": self.wrappers, "--state-to-input": self.state_to_input}
+        return [flag for flag, value in given.items() if value]
 
     @property
     def arguments(self) -> dict[str, Any]:

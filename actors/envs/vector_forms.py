@@ -1,0 +1,99 @@
+"""Vector environments that are made as such: those of Gymnasium, ALE and the user."""
+
+import warnings
+from typing import Any
+
+import gymnasium as gym
+
+from xagents_ray.actors.envs import atari, factory, registry
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.training import EnvConfig
+
+
+@registry.without_version_warning()
+def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
+    """Return the environment's own vector form, None when it has none."""
+    is_changed = bool(config.env_kwargs or config.single_only)
+    if is_changed and config.vectorization == "auto":
+        return None  # it may lack these arguments
+    refuse_single_only(config, "--vectorization vector")
+    env = registry.registered(str(config.env))
+    atari_settings = atari.settings(env)
+    if atari_settings is not None:
+        if not config.preprocess or is_changed:
+            return None
+        return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
+    spec = gym.spec(env) if isinstance(env, str) else env
+    if config.preprocess or spec.vector_entry_point is None:
+        return None
+    envs = gym.make_vec(env, n_envs, "vector_entry_point", **config.arguments)
+    _check_autoreset(envs, str(config.env))
+    actions = getattr(envs, "action_space", None)
+    if type(actions) is gym.spaces.MultiDiscrete:
+        envs.action_space = _OwnActions(actions.nvec, start=actions.start)
+    return envs
+
+
+def call(
+    config: EnvConfig, own: factory.Factory, n_envs: int, render_mode: str | None = None
+) -> Any:
+    """Return a vector environment that the user's factory makes."""
+    env_id = str(config.env)
+    if config.vectorization not in ("auto", "vector") or config.preprocess:
+        flag = "--preprocess" if config.preprocess else "--vectorization"
+        raise UserError(
+            f"{env_id} takes num_envs and makes vector environments, to which {flag} "
+            f"can't be applied: leave {flag} out."
+        )
+    refuse_single_only(config, f"a factory of vector environments, {env_id}")
+    envs = factory.call_vector(env_id, own, config.arguments, n_envs, render_mode)
+    _check_autoreset(envs, env_id)
+    return envs
+
+
+def refuse_single_only(config: EnvConfig, where: str) -> None:
+    """Raise UserError when a setting is given that a vector environment can't have."""
+    for flag in config.single_only:
+        raise UserError(
+            f"{flag} changes environments one by one, which {where} doesn't allow: "
+            "leave one of the two out."
+        )
+
+
+def _check_autoreset(envs: Any, env_id: str) -> None:
+    """Raise UserError when a vector environment resets at another time than ours."""
+    mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
+    if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
+        envs.close()
+        raise UserError(
+            f"The vector environment of {env_id} has autoreset_mode {mode}, but "
+            "training needs NEXT_STEP: use --vectorization sync, or make it reset on "
+            "the step after an episode's end."
+        )
+
+
+class AsyncEnvs(gym.vector.AsyncVectorEnv):
+    """Gymnasium's, but it prints an error of the user's once, and not in red."""
+
+    def _raise_if_errors(self, successes: Any) -> None:
+        if all(successes):
+            return
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            try:
+                super()._raise_if_errors(successes)
+            except UserError:
+                raise
+            except Exception as error:
+                raised = error
+        for each in noted:  # they have the traceback that the error has lost
+            warnings.warn(each.message, stacklevel=2)
+        raise raised
+
+
+class _OwnActions(gym.spaces.MultiDiscrete):
+    """Of actions that our policies choose: to check them costs a fifth of CartPole."""
+
+    def contains(self, x: Any) -> bool:
+        """Return True."""
+        return True

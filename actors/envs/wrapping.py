@@ -1,0 +1,88 @@
+"""Wrappers of the user's, and functions of observations, around an environment."""
+
+import functools
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from xagents_ray.actors.envs import factory, interface
+from xagents_ray.core import objects
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array
+from xagents_ray.core.user_code import line_of
+from xagents_ray.settings.options import flag
+from xagents_ray.settings.training import EnvConfig
+
+_NUMBERS = "biuf"
+
+
+def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
+    """Return an environment in the wrappers of `config`, the first one innermost.
+
+    Raises:
+        UserError: there is no such wrapper, or it makes something else.
+    """
+    for name in config.wrappers or ():
+        wrapper = _find("wrappers", name)
+        subject, remedy = f"--wrappers {name}", "give a functools.partial from Python"
+        factory.check_call(subject, wrapper, "an environment", remedy, env)
+        wrapped = wrapper(env)
+        if not isinstance(wrapped, gym.Env):
+            what, remedy = f"it returned {wrapped!r:.80}", "return a gymnasium.Wrapper"
+            raise interface.fault_of(subject, what, line_of(wrapper), remedy)
+        env = wrapped
+    return env
+
+
+def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
+    """Return an environment whose observations go through a function.
+
+    Their space follows from what it makes of one of the environment's space: uint8
+    stays, other numbers become float32.
+
+    Raises:
+        UserError: there is no such function, or it doesn't return numbers.
+    """
+    function, subject = _find("state_to_input", name), f"--state-to-input {name}"
+    sample = env.observation_space.sample()
+    remedy = "give the others defaults"
+    factory.check_call(subject, function, "an observation", remedy, sample)
+    with np.errstate(all="ignore"):
+        found = np.asarray(function(sample))
+    if found.dtype.kind not in _NUMBERS:
+        what, remedy = f"it returned {found!r:.80}", "return an array of numbers"
+        raise interface.fault_of(subject, what, line_of(function), remedy)
+    is_bytes = found.dtype == np.uint8
+    low, high, dtype = (0, 255, np.uint8) if is_bytes else (-np.inf, np.inf, np.float32)
+    space = gym.spaces.Box(low, high, found.shape, dtype)
+    call = functools.partial(_converted, function, None if is_bytes else np.float32)
+    return gym.wrappers.TransformObservation(env, call, space)
+
+
+def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> Array:
+    return np.asarray(function(observation), dtype)
+
+
+def _find(setting: str, name: str) -> Callable[..., Any]:
+    """Return what a setting names: passed from Python, or `module:name`."""
+    kept = objects.find(setting, name)
+    if kept is None and not {".", ":"} & {*name}:
+        raise UserError(
+            f"{flag(setting)} {name} is no module:name; write one, or pass the object "
+            "of this name from Python again."
+        )
+    try:
+        found = resolve_name(name) if kept is None else kept
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{flag(setting)} {name} can't be imported ({error}): write module:name, "
+            "and start in the directory that holds the module."
+        ) from None
+    if not callable(found):
+        raise UserError(
+            f"{flag(setting)} {name} is {found!r:.80}: name a class or a function."
+        )
+    return found  # type: ignore[no-any-return]
