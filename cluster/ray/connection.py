@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -146,7 +147,11 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
 
 
 def _import(logs: bool) -> Any:
-    import ray
+    # In a notebook, Ray and what it imports ask for widgets.
+    logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")
+        import ray
 
     authentication.tell_ray()
     worker: Any = sys.modules.get("ray._private.worker")

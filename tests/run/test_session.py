@@ -232,3 +232,13 @@ def test_a_history_is_continued_by_another_run() -> None:
     assert (result.env_steps, result.games, result.mean_reward) == (6, 6, 7.0)
     assert History("h.parquet").rows == 6
     assert History(RUN.parent / "b" / "history.parquet").rows == 2
+
+
+def test_a_result_is_a_page_at_most() -> None:
+    result = train(FakeDriver([[n % 7] * 100 for n in range(90)]), max_steps=9_000)
+    assert len(result.episodes) == 9_000 and len(repr(result)) < 1_000
+    assert "(1, 0.0)" not in repr(result)
+    html = result._repr_html_()
+    assert "<th>env steps</th><td>9000</td>" in html and len(html) < 2_000
+    assert "<td>min 0, mean 0, max 0</td>" in html
+    assert "best evaluation" not in html  # there was none

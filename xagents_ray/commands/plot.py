@@ -60,7 +60,7 @@ def plot_history(
         smoothing: episodes; each point is the mean of the newest that many (trailing).
         output: .png or .svg file to write; missing parents are created.
     Returns:
-        The matplotlib Figure.
+        The matplotlib Figure; a notebook shows it as the value of a cell.
     Raises:
         UserError: a history cannot be read or has no such values, the number of
             labels differs, or `output` cannot be written.
@@ -184,11 +184,9 @@ def _figure(
     benchmark: str,
     time_unit: str | None,
 ) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from xagents_ray.commands.figure import CellFigure
 
-    figure = Figure(figsize=(9, 5.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = CellFigure(figsize=(9, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     longest = max(x[-1] for x, _ in curves)
     long = [unit for unit, length in TIME_UNITS.items() if longest >= 2 * length]

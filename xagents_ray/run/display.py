@@ -1,13 +1,13 @@
-"""What a user sees of a run: a live table in a terminal, plain lines elsewhere."""
+"""What a user sees of a run: a live table, or plain lines where there can't be one."""
 
 import time
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from xagents_ray.run.live import live, standard_output
 from xagents_ray.run.profile import Profile
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
@@ -21,11 +21,9 @@ class Display:
 
     def __init__(self, config: Config, console: Console | None = None) -> None:
         self._config, self._quiet = config, config.display.quiet
-        self._console = console or Console(highlight=False)
-        self._live: Live | None = None
-        is_live = self._console.is_terminal and config.display.log_frequency is None
-        if is_live and not self._quiet:
-            self._live = Live(console=self._console, auto_refresh=False)
+        self._console = console or standard_output()
+        has_lines = self._quiet or config.display.log_frequency is not None
+        self._live = None if has_lines else live(self._console)
         self._shown = 0.0
         self._lines = 0
         self.profile: Profile | None = None

@@ -1,6 +1,7 @@
 """How a run ended."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from html import escape
 from signal import Signals as Signal
 from typing import Any
 
@@ -45,7 +46,7 @@ class Result:
     steps_per_second: float
     mean_reward: float | None
     best_reward: float | None
-    episodes: tuple[tuple[int, float], ...]
+    episodes: tuple[tuple[int, float], ...] = field(repr=False)
     dropped: int
     seed: int
     directory: str
@@ -56,7 +57,17 @@ class Result:
     signal: int | None = None
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
-    profile: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return a table of what the repr shows; a notebook shows it."""
+        shown = (each.name for each in fields(self) if each.repr)
+        rows = (
+            f"<tr><th>{name.replace('_', ' ')}</th><td>{escape(_text(value))}</td></tr>"
+            for name in shown
+            if (value := getattr(self, name)) not in (None, {}, "")
+        )
+        return f"<table>{''.join(rows)}</table>"
 
     @classmethod
     def of(
@@ -88,6 +99,13 @@ class Result:
             signal=signal,
             **measured,
         )
+
+
+def _text(value: Any) -> str:
+    """Return a value as a table shows it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each:g}" for name, each in value.items())
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 def stopped_by(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What a user sees of a sweep: a live table in a terminal, plain lines elsewhere."""
+"""What a user sees of a sweep: a live table, or plain lines where it can't be one."""
 
 import statistics
 import time
@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 
+from xagents_ray.run.live import live, standard_output
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.plan import TuneConfig
 
@@ -51,10 +51,9 @@ class SweepDisplay:
     ) -> None:
         self._config, self._display = config, display
         self._rows = {row.number: row for row in rows}
-        self._console = console or Console(highlight=False)
-        self._live: Live | None = None
-        if self._console.is_terminal and not (display.quiet or config.non_silent):
-            self._live = Live(console=self._console, auto_refresh=False)
+        self._console = console or standard_output()
+        has_lines = display.quiet or config.non_silent
+        self._live = None if has_lines else live(self._console)
         self._shown = time.monotonic()
 
     def __enter__(self) -> "SweepDisplay":

@@ -5,7 +5,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ class TuneResult:
 
     best: dict[str, Any] | None
     best_reward: float | None
-    trials: "pd.DataFrame"
+    trials: "pd.DataFrame" = field(repr=False)
     counts: dict[str, int]
     study: str
     storage: str
