@@ -16,7 +16,7 @@ from xagents_ray.actors.envs import (
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
@@ -55,13 +55,20 @@ def check(config: EnvConfig) -> EnvSpec:
     return envs.spec
 
 
-def notes(config: EnvConfig) -> tuple[str, ...]:
-    """Return what the user should know about an environment."""
+def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
+    """Return what the user should know about an environment, and of its spec."""
     env_id = str(config.env)
     newest = None if ":" in env_id else registry.newest_version(env_id)
-    if newest in (None, env_id):
-        return ()
-    return (f"{env_id} is outdated; its newest version is {newest}",)
+    found = []
+    if newest not in (None, env_id):
+        found.append(f"{env_id} is outdated; its newest version is {newest}")
+    if spec is not None and spec.flattened:
+        found.append(
+            f"{env_id} has {spec.flattened} observations, flattened to vectors of "
+            f"{counted(spec.observation_shape[0], 'number')}; --state-to-input takes "
+            "another function"
+        )
+    return tuple(found)
 
 
 def choose(config: EnvConfig) -> EnvConfig:
@@ -183,11 +190,13 @@ def _single(
         env = _registered(config, render_mode)
     is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
     env = wrapping.wrap(env, config)
+    if is_own and (config.preprocess or config.state_to_input is not None):
+        env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env):
-        checked = interface.InterfaceCheck(env, env_id) if is_own else env
-        env, is_own = atari.Preprocessing(checked, config.max_frame), False
+        env, is_own = atari.Preprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
         env, is_own = wrapping.transform(env, config.state_to_input), True
+    env = wrapping.flatten(env)
     return interface.InterfaceCheck(env, env_id) if is_own else env
 
 

@@ -11,7 +11,7 @@ from gymnasium.envs import classic_control as classic
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
-from xagents_ray.actors.envs import atari, interface
+from xagents_ray.actors.envs import atari, interface, wrapping
 from xagents_ray.core.trajectory import Array
 
 # By exact type, since a subclass may hold more; without what only rendering and
@@ -32,6 +32,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     gym.wrappers.ClipAction: (),
     gym.wrappers.RescaleAction: (),
     atari.Preprocessing: (),
+    wrapping.Flattened: (),
 }
 
 

@@ -5,12 +5,13 @@ frame per step; stacking is the trajectory's business.
 """
 
 import contextlib
+import dataclasses
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import interface
+from xagents_ray.actors.envs import interface, wrapping
 from xagents_ray.actors.envs import state as env_state
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -47,7 +48,9 @@ class Envs:
         space, actions = envs.single_observation_space, envs.single_action_space
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
         made_at = "" if self._one is None else interface.place_of(self._one, "__init__")
-        self.spec = _spec_of(space, actions, config, made_at)
+        spec = _spec_of(space, actions, config, made_at)
+        kind = wrapping.flattened(envs if self._one is None else self._one)
+        self.spec = dataclasses.replace(spec, flattened=kind)
         self._start = int(actions.start) if self.spec.is_discrete else 0
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
@@ -152,9 +155,8 @@ def _spec_of(
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
     if not isinstance(observations, gym.spaces.Box):
         raise UserError(
-            f"{env} has {type(observations).__name__} observations; only Box "
-            "observations are supported: wrap it with "
-            "gymnasium.wrappers.FlattenObservation."
+            f"{env} has {type(observations).__name__} observations, whose size isn't "
+            "fixed: make an array of each with --state-to-input."
         )
     shape = observations.shape
     is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)

@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from xagents_ray.actors.envs import atari, factory, registry
+from xagents_ray.actors.envs import atari, factory, registry, wrapping
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
@@ -31,7 +31,7 @@ def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return envs
+    return wrapping.flatten(envs)
 
 
 def call(
@@ -48,7 +48,7 @@ def call(
     refuse_single_only(config, f"a factory of vector environments, {env_id}")
     envs = factory.call_vector(env_id, own, config.arguments, n_envs, render_mode)
     _check_autoreset(envs, env_id)
-    return envs
+    return wrapping.flatten(envs)
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:

@@ -62,6 +62,38 @@ def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     return gym.wrappers.TransformObservation(env, call, space)
 
 
+class Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
+    """Gymnasium's, where we added it."""
+
+
+class FlattenedVector(gym.wrappers.vector.FlattenObservation):
+    """Gymnasium's for vector environments, where we added it."""
+
+
+def flatten(env: Any) -> Any:
+    """Return an environment, single or vector, with an observation of one array.
+
+    Those of a Dict, a Tuple, or a discrete space become vectors by Gymnasium's own
+    wrapper; spaces without a fixed size are left as they are.
+    """
+    is_vector = isinstance(env, gym.vector.VectorEnv)
+    name = "single_observation_space" if is_vector else "observation_space"
+    space = getattr(env, name, None)
+    has_size = isinstance(space, gym.Space) and space.is_np_flattenable
+    if not has_size or isinstance(space, gym.spaces.Box | gym.spaces.Text):
+        return env
+    return FlattenedVector(env) if is_vector else Flattened(env)
+
+
+def flattened(env: Any) -> str:
+    """Return the kind of space that `flatten` has flattened, `Dict`; "" for none."""
+    if isinstance(env, FlattenedVector):
+        return type(env.env.single_observation_space).__name__
+    layers = interface.layers(env) if isinstance(env, gym.Env) else ()
+    found = [each for each in layers if isinstance(each, Flattened)]
+    return type(found[0].env.observation_space).__name__ if found else ""
+
+
 def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> Array:
     return np.asarray(function(observation), dtype)
 

@@ -9,10 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from xagents_ray.actors.envs.make import check, make_envs, make_one
+from xagents_ray.actors.envs.make import check, make_envs, make_one, notes
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
+
+BIT, BITS = gym.spaces.Discrete(2), gym.spaces.MultiBinary(5)
 
 
 class Corridor(gym.Env[Any, Any]):
@@ -177,6 +179,56 @@ def test_a_function_of_the_index(vectorization: str) -> None:
         envs.close()
 
 
+SPACES: list[tuple[gym.Space[Any], int]] = [
+    (gym.spaces.Dict({"at": gym.spaces.Box(0, 9, (2, 3)), "b": BIT}), 8),
+    (gym.spaces.Tuple((BIT, gym.spaces.Box(0, 9, (3,), np.uint8))), 5),
+    (gym.spaces.Dict({"in": gym.spaces.Dict({"b": BIT}), "m": BITS}), 7),
+    (gym.spaces.Discrete(4, start=2), 4),
+    (gym.spaces.MultiDiscrete([2, 3]), 5),
+    (BITS, 5),
+]
+
+
+@pytest.mark.parametrize("vectorization", ["auto", "async", "own"])
+@pytest.mark.parametrize(("space", "size"), SPACES)
+def test_observations_are_flattened(
+    space: gym.Space[Any], size: int, vectorization: str
+) -> None:
+    seen = space.sample()
+
+    class Observing(Corridor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = space
+
+        def observation(self) -> Any:
+            return seen
+
+    kind: Any = Observing
+    if vectorization == "own":
+        kind = lambda num_envs: gym.vector.SyncVectorEnv([Observing] * num_envs)  # noqa: E731
+        vectorization = "auto"
+    config = EnvConfig(env=kind, vectorization=vectorization)
+    envs = make_envs(config, 2, 1)
+    assert (envs.spec.observation_shape, envs.spec.stack) == ((size,), 1)
+    flat = gym.spaces.flatten(space, seen)
+    for found in (envs.reset(0), envs.step(np.zeros(2, np.int32)).observations):
+        np.testing.assert_array_equal(found, np.stack([flat] * 2))  # type: ignore[list-item]
+        assert found.dtype == envs.spec.observation_dtype
+    envs.close()
+    (note,) = notes(config, check(config))
+    assert f"has {type(space).__name__} observations, flattened" in note
+    assert f"of {size} numbers" in note
+
+
+def test_library_ones_too() -> None:
+    """Also one that keeps to a Dict by its own wrapper."""
+    for env in ("FrozenLake-v1", "Blackjack-v1"):
+        assert check(EnvConfig(env=env)).flattened in ("Discrete", "Tuple")
+    own = EnvConfig(env="Blackjack-v1", wrappers=gym.wrappers.FlattenObservation)  # type: ignore[arg-type]
+    assert notes(own, check(own)) == ()
+
+
 class Changing(Corridor):
     def __init__(self, index: int) -> None:
         super().__init__()
@@ -207,6 +259,12 @@ def test_a_factory_of_vector_environments() -> None:
     envs = make_one(EnvConfig(**settings), "rgb_array")  # type: ignore[arg-type]
     envs.reset(0)
     assert envs.picture().shape == (8, 8, 3)
+
+
+class Speaking(Corridor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Text(5)
 
 
 class Raising(Corridor):
@@ -251,6 +309,7 @@ LINE = inspect.getsourcelines(Raising)[1] + 2
             "one by one, which --vectorization vector doesn't",
         ),
         ({"env": own_vectors, "vectorization": "sync"}, "leave --vectorization out"),
+        ({"env": lambda: Speaking()}, "has Text observations.*--state-to-input"),
         ({"env": lambda: own_vectors(2)}, "returned SyncVec.*argument num_envs"),
         ({"env": lambda num_envs: Corridor()}, r"a gymnasium\.vector\.VectorEnv"),
         ({"env": lambda num_envs: own_vectors(9)}, "made 9 environments of 1"),

@@ -90,7 +90,6 @@ MISTAKES = {
     "own env, no module": (["--env", "nowhere:make", *END], "can't be imported"),
     "own env, no name": (["--env", "json:dumbs", *END], "did you mean dumps"),
     "own env, no env": (["--env", "collections:Counter", *END], "gymnasium.Env"),
-    "discrete observation": (["--env", "FrozenLake-v1", *END], "Box observations"),
     "preprocess": ([*RUN, "--preprocess"], "leave the flag out"),
     "no model": ([*RUN, "--model", "no.cfg"], "no.cfg: can't be read"),
     "broken model": (

@@ -1,6 +1,6 @@
 """What a network needs to know of an environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class EnvSpec:
     # Lower bounds of a continuous action; empty for a discrete one.
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()  # upper bounds, likewise
+    # Kind of the space, `Dict`, that was flattened to vectors; "" for none.
+    flattened: str = field(default="", compare=False)
 
     @property
     def is_image(self) -> bool:

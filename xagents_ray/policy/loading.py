@@ -119,7 +119,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         arrays, notes = _read(name, layout, extras)
     unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
     whole = Config(algorithm=config, env=env, training=unused)
-    notes = [*environments.notes(env), *notes]
+    notes = [*environments.notes(env, spec), *notes]
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=tuple(notes))
     return Trained(run, Weights(1, arrays), name)
 

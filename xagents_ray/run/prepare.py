@@ -113,12 +113,13 @@ def prepare(
     from xagents_ray.actors.envs import make as environments
 
     env = environments.choose(config.env)
-    notes = environments.notes(env)
+    spec = environments.check(env)
+    notes = environments.notes(env, spec)
     if env != config.env:
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)
     config = replace(config, env=env)
-    run = build_run(algorithm, config, environments.check(env), resumed)
+    run = build_run(algorithm, config, spec, resumed)
     return replace(run, notes=notes)
 
 

@@ -231,6 +231,7 @@ def _speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
 def _described(spec: EnvSpec) -> str:
     shape = "×".join(map(str, spec.observation_shape))
     kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
+    kind += f" (a {spec.flattened}, flattened)" if spec.flattened else ""
     actions = "discrete action" if spec.is_discrete else "continuous action"
     units = counted(spec.action_units, actions)
     return f"{shape} {spec.observation_dtype} {kind}; {units}"
