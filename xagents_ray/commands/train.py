@@ -35,6 +35,12 @@ def train(agent: str, **settings: Any) -> Result:
         Broken: too many parts of the run failed, or a callback raised.
         KeyboardInterrupt: Ctrl-C ended the run, which is saved.
         SystemExit: SIGTERM ended the run, which is saved.
+
+    >>> result = xagents_ray.train(
+    ...     "ppo", env="CartPole-v1", n_envs=4, max_steps=2_000, seed=1, name="first",
+    ...     local=True, quiet=True)
+    >>> result.directory
+    'runs/ppo/CartPole-v1/first'
     """
     with interrupting():
         result = train_with(find(agent), settings)

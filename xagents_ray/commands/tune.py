@@ -29,6 +29,11 @@ def tune(agent: str, **settings: Any) -> TuneResult:
         Broken: no trial completed, or the study's database failed.
         KeyboardInterrupt: Ctrl-C ended the sweep, which can be resumed.
         SystemExit: SIGTERM ended the sweep, which can be resumed.
+
+    >>> result = xagents_ray.tune(
+    ...     "ppo", env="CartPole-v1", lr=xagents_ray.log_uniform(1e-4, 1e-2),
+    ...     n_trials=2, trial_steps=500, study="first", local=True, quiet=True)
+    >>> better = {**result.best, "max_steps": 100_000}  # for xagents_ray.train
     """
     with interrupting():
         result = tune_with(find(agent), settings)

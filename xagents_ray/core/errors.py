@@ -10,6 +10,12 @@ class UserError(ValueError):
     """A mistake that the user can fix; the message is one sentence with a remedy.
 
     The command line prints the message without a traceback and exits with 2.
+
+    >>> try:
+    ...     xagents_ray.load("nowhere")
+    ... except xagents_ray.UserError as error:
+    ...     print(error)
+    load nowhere: there is no such directory; name a run's, or last.
     """
 
 
@@ -62,6 +68,18 @@ class Diverged(Exception):
     """A loss, gradient or reward is not finite; the message names the first one.
 
     The command line prints the message without a traceback and exits with 1.
+
+    >>> import gymnasium
+    >>> def no_rewards():
+    ...     env = gymnasium.make("CartPole-v1")
+    ...     return gymnasium.wrappers.TransformReward(env, lambda reward: np.nan)
+    >>> try:
+    ...     xagents_ray.train(
+    ...         "a2c", env=no_rewards, max_steps=200, run_dir="others", local=True,
+    ...         quiet=True)
+    ... except xagents_ray.Diverged as error:
+    ...     print(error)
+    The environment gave a reward of nan: ...
     """
 
 
@@ -79,6 +97,16 @@ class Broken(Exception):
 
     Attributes:
         trace: traceback of the user's code, printed first; "" if it is not to blame.
+
+    >>> def on_rollout(ctx):
+    ...     raise RuntimeError("no room left")
+    >>> try:
+    ...     xagents_ray.train(
+    ...         "a2c", env="CartPole-v1", max_steps=200, callbacks=[on_rollout],
+    ...         run_dir="others", local=True, quiet=True)
+    ... except xagents_ray.Broken as error:
+    ...     print("no room left" in error.trace)
+    True
     """
 
     def __init__(self, message: str, trace: str = "") -> None:

@@ -23,6 +23,15 @@ class RunContext:
 
     Attributes:
         directory: of the run, with its checkpoints and history.
+
+    Example:
+        >>> class Report(xagents_ray.Callback):
+        ...     def on_end(self, ctx, result):
+        ...         print(ctx.directory, ctx.env_steps >= 200)
+        >>> result = xagents_ray.train(
+        ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others",
+        ...     name="seen", callbacks=[Report()], local=True, quiet=True)
+        others/a2c/CartPole-v1/seen True
     """
 
     def __init__(

@@ -36,6 +36,12 @@ class Result:
         seed: given, or drawn.
         directory: of the run; "" when none was made.
         signal: that ended it; None when it ended by itself.
+
+    >>> result = xagents_ray.train(
+    ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others", local=True,
+    ...     quiet=True)
+    >>> result.reason, result.env_steps >= 200
+    ('Maximum steps exceeded', True)
     """
 
     reason: str

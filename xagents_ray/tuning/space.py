@@ -23,17 +23,26 @@ class Space:
 
 
 def categorical(*values: Any) -> Space:
-    """Vary a setting over these values."""
+    """Vary a setting over these values, two or more.
+
+    >>> n_envs = xagents_ray.categorical(8, 16, 32)  # of xagents_ray.tune
+    """
     return Space("categorical", values)
 
 
 def integer(low: int, high: int) -> Space:
-    """Vary a setting over the whole numbers from `low` to `high`, both included."""
+    """Vary a setting over the whole numbers from `low` to `high`, both included.
+
+    >>> target_sync_steps = xagents_ray.integer(500, 5_000)  # of xagents_ray.tune
+    """
     return Space("int", (low, high))
 
 
 def log_uniform(low: float, high: float) -> Space:
-    """Vary a setting from `low` > 0 to `high`, evenly in its logarithm."""
+    """Vary a setting from `low` > 0 to `high`, evenly in its logarithm.
+
+    >>> lr = xagents_ray.log_uniform(1e-5, 1e-2)  # of xagents_ray.tune
+    """
     return Space("log_uniform", (low, high))
 
 

@@ -65,6 +65,14 @@ class TuneResult:
         storage: URL of its database, without a password.
         directory: of the sweep.
         signal: that ended it; None when it ended by itself.
+
+    >>> result = xagents_ray.tune(  # a study that is complete is only read
+    ...     "ppo", env="CartPole-v1", lr=xagents_ray.log_uniform(1e-4, 1e-2),
+    ...     n_trials=2, trial_steps=500, study="first", local=True, quiet=True)
+    >>> result.counts
+    {'complete': 2}
+    >>> len(result.trials), result.best["env"]
+    (2, 'CartPole-v1')
     """
 
     best: dict[str, Any] | None
