@@ -150,7 +150,10 @@ def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
     env_id = str(config.env)
     own = registry.find_factory(env_id)
     if own is not None and factory.makes_vectors(own):
-        raise UserError(f"{env_id} makes vector environments: there is no single one.")
+        raise UserError(
+            f"{env_id} makes vector environments and there is no single one: call it "
+            "yourself, with num_envs=1 or more."
+        )
     try:
         return _single(config, own, 0, render_mode)
     except gym.error.Error as error:

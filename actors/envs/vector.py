@@ -85,6 +85,11 @@ class Envs:
         )
 
     @property
+    def spaces(self) -> tuple[Any, Any]:
+        """Spaces of one environment's observations, frames unstacked, and actions."""
+        return self._envs.single_observation_space, self._envs.single_action_space
+
+    @property
     def is_checked(self) -> bool:
         """Whether they are user-defined, made one by one."""
         return isinstance(self._one, interface.InterfaceCheck)

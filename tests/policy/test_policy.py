@@ -108,6 +108,18 @@ def test_actions_of_other_bounds_and_numbers() -> None:
         assert {abs(float(action[0])) for action in actions} <= {0.1}
 
 
+def vectors(num_envs: int) -> Any:
+    return gym.vector.SyncVectorEnv([Shifted] * num_envs)
+
+
+def test_a_vector_environment_of_the_user() -> None:
+    policy = policy_of("dqn", env=vectors, vectorization="auto")
+    assert policy.act([[0.0, 0.0], [0.5, 0.5]]).shape == (2,)
+    assert len(policy.evaluate(3).returns) == 3
+    with pytest.raises(UserError, match="no single one: call it yourself"):
+        policy.make_env()
+
+
 class Shifted(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space: gym.Space[Any] = gym.spaces.Discrete(3, start=3)

@@ -42,7 +42,8 @@ gym.register("policy/Colored-v0", Colored)
 
 
 def policy_of(agent: str, seed: int | None = None, **settings: Any) -> Policy:
-    run = run_of(agent, 1, vectorization="sync", **settings)
+    settings = {"vectorization": "sync", **settings}
+    run = run_of(agent, 1, **settings)
     weights = weights_of(setup_of(agent, 1, **settings))
     if not run.algorithm.models[0].has_log_std:
         del weights.arrays["log_std"]

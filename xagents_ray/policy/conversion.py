@@ -11,9 +11,17 @@ from xagents_ray.core.trajectory import Array, stack_frames
 
 
 class Conversion:
-    """Converts for one environment, whose spaces are Gymnasium's."""
+    """Converts for one environment, whose spaces are Gymnasium's, frames unstacked.
+
+    Attributes:
+        spaces: of observations, frames stacked, and of actions.
+    """
 
     def __init__(self, env_id: str, spec: EnvSpec, observations: Any, actions: Any):
+        from gymnasium.vector.utils import batch_space
+
+        if spec.stack > 1:
+            observations = batch_space(observations, spec.stack)
         self._env_id, self._spec, self._shape = env_id, spec, observations.shape
         self.spaces = observations, actions
         self.actions = _to_space(actions)

@@ -90,7 +90,7 @@ class Policy:
         Returns:
             A Gymnasium environment; its rewards are the environment's own.
         Raises:
-            UserError: it can't be made.
+            UserError: it can't be made, or is one of a vector environment of yours.
 
         >>> env = xagents_ray.load("last").make_env()
         >>> observation, info = env.reset(seed=1)
@@ -298,7 +298,8 @@ class Policy:
 
     @cached_property
     def _conversion(self) -> Conversion:
-        env = self.make_env()
-        env.close()
-        spaces = env.observation_space, env.action_space
-        return Conversion(self.env_id, self._spec, *spaces)
+        from xagents_ray.actors.envs.make import make_one
+
+        envs = make_one(self._run.config.env, None)
+        envs.close()
+        return Conversion(self.env_id, self._spec, *envs.spaces)
