@@ -16,6 +16,7 @@ FRAMEWORKS = ("tensorflow", "keras", "ray")
 # Top floor first: a room imports from lower floors only.
 FLOORS = (
     ("",),
+    ("compat",),
     ("commands",),
     ("cluster.tune",),
     ("tuning",),

@@ -5,7 +5,7 @@ imports neither TensorFlow nor Ray.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # In a checkout the rooms `actors/`, `learners/` and `cluster/` lie next to this
 # folder; an installed copy has them inside it. This finds them in both, which a
@@ -33,6 +33,15 @@ if TYPE_CHECKING:  # with the settings of each agent
 else:
     from xagents_ray.commands.train import train
     from xagents_ray.commands.tune import tune
+
+    def __getattr__(name: str) -> Any:
+        """Return what scripts of xagents take from here: `PPO`, `agents`."""
+        if name == "agents" or name.isupper():
+            from xagents_ray.compat.agents import find
+
+            return find(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 plot = plot_history
 

@@ -1,0 +1,259 @@
+"""Agents by their classes' names: they collect settings for `train` and `play`."""
+
+import functools
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from xagents_ray import networks
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands.load import load
+from xagents_ray.commands.train import train
+from xagents_ray.compat import buffers
+from xagents_ray.compat.envs import Envs
+from xagents_ray.compat.models import Model, optimizer_settings
+from xagents_ray.compat.trial import Reporter
+from xagents_ray.core.errors import UserError
+from xagents_ray.policy.episodes import Evaluation
+from xagents_ray.policy.policy import Policy
+from xagents_ray.run.result import Result
+from xagents_ray.settings.options import options
+from xagents_ray.settings.training import EnvConfig, TrainingConfig
+
+_KINDS = {"cnn": "image", "ann": "vector"}
+
+
+class Agent:
+    """An agent of xagents: it collects settings, which it trains and plays with.
+
+    Args:
+        envs: of `create_envs`.
+        parts: networks of `ModelReader`, or what `train` takes in their place; then
+            the replay buffers, one for each environment, if it learns from any.
+        trial: of Optuna, which training reports to.
+        settings: of `train`, such as `seed`, `checkpoints` and `quiet`.
+    Attributes:
+        result: how the last `fit` ended; None before it.
+    """
+
+    row: ClassVar[Algorithm]
+
+    def __init__(
+        self, envs: Sequence[Any], *parts: Any, trial: Any = None, **settings: Any
+    ) -> None:
+        names = list(dict.fromkeys(model.file for model in self.row.models))
+        known = [*names, *(["buffers"] if self.row.replay else [])]
+        given = _named(known, parts) | settings
+        self.envs, self.trial = envs, trial
+        self.result: Result | None = None
+        self._policy: Policy | None = None
+        self._models = {name: given.pop(name) for name in names if name in given}
+        self._settings = {
+            **_environments(envs),
+            **self._optimizer(),
+            **self._replay(given.pop("buffers", None)),
+            **given,
+        }
+        self._warn_of_bounded_values()
+
+    def fit(
+        self,
+        target_reward: float | None = None,
+        max_steps: int | None = None,
+        monitor_session: str | None = None,
+        **settings: Any,
+    ) -> Result:
+        """Train until the target or the number of env steps is reached.
+
+        A second call continues the run of the first one.
+
+        Args:
+            target_reward: mean reward of a full reward buffer.
+            max_steps: env steps of all environments together, earlier calls included.
+            monitor_session: name of a run of Weights & Biases.
+            settings: of `train`, such as `local=True`.
+        Raises:
+            optuna.TrialPruned: the agent's trial was pruned.
+            UserError: a setting is wrong; the message says what to do.
+        """
+        ends = {"target_reward": target_reward, "max_steps": max_steps}
+        given = {**ends, "monitor_session": monitor_session, **settings}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.result is None:
+            given = {**self.settings, **given}
+        else:
+            given = {"resume": self.result.directory, **given}
+        every = self._settings.get("log_frequency") or len(self.envs)
+        reporter = Reporter(self.trial, every)
+        if self.trial is not None:
+            given["callbacks"] = [*given.get("callbacks", ()), reporter]
+        self._policy = None
+        self.result = train(self.row.name, **given)
+        reporter.check()
+        return self.result
+
+    def play(self, **settings: Any) -> Evaluation:
+        """Play an episode with the agent's policy.
+
+        Args:
+            settings: of `Policy.play`: `render`, `video_dir`, `frame_dir`, ….
+        Raises:
+            UserError: there are no weights, or a setting is wrong.
+        """
+        played = self.policy.play(**settings)
+        if not self._settings.get("quiet"):
+            print(played)
+        return played
+
+    @property
+    def policy(self) -> Policy:
+        """What `fit` has learned, or that of the models' weights.
+
+        Raises:
+            UserError: there are no weights.
+        """
+        if self._policy is None:
+            self._policy = self._load()
+        return self._policy
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `fit` gives to `train` by itself."""
+        return {**self._settings, **self._networks(), **self._weights()}
+
+    @property
+    def total_rewards(self) -> "deque[float]":
+        """Returns of the newest episodes, as many as the reward buffer holds."""
+        size = self._settings.get("reward_buffer_size")
+        episodes = () if self.result is None else self.result.episodes
+        returns = (episode_return for _, episode_return in episodes)
+        return deque(returns, size or TrainingConfig.reward_buffer_size)
+
+    def _optimizer(self) -> dict[str, Any]:
+        """Return the settings of the models' optimizers; the first one acts."""
+        given = (getattr(each, "optimizer", None) for each in self._models.values())
+        found, *others = [optimizer_settings(each) for each in given] or [{}]
+        for each in others:
+            if each.get("lr", found.get("lr")) != found.get("lr"):
+                found["critic_lr"] = each["lr"]
+        return found
+
+    def _replay(self, given: Sequence[Any] | None) -> dict[str, Any]:
+        if given is None:
+            return {}
+        return buffers.settings(given, len(self.envs), self.row.on_policy)
+
+    def _networks(self) -> dict[str, Any]:
+        return {
+            name: each.cfg_file if isinstance(each, Model) else each
+            for name, each in self._models.items()
+        }
+
+    def _weights(self) -> dict[str, Any]:
+        """Return the weights files to start from, if the models have any."""
+        models = [self._models.get(model.file) for model in self.row.models]
+        paths = [getattr(each, "weights_path", None) for each in models]
+        if not any(paths):
+            return {}
+        if not all(paths):
+            raise UserError(
+                "Some models have weights and others not: load weights into all of "
+                "them, or into none."
+            )
+        return {"weights": tuple(paths)}
+
+    def _load(self) -> Policy:
+        if self.result is not None and self.result.directory:
+            return load(self.result.directory)
+        acting = self._models.get(self.row.models[0].file)
+        weights = getattr(acting, "weights_path", None)
+        if weights is None:
+            raise UserError(
+                "This agent has learned nothing yet: call fit, or load_weights of its "
+                "first model."
+            )
+        acts = [each.name for each in options(self.row.config) if each.acts]
+        shown = {*acts, *(each.name for each in options(EnvConfig))}
+        given = {**self._settings, **self._networks()}
+        given = {name: value for name, value in given.items() if name in shown}
+        return load(weights, agent=self.row.name, **given)
+
+    def _warn_of_bounded_values(self) -> None:
+        for model in self.row.models:
+            given = self._models.get(model.file)
+            if not isinstance(given, Model) or "value" not in model.heads:
+                continue
+            end = given.layout.outputs[model.heads.index("value")]
+            activation = given.layout.layers[end].activation
+            if activation != "linear":
+                own = f"xagents_ray.agents[{self.row.name!r}][{model.file!r}]"
+                warnings.warn(
+                    f"{model.file}: {given.cfg_file} ends in {activation}, which "
+                    f"bounds the values that it can learn; {own} has others.",
+                    stacklevel=3,
+                )
+
+
+def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:
+    if len(parts) > len(names):
+        raise UserError(
+            f"An agent takes environments and then {', '.join(names)} by place, got "
+            f"{1 + len(parts)} arguments: give settings by name, as in seed=1."
+        )
+    return dict(zip(names, parts, strict=False))
+
+
+def _environments(envs: Any) -> dict[str, Any]:
+    """Return the settings of environments."""
+    if isinstance(envs, Envs):
+        return envs.settings
+    spec = getattr(next(iter(envs), None), "spec", None)
+    if spec is None:
+        raise UserError(
+            "Training makes environments of its own: give create_envs(NAME, N), where "
+            "NAME may also be a class or a function that makes one."
+        )
+    return {"env": spec, "n_envs": len(envs)}
+
+
+@functools.cache
+def agent_class(row: Algorithm) -> type[Agent]:
+    """Return the class of an agent; `pickle` finds it as `xagents_ray.PPO`."""
+    own = {"row": row, "__module__": "xagents_ray", "__doc__": row.config.__doc__}
+    return type(row.name.upper(), (Agent,), own)
+
+
+def agents() -> dict[str, dict[str, Any]]:
+    """Return by name each agent's class, and its default networks by kind.
+
+    >>> import xagents_ray
+    >>> [path] = xagents_ray.agents["ppo"]["model"]["cnn"]
+    """
+    folder = Path(networks.__file__).parent
+    found: dict[str, dict[str, Any]] = {}
+    for row in ALGORITHMS.values():
+        found[row.name] = {"agent": agent_class(row)}
+        for model in row.models:
+            named = {
+                k: folder / model.networks.format(kind=v) for k, v in _KINDS.items()
+            }
+            known = {k: [str(p)] if p.is_file() else [] for k, p in named.items()}
+            found[row.name][model.file] = known
+    return found
+
+
+def find(name: str) -> Any:
+    """Return what scripts of xagents take from the package, `PPO` or `agents`.
+
+    Raises:
+        AttributeError: there is nothing of this name.
+    """
+    if name == "agents":
+        return agents()
+    row = ALGORITHMS.get(name.lower())
+    if row is None:
+        raise AttributeError(f"module 'xagents_ray' has no attribute {name!r}")
+    return agent_class(row)

@@ -1,0 +1,99 @@
+"""A list of environments that are made where they are stepped."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.training import EnvConfig
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+_SKIPPED, _SHAPE = 4, (84, 84)
+
+
+class Envs(Sequence["gym.Env[Any, Any]"]):
+    """Environments of one kind, as a list of them.
+
+    An item is a Gymnasium environment that is made when it is asked for. Training makes
+    its own, in the processes that step them, so a list can be pickled.
+
+    Attributes:
+        settings: of the environments, by flat name.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self._config = settings, EnvConfig.of(settings)
+        self._made: dict[int, gym.Env[Any, Any]] = {}
+
+    def __len__(self) -> int:
+        return self._config.n_envs
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the environment of an index, or a list of a slice."""
+        place = range(len(self))[index]
+        if isinstance(place, range):
+            return [self[each] for each in place]
+        if place not in self._made:
+            self._made[place] = _make(self._config)
+        return self._made[place]
+
+    def __reduce__(self) -> Any:
+        return Envs, (self.settings,)
+
+
+def create_envs(
+    env_name: Any,
+    n: int = 1,
+    preprocess: bool = True,
+    frame_skips: int = _SKIPPED,
+    resize_shape: tuple[int, int] = _SHAPE,
+    max_frame: bool = False,
+    **settings: Any,
+) -> Envs:
+    """Return a list of environments.
+
+    Args:
+        env_name: what `train` takes as `env`, such as an id of Gymnasium.
+        n: how many.
+        preprocess: treat images as Atari frames: every 4th, gray, 84x84.
+        frame_skips: only 4.
+        resize_shape: only (84, 84).
+        max_frame: take the maximum of the last two frames.
+        settings: of `train` that concern environments, such as `frame_stack=1`, which
+            xagents had in place of 4.
+    Raises:
+        UserError: a setting can't be had.
+
+    >>> from xagents_ray.utils.common import create_envs
+    >>> envs = create_envs("CartPole-v1", 16, preprocess=False)
+    >>> len(envs), envs[0].observation_space.shape
+    (16, (4,))
+    """
+    if (frame_skips, tuple(resize_shape)) != (_SKIPPED, _SHAPE):
+        raise UserError(
+            f"create_envs takes every {_SKIPPED}th frame in {_SHAPE}: leave out "
+            "frame_skips and resize_shape, or wrap the environment in a function."
+        )
+    own = {"env": env_name, "n_envs": n, "preprocess": preprocess}
+    return Envs({**own, "max_frame": max_frame, **settings})
+
+
+def _make(config: EnvConfig) -> "gym.Env[Any, Any]":
+    """Return an environment whose images show their frames as channels."""
+    import gymnasium as gym
+    import numpy as np
+
+    from xagents_ray.actors.envs.make import make_stacked, probe
+
+    spec = probe(config)
+    env = make_stacked(config, spec.stack, None)
+    if not spec.is_image:
+        return env
+    space = gym.spaces.Box(0, 255, spec.input_shape, np.uint8)
+
+    def as_channels(frames: Any) -> Any:
+        stack = np.reshape(frames, (spec.stack, *spec.observation_shape))
+        return np.moveaxis(stack, 0, -1).reshape(spec.input_shape)
+
+    return gym.wrappers.TransformObservation(env, as_channels, space)

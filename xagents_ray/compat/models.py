@@ -1,0 +1,113 @@
+"""Networks that are named by their .cfg files until they are needed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from xagents_ray.networks.layout import Layout, read_layout
+from xagents_ray.storage.weights import read_file
+
+_OF_KERAS = {"lr": 1e-3, "opt_epsilon": 1e-7}
+"""What Keras' optimizers have when only their name is given."""
+_NAMES = {
+    "learning_rate": "lr",
+    "beta_1": "beta1",
+    "beta_2": "beta2",
+    "rho": "beta2",
+    "epsilon": "opt_epsilon",
+}
+"""Settings by Keras' names of them."""
+
+
+class ModelReader:
+    """Reads a network's .cfg file.
+
+    Args:
+        cfg_file: the file.
+        output_units: of each output, in order.
+        input_shape: of an observation, `(D,)` or `(H, W, C)`, or `D`.
+        optimizer: "adam", "rmsprop" or a Keras optimizer.
+        seed: for the weights of `Model.keras`; a run has the agent's own.
+    """
+
+    def __init__(
+        self,
+        cfg_file: str | Path,
+        output_units: Sequence[int],
+        input_shape: int | Sequence[int],
+        optimizer: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        self.cfg_file, self.output_units = Path(cfg_file), list(output_units)
+        if not isinstance(input_shape, Sequence):
+            input_shape = (int(input_shape),)
+        self.input_shape = tuple(input_shape)
+        self.optimizer, self.seed = optimizer, seed
+
+    def build_model(self) -> "Model":
+        """Return the network.
+
+        Raises:
+            UserError: the file is wrong; the message names the section and the key.
+        """
+        scale = 1 / 255 if len(self.input_shape) == 3 else 1.0
+        units = [int(each) for each in self.output_units]
+        layout = read_layout(self.cfg_file, self.input_shape, units, scale)
+        return Model(self.cfg_file, layout, self.optimizer, self.seed)
+
+
+class Model:
+    """A network of a .cfg file, its optimizer, and a file of weights.
+
+    What else a Keras model has, `summary()` and others, is that of a Keras model of its
+    layers, which is made when it is asked for.
+    """
+
+    def __init__(
+        self, path: Path, layout: Layout, optimizer: Any, seed: int | None
+    ) -> None:
+        self.cfg_file, self.layout = path, layout
+        self.optimizer, self.seed = optimizer, seed
+        self.weights_path: str | None = None
+
+    def compile(self, optimizer: Any = None, **_: Any) -> None:
+        """Take an optimizer in place of the reader's."""
+        self.optimizer = optimizer or self.optimizer
+
+    def load_weights(self, path: str | Path) -> "Model":
+        """Start from a weights file, .tf, .weights.h5 or .npz; it is read later.
+
+        Raises:
+            UserError: there is none.
+        """
+        read_file(str(path))
+        self.weights_path = str(path)
+        return self
+
+    def expect_partial(self) -> "Model":
+        """Return itself: optimizers' states in a .tf file are left out anyway."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if "_keras" not in vars(self):
+            build = resolve_name("xagents_ray.networks.keras:build")
+            self._keras = build(self.layout, self.seed or 0, self.cfg_file.stem)
+        return getattr(self._keras, name)
+
+
+def optimizer_settings(optimizer: Any) -> dict[str, Any]:
+    """Return the settings of a model's optimizer: its name, or one of Keras."""
+    if optimizer is None:
+        return {}
+    if isinstance(optimizer, str):
+        name = optimizer.lower()
+        rho = {"beta2": 0.9} if name == "rmsprop" else {}
+        return {"optimizer": name, **_OF_KERAS, **rho}
+    name, given = type(optimizer).__name__.lower(), optimizer.get_config()
+    if name not in ("adam", "rmsprop") or isinstance(given["learning_rate"], dict):
+        return {"optimizer": optimizer}  # with a schedule, or another one
+    own = {_NAMES[key]: given[key] for key in _NAMES.keys() & given.keys()}
+    return {"optimizer": name, **own}

@@ -1,0 +1,1 @@
+"""Modules of xagents by their names there; what they hold lies in `compat`."""

@@ -1,0 +1,5 @@
+"""`xagents.utils.buffers`: the sizes of replay buffers."""
+
+from xagents_ray.compat.buffers import ReplayBuffer1, ReplayBuffer2
+
+__all__ = ["ReplayBuffer1", "ReplayBuffer2"]

@@ -1,0 +1,7 @@
+"""`xagents.utils.common`: networks from files, environments, and curves."""
+
+from xagents_ray.commands.plot import plot_history
+from xagents_ray.compat.envs import create_envs
+from xagents_ray.compat.models import ModelReader
+
+__all__ = ["ModelReader", "create_envs", "plot_history"]
