@@ -11,7 +11,6 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.rollout import EpisodeCounter
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights
@@ -143,7 +142,7 @@ def _check(what: str, numbers: Array) -> None:
 def _act(setup: ActorSetup, seconds: float) -> Acted:
     """Roll out with weights of zero: all actions are as likely, or near the middle."""
     actor = EnvActor(setup)
-    row, config = find(setup.agent), setup.config.algorithm
+    row, config = setup.algorithm, setup.config.algorithm
     sizes = setup.layout.shapes | row.extras(row.models[0], config, actor.spec)
     weights = Weights(1, {k: np.zeros(v, np.float32) for k, v in sizes.items()})
     length, size = 1, 0.0

@@ -3,7 +3,6 @@
 import operator
 import time
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,10 @@ from xagents_ray.actors.rollout import (
     TrajectoryWriter,
     first_window,
 )
+from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped, UserError, one_line
+from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
@@ -41,7 +41,7 @@ class ActorSetup:
     """What an env actor is made from.
 
     Attributes:
-        agent: name of the algorithm.
+        algorithm: that acts.
         config: of the run.
         layout: of the network that acts.
         seed: of the run; environment i has seed + i.
@@ -51,7 +51,7 @@ class ActorSetup:
         definitions: of environments, for a process that doesn't know them.
     """
 
-    agent: str
+    algorithm: Algorithm
     config: Config
     layout: Layout
     seed: int
@@ -73,8 +73,8 @@ class ActorSetup:
 
         Without `env_threads`, its environments may use all cores of the run.
         """
-        name, threads = run.algorithm.name, env_threads or run.cores
-        parts = name, run.config, run.layout, run.seed
+        parts = run.algorithm, run.config, run.layout, run.seed
+        threads = env_threads or run.cores
         return cls(*parts, first_env, n_envs, threads, definitions)
 
     def make_envs(self) -> Envs:
@@ -85,7 +85,7 @@ class ActorSetup:
 
     def make_policy(self, spec: EnvSpec) -> Policy:
         """Return the policy for environments of a spec, without weights."""
-        kind = resolve_name(find(self.agent).policy)
+        kind = resolved("policy", self.algorithm.policy)
         policy: Policy = kind(self.config.algorithm, spec, self.layout)
         return policy
 

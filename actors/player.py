@@ -177,7 +177,7 @@ class Player:
         self._has_pictures = bool(config.render or config.video_dir or config.frame_dir)
         mode = "rgb_array" if self._has_pictures else None
         if config.render:
-            self._window = Window(f"{setup.agent} {setup.config.env.env}")
+            self._window = Window(f"{setup.algorithm.name} {setup.config.env.env}")
         self._envs = make_one(setup.config.env, mode)
         self._policy = setup.make_policy(self._envs.spec)
 

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from pkgutil import resolve_name
 from typing import Any, Protocol, final
 
 import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
+from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
 from xagents_ray.learners import formats, precision, runtime
@@ -86,8 +87,10 @@ class Learner:
             self._stopping = tf.Variable(False, trainable=False)
         inputs = partial(self.normalizer.inputs, layouts[0])
         parts = config, spec, tuple(layouts), seed, inputs, self._stopping
-        make: Callable[..., LearningAlgorithm] = resolve_name(row.learner)
+        make: Callable[..., LearningAlgorithm] = resolved("learner", row.learner)
         self.algorithm = algorithm = make(LearnerSetup(*parts))
+        if not isinstance(row.learner, str):
+            _check_source(algorithm)
         self._version, self._env_steps = counter(), counter()
         others = {
             **self.normalizer.named(row.models[0].name),
@@ -216,6 +219,19 @@ class Learner:
             for name, variable in self.state.variables.items()
             if name.startswith(start)
         }
+
+
+def _check_source(algorithm: LearningAlgorithm) -> None:
+    """Raise UserError when AutoGraph can't read what a script or a notebook defines."""
+    try:
+        tf.autograph.to_graph(type(algorithm).learn)
+    except Exception as error:
+        name = type(algorithm).__name__
+        raise UserError(
+            f"TensorFlow can't read {name}.learn in the learner's process "
+            f"({one_line(error)}): move {name} to a module of its own, use --local, or "
+            "leave out its annotations if it is in a script."
+        ) from None
 
 
 def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:

@@ -34,6 +34,8 @@ FLOORS = (
 )
 # A row names what acts and learns for its algorithm; it is resolved when used.
 ROWS = {("algorithms", room) for room in ("actors", "learners", "replay")}
+# Groups of entry points, which look like modules.
+ENTRY_POINTS = {"xagents_ray.layers"}
 FILE_LINES, FUNCTION_LINES = 320, 45
 # Modules that only an extra can import.
 EXTRAS = {"xagents_ray.actors.envs.pool": "envpool"}
@@ -72,7 +74,8 @@ def resolved_by_name(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if re.fullmatch(r"xagents_ray(\.\w+)+(:\w+)?", node.value):
+            is_name = re.fullmatch(r"xagents_ray(\.\w+)+(:\w+)?", node.value)
+            if is_name and node.value not in ENTRY_POINTS:
                 yield node.value.partition(":")[0]
 
 

@@ -15,12 +15,14 @@ if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
 from xagents_ray.algorithms.row import AgentName  # noqa: E402
+from xagents_ray.algorithms.table import register  # noqa: E402
 from xagents_ray.commands.episodes import evaluate, play  # noqa: E402
 from xagents_ray.commands.load import load  # noqa: E402
 from xagents_ray.commands.plot import plot_history  # noqa: E402
 from xagents_ray.commands.runs import runs  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
+from xagents_ray.networks.kinds import register_layer  # noqa: E402
 from xagents_ray.policy.episodes import Evaluation  # noqa: E402
 from xagents_ray.policy.policy import Policy  # noqa: E402
 from xagents_ray.run.callbacks import Callback, RunContext  # noqa: E402
@@ -65,6 +67,8 @@ __all__ = [
     "play",
     "plot",
     "plot_history",
+    "register",
+    "register_layer",
     "runs",
     "train",
     "tune",

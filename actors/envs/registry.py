@@ -131,10 +131,13 @@ def _no_hint(env_id: str) -> str:
     )
 
 
-def export(config: EnvConfig) -> tuple[bytes, ...]:
+def export(
+    config: EnvConfig, more: Iterable[tuple[str, str]] = ()
+) -> tuple[bytes, ...]:
     """Return what another process needs to make environments as this one does.
 
-    Definitions in `__main__` go by value, those in modules by name.
+    Definitions in `__main__` go by value, those in modules by name; so do `more`
+    objects, given as settings and names.
 
     Raises:
         UserError: they hold something that can't be sent.
@@ -145,7 +148,7 @@ def export(config: EnvConfig) -> tuple[bytes, ...]:
     places = [env, *_places(own), *_places([kept] if isinstance(kept, EnvSpec) else [])]
     others = [s for s in gym.registry.values() if s not in own and not _is_known(s)]
     try:
-        found = [objects.exported(config.objects)]
+        found = [objects.exported([*config.objects, *more])]
         found.append(_exported(own, _in_main(places)))
     except Exception as error:
         raise UserError(

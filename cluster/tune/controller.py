@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import cloudpickle
 from optuna.trial import Trial
 from ray import tune
 from ray.tune.schedulers import FIFOScheduler
@@ -107,11 +108,11 @@ class SweepController(tune.Callback, tune.Stopper):
                 continue
             self._running[trial_id] = trial
             return {
-                "agent": self._plan.algorithm.name,
+                "algorithm": cloudpickle.dumps(self._plan.algorithm),
                 "settings": self._plan.run(settings, number),
                 "points": list(self._plan.points),
                 "claims": claims,
-                "definitions": export(config.env),
+                "definitions": export(config.env, config.objects),
             }
 
     def claims(self, config: Config) -> list[Bundle]:

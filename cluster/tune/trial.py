@@ -114,7 +114,7 @@ class Trial(tune.Trainable):
             cores = sum(claim.get("CPU", 0.0) for claim in config["claims"])
             make = Forked if config["settings"].get("local") else Threaded
             job = config["settings"], max(1, round(cores)), config["definitions"]
-            self._training = make(config["points"], config["agent"], *job)
+            self._training = make(config["points"], config["algorithm"], *job)
         return self._training.report()
 
     def cleanup(self) -> None:

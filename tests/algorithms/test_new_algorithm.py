@@ -1,14 +1,13 @@
-"""A new algorithm is two files and one import: the REINFORCE of examples/reinforce."""
+"""A new algorithm is a package, installed beside ours: examples/own_algorithm."""
 
 import os
-import shutil
+import subprocess
 from pathlib import Path
 
+from packages import describe, install
 from processes import python
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "reinforce"
-IMPORT = "from xagents_ray.algorithms import reinforce  # noqa: F401\n"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_algorithm"
 # All commands in one process: importing TensorFlow takes longer than they do.
 COMMANDS = """
 from xagents_ray.commands import cli
@@ -17,30 +16,69 @@ def run(line):
     assert cli.run(line.split()) == 0, line
 
 RUN = "--env CartPole-v1 --n-envs 2 --n-steps 32 --run-dir runs --seed 3"
+run("train --help")
 run("train reinforce --help")
+run("presets reinforce")
+run(f"doctor reinforce {RUN} --preset --local")
 run(f"train reinforce {RUN} --local --max-steps 256 --name a --checkpoints a.npz")
 run("train reinforce --resume runs/reinforce/CartPole-v1/a --max-steps 320")
 run(f"train reinforce {RUN} --local --max-steps 64 --name b --weights a.npz")
 run("evaluate reinforce --run runs/reinforce/CartPole-v1/a --episodes 2")
 run("play reinforce --weights a.npz --env CartPole-v1")
-run(f"train reinforce {RUN} --n-actors 2 --max-steps 128 --name c --policy-lag 1")
+run(f"train reinforce {RUN} --n-actors 1 --max-steps 128 --name c --policy-lag 1")
 run(f"tune reinforce {RUN} --local --trial-steps 128 --lr 1e-3 1e-2")
+"""
+# Nothing that loads TensorFlow.
+LISTING = """
+from xagents_ray.commands import cli
+
+for line in ("train", "train --help", "train broken", "train a2c", "train ours"):
+    print("EXIT", cli.run(line.split()))
 """
 
 
-def test_a_new_algorithm_has_all_commands(tmp_path: Path) -> None:
-    """Local and on Ray, in a copy of the package that differs in nothing else."""
-    package = tmp_path / "xagents_ray"
-    shutil.copytree(ROOT / "xagents_ray", package)
-    for room in ("actors", "cluster", "learners"):
-        shutil.copytree(ROOT / room, package / room)
-    shutil.copy(EXAMPLE / "algorithm.py", package / "algorithms" / "reinforce.py")
-    shutil.copy(EXAMPLE / "learner.py", package / "learners" / "reinforce.py")
-    with (package / "algorithms" / "table.py").open("a") as table:
-        table.write(IMPORT)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = python("-c", COMMANDS, cwd=tmp_path, env=environment, timeout=600)
+def run(site: Path, code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    return python("-c", code, cwd=folder, env=environment, timeout=600)
+
+
+def test_an_installed_algorithm_has_all_commands(tmp_path: Path) -> None:
+    """Local, on Ray, and in a sweep."""
+    done = run(install(EXAMPLE, tmp_path), COMMANDS, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
+    assert "Train REINFORCE" in done.stdout and "CartPole-v1 | 453" in done.stdout
     assert "--baseline" in done.stdout and "--value-loss-coef" not in done.stdout
     assert (tmp_path / "a.npz").is_file()
+
+
+def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
+    """Each is answered with one sentence, where agents are listed and where named."""
+    site, group = tmp_path / "site", "xagents_ray.algorithms"
+    describe(site, "first", group, broken="first_missing:ROW", ppo="rows:PPO")
+    describe(site, "second", group, ours="rows:OURS", text="rows:__name__")
+    describe(site, "third", group, ours="rows:OURS")
+    (site / "rows.py").write_text(
+        "from dataclasses import replace\n"
+        "from xagents_ray.extend import find\n"
+        "PPO, OURS = find('ppo'), replace(find('ppo'), name='ours')\n"
+    )
+    done = run(site, LISTING, tmp_path)
+    assert done.stdout.count("EXIT 0") == 4 and "EXIT 2" in done.stdout, done.stderr
+    assert "Agents: a2c, acer, ddpg, dqn, ppo, td3, trpo, ours\n" in done.stdout
+    sentences = set(done.stderr.splitlines())
+    missing = (
+        "broken of the package first can't be loaded (ModuleNotFoundError: No module "
+        "named 'first_missing'): fix or uninstall it."
+    )
+    assert {missing, f"xagents-ray: {missing}"} <= sentences
+    assert (
+        "Both second and third have 'ours' among their xagents_ray.algorithms, and the "
+        "first one is used: uninstall one."
+    ) in sentences
+    assert any(
+        "'ppo' of xagents_ray.learners.ppo can't replace" in s for s in sentences
+    )
+    assert any("'rows' is no Algorithm" in s for s in sentences)
+    assert len(sentences) == 5
+    assert "Traceback" not in done.stderr

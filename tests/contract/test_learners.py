@@ -22,7 +22,7 @@ from learner_cases import (
 from learner_support import fresh, publish
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.table import rows
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory, Weights
@@ -204,7 +204,7 @@ def freeze(fixed: Batch) -> None:
 
 
 @pytest.mark.parametrize("kind", list(ACTIONS))
-@pytest.mark.parametrize("row", ALGORITHMS.values(), ids=list(ALGORITHMS))
+@pytest.mark.parametrize("row", rows().values(), ids=list(rows()))
 def test_wrong_action_spaces_are_refused(row: Algorithm, kind: str) -> None:
     spec = EnvSpec((4,), "float32", 1, **ACTIONS[kind])
     if row.discrete if kind == "discrete" else row.continuous:

@@ -3,9 +3,9 @@
 import pytest
 
 from xagents_ray import train
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.table import rows
 
-OFF_POLICY = [n for n, row in ALGORITHMS.items() if not row.on_policy and row.discrete]
+OFF_POLICY = [n for n, row in rows().items() if not row.on_policy and row.discrete]
 
 
 @pytest.mark.parametrize("agent", OFF_POLICY)

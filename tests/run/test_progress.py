@@ -76,7 +76,7 @@ def test_a_rollout_counts_its_resets() -> None:
     config = Config.of(PPOConfig, {"env": "CartPole-v1", "n_envs": 2, "max_steps": 1})
     ppo = find("ppo")
     layout = ppo.layout(None, prepare(ppo, config).spec)
-    actor = EnvActor(ActorSetup("ppo", config, layout, 1, 0, 2, 1))
+    actor = EnvActor(ActorSetup(ppo, config, layout, 1, 0, 2, 1))
     arrays = {name: np.zeros(s, np.float32) for name, s in layout.shapes.items()}
     trajectory, report = actor.rollout(Weights(1, arrays), 100, 0)
     actor.close()

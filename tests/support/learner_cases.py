@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,8 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.table import rows
+from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Batch,
@@ -76,7 +76,7 @@ class Case(NamedTuple):
 
     def policy(self, weights: Weights) -> Any:
         layout = self.row.layout(None, self.spec)
-        policy = resolve_name(self.row.policy)(self.config(), self.spec, layout)
+        policy = resolved("policy", self.row.policy)(self.config(), self.spec, layout)
         policy.load(weights)
         return policy
 
@@ -84,7 +84,7 @@ class Case(NamedTuple):
 def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) -> Any:
     """Return a pytest parameter for every row of the table that takes these."""
     made = []
-    for row in ALGORITHMS.values():
+    for row in rows().values():
         kinds = {"discrete": row.discrete, "continuous": row.continuous}
         for kind in actions:
             for name in names:

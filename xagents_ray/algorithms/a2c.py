@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
-from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.settings.algorithm import OneModel
 
 
@@ -15,7 +15,7 @@ class A2CConfig(OneModel, ActorCriticConfig):
     reads_values: ClassVar[bool] = False  # it computes newer ones
 
 
-register(
+add(
     Algorithm(
         name="a2c",
         config=A2CConfig,

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from xagents_ray.algorithms.families import ActorCriticConfig
-from xagents_ray.algorithms.row import Algorithm, Model, register
+from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import OneModel, ReplayConfig
 from xagents_ray.settings.options import (
@@ -107,7 +107,7 @@ class ACERConfig(OneModel, ReplayConfig, ActorCriticConfig):
         return math.ceil(most) * (self.n_steps + stack) * n_envs
 
 
-register(
+add(
     Algorithm(
         name="acer",
         config=ACERConfig,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms.families import DETERMINISTIC_MODELS, DeterministicConfig
-from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.algorithms.row import Algorithm, add
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,7 +11,7 @@ class DDPGConfig(DeterministicConfig):
     """Deep deterministic policy gradient, arXiv:1509.02971."""
 
 
-register(
+add(
     Algorithm(
         name="ddpg",
         config=DDPGConfig,

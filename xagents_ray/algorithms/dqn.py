@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms.families import OffPolicyConfig
-from xagents_ray.algorithms.row import Algorithm, Model, register
+from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.settings.algorithm import OneModel
 from xagents_ray.settings.options import count, fraction, option
 
@@ -45,7 +45,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
     )
 
 
-register(
+add(
     Algorithm(
         name="dqn",
         config=DQNConfig,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms.families import ACTOR_CRITIC, AdvantageConfig
-from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.settings.algorithm import OneModel
 from xagents_ray.settings.options import changed, coefficient, count, option, positive
 
@@ -39,7 +39,7 @@ class PPOConfig(OneModel, AdvantageConfig):
     )
 
 
-register(
+add(
     Algorithm(
         name="ppo",
         config=PPOConfig,

@@ -1,9 +1,10 @@
 """What there is to know of one algorithm, and the table of those that are known."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NewType
+from pathlib import Path
+from typing import Any, NewType, TypeAlias
 
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
@@ -14,6 +15,8 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 
 AgentName = NewType("AgentName", str)
 """The name of an agent that type checkers don't know: `train(AgentName("own"))`."""
+Place: TypeAlias = str | Callable[..., Any]
+"""A class, or its name, `module:class`, which is imported where it is used."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Model:
 
     Attributes:
         name: `policy`, `critic`; its arrays are `policy/dense-0/kernel`, ….
-        networks: default .cfg file, `{kind}` becomes `vector` or `image`.
+        networks: default .cfg file, the package's own or an absolute path; `{kind}`
+            becomes `vector` or `image`.
         heads: its outputs: `actions` or one `value`.
         file: the config's field that names the user's .cfg file.
         reads_actions: it reads an observation vector and an action, side by side.
@@ -55,32 +59,38 @@ class Model:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One row.
+    """One row: what there is to know of an algorithm.
+
+    Classes are given as `module:class`, so that the command line needs neither
+    TensorFlow nor the algorithm's own dependencies; a script or a notebook may give
+    the classes themselves.
 
     Attributes:
         name: as typed, `ppo`.
         config: its settings.
-        learner: `module:class` of its learner.
-        policy: `module:class` of the NumPy policy that acts for it.
+        learner: class of its learner, made from a `LearnerSetup`.
+        policy: class of the NumPy policy that acts for it.
         models: its networks, in the order of --weights and --checkpoints; the first
             one acts.
         on_policy: whether it learns from each round as it comes.
-        replay: `module:class` of the replay that it learns from, or None.
+        replay: class of the replay that it learns from, or None.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
         has_fixed_shapes: its updates' shapes don't depend on data: XLA can compile it.
+        presets: YAML file of tuned settings; see `algorithms.presets`.
     """
 
     name: str
     config: type[AlgorithmConfig]
-    learner: str
-    policy: str
+    learner: Place
+    policy: Place
     models: tuple[Model, ...]
     on_policy: bool
-    replay: str | None = None
+    replay: Place | None = None
     discrete: bool = True
     continuous: bool = True
     has_fixed_shapes: bool = True
+    presets: Path | None = None
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return the network that acts, from the user's file or our own."""
@@ -128,6 +138,6 @@ ALGORITHMS: dict[str, Algorithm] = {}
 """The rows by name; `xagents_ray.algorithms.table` fills it."""
 
 
-def register(row: Algorithm) -> None:
-    """Add an algorithm to the table."""
+def add(row: Algorithm) -> None:
+    """Add a row of this package; `table.register` is for others."""
     ALGORITHMS[row.name] = row

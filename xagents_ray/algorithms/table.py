@@ -1,15 +1,96 @@
-"""The table of algorithms: one import for each."""
+"""The table of algorithms: one import for each of ours, and those of other packages."""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from xagents_ray.algorithms import a2c, acer, ddpg, dqn, ppo, td3, trpo  # noqa: F401
 from xagents_ray.algorithms.row import ALGORITHMS, Algorithm
 from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.plugins import load_plugins
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import GROUPS
+from xagents_ray.settings.options import flag, options
 
-__all__ = ["ALGORITHMS", "find"]
+__all__ = ["ALGORITHMS", "failures", "find", "register", "rows"]
+
+GROUP = "xagents_ray.algorithms"
+"""Entry points of this group name rows, `reinforce = own_algorithm.algorithm:ROW`."""
+_OURS = frozenset(ALGORITHMS)
+
+
+def rows() -> Mapping[str, Algorithm]:
+    """Return all rows by name, those of other installed packages last."""
+    failures()
+    return ALGORITHMS
 
 
 def find(name: str) -> Algorithm:
     """Return the row of this name; UserError with near names when there is none."""
-    if name not in ALGORITHMS:
-        hint = near(name, ALGORITHMS) or f"; known: {', '.join(ALGORITHMS)}."
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if name in failures():
+        raise UserError(failures()[name])
+    if name not in rows():
+        hint = near(name, rows()) or f"; known: {', '.join(rows())}."
         raise UserError(f"There is no agent {name!r}{hint}")
     return ALGORITHMS[name]
+
+
+@functools.cache
+def failures() -> Mapping[str, str]:
+    """Add the rows of other packages; return a sentence for each that can't be used."""
+    return load_plugins(GROUP, lambda name, row: register(row))
+
+
+def register(row: Any) -> None:
+    """Add an algorithm, so that `train`, `tune` and the others know it by its name.
+
+    For the command line, a package gives its row as an entry point of the group
+    `xagents_ray.algorithms`. A row of the same module replaces an older one, as when a
+    notebook's cell runs again.
+
+    Args:
+        row: the `Algorithm`; its classes may be defined in the script itself.
+    Raises:
+        UserError: its name is taken, or the row is wrong.
+    Example:
+        >>> import dataclasses, xagents_ray
+        >>> from xagents_ray.extend import find
+        >>> xagents_ray.register(dataclasses.replace(find("dqn"), name="my-dqn"))
+        >>> find("my-dqn").config is find("dqn").config
+        True
+    """
+    if not isinstance(row, Algorithm):
+        raise UserError(f"{row!r:.80} is no Algorithm of xagents_ray.extend: make one.")
+    if problem := _problem(row):
+        raise UserError(f"The algorithm {row.name!r} {problem}.")
+    ALGORITHMS[row.name] = row
+
+
+def _problem(row: Algorithm) -> str | None:
+    """Return what is wrong with a row, and the remedy; None if nothing is."""
+    if not re.fullmatch("[a-z][a-z0-9_-]*", row.name):
+        return "has a name that can't be typed: take a-z, 0-9, - and _"
+    config: Any = row.config
+    if not (isinstance(config, type) and issubclass(config, AlgorithmConfig)):
+        return "has no config: make a dataclass that extends AlgorithmConfig"
+    if not row.models or len({model.name for model in row.models}) < len(row.models):
+        return "needs at least one model, each with a name of its own"
+    own = {each.name for each in options(row.config)}
+    if shared := own.intersection(x.name for g in GROUPS.values() for x in options(g)):
+        return f"has a setting {flag(min(shared))}, as every run has: rename it"
+    if files := {model.file for model in row.models} - own:
+        return f"has a model whose file is the setting {min(files)!r}: add it to config"
+    known = ALGORITHMS.get(row.name)
+    if known is not None and (row.name in _OURS or _home(known) != _home(row)):
+        there = f"{_home(row)} can't replace that of {_home(known)}"
+        return f"of {there}: choose another name"
+    return None
+
+
+def _home(row: Algorithm) -> str:
+    """Return the module that a row is of."""
+    place = row.learner
+    return place.partition(":")[0] if isinstance(place, str) else place.__module__

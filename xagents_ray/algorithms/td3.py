@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from xagents_ray.algorithms.families import DETERMINISTIC_MODELS, DeterministicConfig
-from xagents_ray.algorithms.row import Algorithm, register
+from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.settings.options import coefficient, count
 
 
@@ -23,7 +23,7 @@ class TD3Config(DeterministicConfig):
     )
 
 
-register(
+add(
     Algorithm(
         name="td3",
         config=TD3Config,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms.families import AdvantageConfig
-from xagents_ray.algorithms.row import Algorithm, Model, register
+from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.settings.algorithm import ActorAndCritic
 from xagents_ray.settings.options import changed, coefficient, count, positive
 
@@ -58,7 +58,7 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
     )
 
 
-register(
+add(
     Algorithm(
         name="trpo",
         config=TRPOConfig,

@@ -11,7 +11,7 @@ import click
 
 from xagents_ray.algorithms.presets import presets as all_presets
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.algorithms.table import failures, find, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.plot import plot_history
@@ -98,21 +98,7 @@ class _Agents(click.Group):
     ) -> None:
         super().__init__(name, help=about, invoke_without_command=True)
         self.callback, self._shared, self._call = self._print, shared, call
-        for row in ALGORITHMS.values():
-            shown = [*shared, *filter(own, options(row.config)), *options(_Errors)]
-            hidden = map(flag, (*row.config.replaced, *refused))
-            command = Command(
-                row.name,
-                callback=partial(self._run, row, shown),
-                params=[
-                    *(parameter(option, varies) for option in shown),
-                    *(click.Option([each], hidden=True) for each in hidden),
-                ],
-                help=f"{name.capitalize()} {row.name.upper()}: {row.config.__doc__}",
-                context_settings=_CONTEXT,
-            )
-            command.known = shown
-            self.add_command(command)
+        self._own, self._varies, self._refused = own, varies, refused
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -120,20 +106,47 @@ class _Agents(click.Group):
         except click.NoSuchOption as error:
             raise UserError(
                 f"{error.option_name} comes after the agent: {ctx.command_path} AGENT "
-                f"{error.option_name} …, with one of {', '.join(ALGORITHMS)}."
+                f"{error.option_name} …, with one of {', '.join(rows())}."
             ) from None
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all algorithms."""
+        return sorted(rows())
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not cmd_name.startswith("-"):
-            find(cmd_name)  # raises
-        return found
+        """Return the command of one algorithm, whose row other packages may add."""
+        if cmd_name.startswith("-"):
+            return None
+        row = find(cmd_name)
+        own = filter(self._own, options(row.config))
+        shown = [*self._shared, *own, *options(_Errors)]
+        hidden = map(flag, (*row.config.replaced, *self._refused))
+        about = f"{str(self.name).capitalize()} {row.name.upper()}"
+        command = Command(
+            row.name,
+            callback=partial(self._run, row, shown),
+            params=[
+                *(parameter(option, self._varies) for option in shown),
+                *(click.Option([each], hidden=True) for each in hidden),
+            ],
+            help=f"{about}: {row.config.__doc__}",
+            context_settings=_CONTEXT,
+        )
+        command.known = shown
+        return command
+
+    def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
+        """Say which algorithms of other packages can't be used."""
+        for each in failures().values():
+            formatter.write(f"\n{each}\n")
 
     def _print(self) -> None:
         """Without an agent, print the options that all of them share."""
         if click.get_current_context().invoked_subcommand is None:
             print_options(f"xagents-ray {self.name} <agent>", self._shared)
-            click.echo(f"\nAgents: {', '.join(ALGORITHMS)}")
+            click.echo(f"\nAgents: {', '.join(rows())}")
+            for each in failures().values():
+                click.echo(each, err=True)
             click.echo(
                 f"Use xagents-ray {self.name} <agent> to see the agent's options too"
             )

@@ -47,6 +47,11 @@ def find(setting: str, name: str) -> Any | None:
     return _kept.get((setting, name))
 
 
+def named(setting: str) -> list[tuple[str, str]]:
+    """Return what is kept of a setting, with its names."""
+    return [key for key in _kept if key[0] == setting]
+
+
 def exported(named: Iterable[tuple[str, str]]) -> bytes:
     """Return what `install` needs to keep objects in another process.
 

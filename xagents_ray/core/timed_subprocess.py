@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pkgutil import resolve_name
 from typing import Any
 
+import cloudpickle
 import psutil
 
 from xagents_ray.core.errors import Diverged, EnvironmentFault, UserError, sentence
@@ -30,7 +31,8 @@ class Failure:
 class TimedSubprocess:
     """A call in a process of its own, killed with all that it started on exit.
 
-    The process is started afresh, as Ray's workers are: the arguments are pickled.
+    The process is started afresh, as Ray's workers are: the arguments are pickled, what
+    is defined in `__main__` by value.
 
     Args:
         path: `module:function`; a generator gives many items, a function one.
@@ -41,7 +43,7 @@ class TimedSubprocess:
     def __init__(self, path: str, *arguments: Any, seconds: int = 60) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._items, theirs = spawn.Pipe(duplex=False)
-        job = theirs, seconds, path, *arguments
+        job = theirs, seconds, path, cloudpickle.dumps(arguments)
         self._process = spawn.Process(target=_run, args=job)
         with without_main():
             self._process.start()
@@ -91,13 +93,14 @@ def without_main() -> Iterator[None]:
 
     A script would run again, and a notebook has no file.
     """
-    main = sys.modules["__main__"]
-    kept = {name: vars(main).get(name) for name in ("__file__", "__spec__")}
-    main.__file__ = main.__spec__ = None
+    main = vars(sys.modules["__main__"])
+    kept = {name: main.pop(name, None) for name in ("__file__", "__spec__")}
+    main["__spec__"] = None
     try:
         yield
     finally:
-        vars(main).update(kept)
+        # Ray asks for the file, where the module has one.
+        main.update({name: held for name, held in kept.items() if held is not None})
 
 
 def exit_reason(process: BaseProcess) -> str:
@@ -106,7 +109,7 @@ def exit_reason(process: BaseProcess) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def _run(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
+def _run(items: Connection, seconds: int, path: str, arguments: bytes) -> None:
     """Call the function and send its items; print nothing."""
     os.setsid()  # Ctrl-C is the parent's
     signal.alarm(seconds)  # if the parent is killed
@@ -114,7 +117,7 @@ def _run(items: Connection, seconds: int, path: str, *arguments: Any) -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     try:
-        found = resolve_name(path)(*arguments)
+        found = resolve_name(path)(*cloudpickle.loads(arguments))
         for item in found if isinstance(found, Iterator) else [found]:
             items.send(item)
         items.send(None)

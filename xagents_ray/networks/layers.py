@@ -236,11 +236,3 @@ class Convolutional(Dense):
         # Bytes become numbers while they are copied, not in a copy of the copy.
         copied = patches.astype(np.float32, order="C")
         return copied.reshape(-1, size * size * channels)
-
-
-KINDS: dict[str, type[Layer]] = {
-    "convolutional": Convolutional,
-    "dense": Dense,
-    "flatten": Flatten,
-}
-"""The kinds of layers, as sections of a .cfg file name them."""

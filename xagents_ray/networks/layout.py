@@ -12,7 +12,8 @@ from pathlib import Path
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks.layers import KINDS, Layer
+from xagents_ray.networks.kinds import find_kind, kinds
+from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.section import read_sections
 
 
@@ -66,8 +67,8 @@ def read_layout(
     ends: list[int] = []
     source = common = -1
     for section in read_sections(path):
-        kind = KINDS.get(section.kind, Layer)
-        section.check(list(KINDS), kind.keys)
+        kind = find_kind(section.kind) or Layer
+        section.check(kind.keys, kinds() if kind is Layer else [section.kind])
         units = None
         if section.switch("output"):
             if len(ends) == len(outputs):
@@ -120,7 +121,7 @@ def layout_for(
         action_units: of an action that is read together with an observation vector.
     """
     kind = "image" if spec.is_image else "vector"
-    path = Path(model) if model else Path(__file__).with_name(default.format(kind=kind))
+    path = Path(model) if model else Path(__file__).parent / default.format(kind=kind)
     scale = 1 / 255 if spec.observation_dtype == "uint8" else 1.0
     shape = spec.input_shape
     if action_units:

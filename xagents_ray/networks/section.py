@@ -33,7 +33,7 @@ class Section:
         self._path, self.name, self.values = path, name, values
         self.kind, _, self._number = name.partition("-")
 
-    def check(self, kinds: Sequence[str], keys: Sequence[str]) -> None:
+    def check(self, keys: Sequence[str], kinds: Sequence[str]) -> None:
         """Raise UserError for a wrong name, or a key that isn't one of these."""
         if self.kind not in kinds or not self._number.isalnum():
             words = ", ".join(kinds)

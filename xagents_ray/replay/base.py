@@ -4,13 +4,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import NamedTuple
 
 import numpy as np
 import psutil
 
+from xagents_ray.algorithms.row import Place
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
 from xagents_ray.settings.algorithm import ReplayConfig
@@ -114,21 +115,21 @@ def quotas(capacity: int, n_envs: int) -> Array:
 
 
 def empty_replay(
-    kind: str,
+    kind: Place,
     spec: EnvSpec,
     config: ReplayConfig,
     capacity: int,
     n_envs: int,
     seed: int,
 ) -> Replay:
-    """Return a replay of a class, `module:class`, whose memory is not taken yet."""
-    make: Callable[..., Replay] = resolve_name(kind)
+    """Return a replay of a class whose memory is not taken yet."""
+    make: Callable[..., Replay] = resolved("replay", kind)
     own = config.batch_steps, seed, *config.replay_settings
     return make(spec, capacity, n_envs, *own)
 
 
 def replay_for(
-    kind: str,
+    kind: Place,
     spec: EnvSpec,
     config: ReplayConfig,
     n_envs: int,
@@ -138,7 +139,7 @@ def replay_for(
     """Return the replay of a run, or a shard of it.
 
     Args:
-        kind: its class, as `module:class`.
+        kind: its class, or `module:class`.
         spec: of the environments.
         config: of the algorithm.
         n_envs: environments of the run; a shard has those between its bounds.

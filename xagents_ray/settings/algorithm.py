@@ -13,6 +13,7 @@ from xagents_ray.settings.options import (
     flag,
     fraction,
     option,
+    options,
     positive,
 )
 
@@ -102,6 +103,12 @@ class AlgorithmConfig(Checked):
     def update_rows(self, n_envs: int) -> int:
         """Return the rows that one update reads."""
         return self.batch_steps * n_envs
+
+    @property
+    def objects(self) -> list[tuple[str, str]]:
+        """The settings that may name objects passed from Python, and the names."""
+        known = [each.name for each in options(type(self)) if each.to_plain is not None]
+        return [(name, str(getattr(self, name))) for name in known]
 
     @property
     def replay(self) -> "ReplayConfig | None":

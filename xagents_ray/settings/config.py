@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
@@ -47,6 +48,11 @@ class Config:
             if is_used and each.needs_max_steps and self.training.max_steps is None:
                 raise UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
         self.algorithm.check_batch(envs)
+
+    @property
+    def objects(self) -> list[tuple[str, str]]:
+        """The settings that may name objects besides environments, and the names."""
+        return [*self.algorithm.objects, *objects.named("layer")]
 
     def values(self) -> dict[str, Any]:
         """Return all settings by their flat names."""

@@ -10,10 +10,11 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+import cloudpickle
 import psutil
 
 from xagents_ray.actors.envs.registry import register
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
@@ -52,7 +53,7 @@ class Training:
 
     def run(
         self,
-        agent: str,
+        algorithm: bytes,
         settings: Mapping[str, Any],
         threads: int,
         definitions: tuple[bytes, ...],
@@ -62,7 +63,7 @@ class Training:
         """Train to the end.
 
         Args:
-            agent: its name.
+            algorithm: its row, pickled; a script may define it.
             settings: of the run, by flat name.
             threads: cores that it may use.
             definitions: of environments, for a process that doesn't know them.
@@ -73,11 +74,11 @@ class Training:
         self._signals = signals
         try:
             register(definitions)
-            algorithm = find(agent)
-            config = Config.of(algorithm.config, settings)
-            sys.argv = command(algorithm, settings)  # the run's directory names it
+            row: Algorithm = cloudpickle.loads(algorithm)
+            config = Config.of(row.config, settings)
+            sys.argv = command(row, settings)  # the run's directory names it
             result = fit(
-                algorithm, config, signals, start, watch=self._watch, threads=threads
+                row, config, signals, start, watch=self._watch, threads=threads
             )
             last["value"] = result.mean_reward
         except (UserError, Diverged, Broken) as error:
@@ -110,7 +111,7 @@ class Training:
 def train_alone(
     link: Connection,
     points: list[int],
-    agent: str,
+    algorithm: bytes,
     settings: Mapping[str, Any],
     threads: int,
     definitions: tuple[bytes, ...],
@@ -121,7 +122,7 @@ def train_alone(
     permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
     permit.start()
     with Signals() as signals, suppress(ConnectionError):
-        training.run(agent, settings, threads, definitions, local.start, signals)
+        training.run(algorithm, settings, threads, definitions, local.start, signals)
 
 
 def _permit(link: Connection, training: Training) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.settings.options import options
 
@@ -39,13 +39,19 @@ class Preset:
     source: str = ""  # who reported that
 
 
-@functools.cache
 def presets() -> tuple[Preset, ...]:
-    """Return all of the package."""
+    """Return those of all algorithms."""
+    return tuple(preset for row in rows().values() for preset in _of(row))
+
+
+@functools.lru_cache
+def _of(row: Algorithm) -> tuple[Preset, ...]:
+    """Return the presets of one algorithm."""
+    path = row.presets or _HERE / f"{row.name}.yaml"
+    if not path.is_file():
+        return ()
     return tuple(
-        Preset(agent=row.name, **_located(entry, row, _HERE))
-        for row in ALGORITHMS.values()
-        if (path := _HERE / f"{row.name}.yaml").is_file()
+        Preset(agent=row.name, **_located(entry, row, path.parent))
         for entry in yaml.safe_load(path.read_text("utf-8"))
     )
 
@@ -70,9 +76,8 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fitting(agent: str, env: str) -> Preset | None:
-    """Return the preset of the package for an agent and an environment, if any."""
-    known = (preset for preset in presets() if preset.agent == agent)
-    return next((p for p in known if fnmatchcase(env, p.env)), None)
+    """Return the algorithm's preset for an environment, if there is one."""
+    return next((p for p in _of(find(agent)) if fnmatchcase(env, p.env)), None)
 
 
 def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
@@ -93,7 +98,7 @@ def _find(agent: str, env: str | None) -> Preset:
     found = fitting(agent, env)
     if found is not None:
         return found
-    known = [preset.env for preset in presets() if preset.agent == agent]
+    known = [preset.env for preset in _of(find(agent))]
     others = f", only for {', '.join(known)}" if known else ""
     hint = near(env, known) or (
         f"{others}: give the settings one by one, or a file with --preset FILE."

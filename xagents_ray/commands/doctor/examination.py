@@ -1,11 +1,12 @@
 """A look at everything that a run needs, before it starts; within 20 seconds."""
 
 import os
-import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
+
+import cloudpickle
 
 from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.env_actor import ActorSetup
@@ -151,7 +152,7 @@ class _Examination:
         count, cpus = self._actors()
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
-        path, pickled = "xagents_ray.actors.diagnosis:diagnose", pickle.dumps(setup)
+        path, size = "xagents_ray.actors.diagnosis:diagnose", _size(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         name, doing, began = "worker", "be made", time.monotonic()
         envs = counted(n_envs, "environment")
@@ -164,7 +165,7 @@ class _Examination:
                         yield failed(name, f"can't {doing}", env, event)
                     case EnvsMade(seconds):
                         made = f"{envs} made in {span(seconds)}"
-                        yield Row(name, f"{made} from {len(pickled):,} pickled bytes")
+                        yield Row(name, f"{made} from {size:,} pickled bytes")
                         name = "step"
                     case SteppedAtRandom():
                         yield _stepped(event, n_envs)
@@ -226,6 +227,10 @@ def _speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
         "Make the environment's step faster, or raise --n-envs and step on more "
         "cores: --vectorization async, --n-actors, a cluster's --address.",
     )
+
+
+def _size(setup: ActorSetup) -> int:
+    return len(cloudpickle.dumps(setup))
 
 
 def _described(spec: EnvSpec) -> str:

@@ -1,8 +1,8 @@
-"""REINFORCE: loss and step. Copy it to learners/reinforce.py."""
+"""REINFORCE: loss and step."""
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.reinforce import ReinforceConfig
+from own_algorithm.algorithm import ReinforceConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead

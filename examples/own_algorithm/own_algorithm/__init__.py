@@ -1,0 +1,1 @@
+"""REINFORCE for xagents-ray."""

@@ -1,0 +1,63 @@
+"""What other installed packages add: entry points, and classes by their names."""
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
+from typing import Any
+
+from xagents_ray.core.errors import UserError, one_line
+
+
+def load_plugins(group: str, add: Callable[[str, Any], None]) -> dict[str, str]:
+    """Load the entry points of a group; one that fails doesn't affect the others.
+
+    Args:
+        group: of entry points.
+        add: takes a name and what it stands for; may raise UserError.
+    Returns:
+        A sentence for each name that can't be used.
+    """
+    packages: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    for each in entry_points(group=group):
+        package = each.value if each.dist is None else each.dist.name
+        if each.name in packages:
+            failures[each.name] = (
+                f"Both {packages[each.name]} and {package} have {each.name!r} among "
+                f"their {group}, and the first one is used: uninstall one."
+            )
+            continue
+        packages[each.name] = package
+        try:
+            add(each.name, _loaded(each, package))
+        except UserError as error:
+            failures[each.name] = str(error)
+    return failures
+
+
+def _loaded(entry: EntryPoint, package: str) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:  # whatever its module raises
+        raise UserError(
+            f"{entry.name} of the package {package} can't be loaded "
+            f"({one_line(error)}): fix or uninstall it."
+        ) from None
+
+
+def resolved(what: str, place: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return the class that `module:class` names; a class stands for itself.
+
+    Raises:
+        UserError: there is none; `what` says what it was to be.
+    """
+    if not isinstance(place, str):
+        return place
+    try:
+        found: Callable[..., Any] = resolve_name(place)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"The {what} {place} can't be imported ({one_line(error)}): install its "
+            "package wherever the run has processes, or correct the name."
+        ) from error
+    return found

@@ -1,0 +1,78 @@
+"""What an algorithm, a replay buffer or a kind of layer of one's own is made from.
+
+`examples/own_algorithm` is an algorithm in a package of its own: a module of settings
+and the row (`Algorithm`), one of losses and steps, and an entry point. These names
+suffice for the row and need no TensorFlow. What learns is a class like those in
+`xagents_ray.learners`, made from a `xagents_ray.learners.setup.LearnerSetup`, with what
+`xagents_ray.learners.learner.LearningAlgorithm` lists. What acts extends
+`xagents_ray.actors.policies.base.Policy`, or is one of those beside it, and a replay
+buffer extends `Replay`.
+"""
+
+from xagents_ray.algorithms.families import (
+    ACTOR_CRITIC,
+    DETERMINISTIC_MODELS,
+    ActorCriticConfig,
+    AdvantageConfig,
+    DeterministicConfig,
+    OffPolicyConfig,
+    PolicyGradientConfig,
+)
+from xagents_ray.algorithms.row import Algorithm, Model
+from xagents_ray.algorithms.table import find, register
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks.kinds import register_layer
+from xagents_ray.networks.layers import Dense, Layer
+from xagents_ray.networks.section import Section
+from xagents_ray.replay.base import Fill, Replay
+from xagents_ray.replay.trajectories import TrajectoryReplay
+from xagents_ray.replay.transitions import TransitionReplay
+from xagents_ray.settings.algorithm import (
+    ActorAndCritic,
+    AlgorithmConfig,
+    OneModel,
+    ReplayConfig,
+)
+from xagents_ray.settings.options import (
+    changed,
+    coefficient,
+    count,
+    fraction,
+    option,
+    positive,
+)
+
+__all__ = [
+    "ACTOR_CRITIC",
+    "DETERMINISTIC_MODELS",
+    "ActorAndCritic",
+    "ActorCriticConfig",
+    "AdvantageConfig",
+    "Algorithm",
+    "AlgorithmConfig",
+    "Dense",
+    "DeterministicConfig",
+    "EnvSpec",
+    "Fill",
+    "Layer",
+    "Model",
+    "OffPolicyConfig",
+    "OneModel",
+    "PolicyGradientConfig",
+    "Replay",
+    "ReplayConfig",
+    "Section",
+    "TrajectoryReplay",
+    "TransitionReplay",
+    "UserError",
+    "changed",
+    "coefficient",
+    "count",
+    "find",
+    "fraction",
+    "option",
+    "positive",
+    "register",
+    "register_layer",
+]

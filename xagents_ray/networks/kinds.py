@@ -1,0 +1,78 @@
+"""The kinds of layers that .cfg files name: ours, and those of others."""
+
+import functools
+from collections.abc import Mapping
+
+from xagents_ray.core import objects
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.plugins import load_plugins
+from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
+
+KINDS: dict[str, type[Layer]] = {
+    "convolutional": Convolutional,
+    "dense": Dense,
+    "flatten": Flatten,
+}
+"""The kinds of layers, as sections of a .cfg file name them."""
+GROUP = "xagents_ray.layers"
+"""Entry points of this group name kinds, `scale = own_package.layers:Scale`."""
+
+
+def register_layer(kind: str, layer: type[Layer]) -> None:
+    """Add a kind of layer, which .cfg files then name: `[scale-0]` for `scale`.
+
+    For the command line, a package gives it as an entry point of the group
+    `xagents_ray.layers`, named like the kind. A kind that is registered again is
+    replaced, as when a notebook's cell runs again.
+
+    Args:
+        kind: letters only.
+        layer: a class that extends `Layer`; the weights of the Keras layer that its
+            `keras` returns must be named as in its `shapes`.
+    Raises:
+        UserError: the kind is one of the package's own, or the class is no layer.
+    Example:
+        >>> from xagents_ray.extend import Layer, Section, register_layer
+        >>> class Identity(Layer):
+        ...     def bind(self, arrays, scale):
+        ...         return lambda x: x * scale
+        ...
+        ...     def keras(self, layers, initializer):
+        ...         return layers.Identity(name=self.name)
+        ...
+        ...     @classmethod
+        ...     def read(cls, section, source, shape, units):
+        ...         return cls(name=section.name, source=source, output_shape=shape)
+        >>> register_layer("identity", Identity)
+    """
+    if not (isinstance(layer, type) and issubclass(layer, Layer)):
+        raise UserError(f"The layer {kind!r} must be a class that extends Layer.")
+    if not kind.isalpha() or kind in KINDS:
+        raise UserError(f"A layer can't be named {kind!r}: choose another word.")
+    objects.keep("layer", layer, kind)
+
+
+@functools.cache
+def failures() -> Mapping[str, str]:
+    """Add kinds of other packages; return a sentence for each that can't be used."""
+    return load_plugins(GROUP, register_layer)
+
+
+def find_kind(kind: str) -> type[Layer] | None:
+    """Return the layers of a kind, ours or another's; None if there are none.
+
+    Raises:
+        UserError: another package's can't be loaded.
+    """
+    if kind in KINDS:
+        return KINDS[kind]
+    found: type[Layer] | None = objects.find("layer", kind)
+    if found is None and kind in failures():
+        raise UserError(failures()[kind])
+    return found or objects.find("layer", kind)
+
+
+def kinds() -> list[str]:
+    """Return the names of all kinds."""
+    failures()
+    return [*KINDS, *(name for _, name in objects.named("layer"))]
