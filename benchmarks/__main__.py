@@ -9,6 +9,7 @@ import click
 
 from benchmarks import commits
 from benchmarks import memory as actor_memory
+from benchmarks import predict as acting
 from benchmarks import roofline as parts
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
@@ -209,6 +210,13 @@ def startup(runs: int, agent: str) -> None:
     rows = [["mode", "first env step, s", "whole command, s"]]
     rows += beginning.measure(agent, runs)
     click.echo(markdown(rows))
+
+
+@cli.command()
+@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True)
+def predict(runs: int) -> None:
+    """Seconds to load a policy of CartPole, and for 10,000 single actions of it."""
+    click.echo(markdown([["what", "seconds"], *acting.measure(runs)]))
 
 
 @cli.command()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 """Of the checkout."""
 
 
-def module(name: str, asked: Mapping[str, Any]) -> list[str]:
+def module(name: str, asked: Mapping[str, Any] | str) -> list[str]:
     """Return the command of a module of the benchmarks that takes JSON."""
     return [sys.executable, "-m", f"benchmarks.{name}", json.dumps(asked)]
 
