@@ -1,7 +1,8 @@
 """The evaluator: plays whole episodes with given weights for their returns."""
 
+import copy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,13 +29,19 @@ class Evaluator:
         self._stopping = False
 
     def evaluate(
-        self, weights: Weights, episodes: int, seed: int, greedy: bool = True
+        self,
+        weights: Weights,
+        episodes: int,
+        seed: int,
+        greedy: bool = True,
+        epsilon: float = 0.0,
     ) -> list[Episode]:
         """Play episodes, each environment an equal share of them.
 
         Counting the first ones to end instead would favor short episodes. The first
         environments play one more if the shares can't be equal. Environment i has seed
-        + i. A greedy policy takes the likeliest actions, not samples.
+        + i. A greedy policy takes the likeliest actions, not samples; `epsilon` is the
+        share of actions that are random in their place.
 
         Returns:
             Episodes with raw returns, by environment and then in order of time.
@@ -48,7 +55,8 @@ class Evaluator:
         counter = EpisodeCounter(self._n_envs, self._first_env)
         first = self._envs.reset(seed + self._first_env)
         generators = noise_generators(seed, self._first_env, self._n_envs)
-        steps = play_forever(self._envs, self._policy, first, generators, greedy)
+        acting = self._policy, first, generators, greedy, epsilon
+        steps = play_forever(self._envs, *acting)
         for row, step in enumerate(steps):
             if self._stopping:
                 raise Stopped
@@ -75,12 +83,15 @@ def play_forever(
     first: Array,
     generators: list[np.random.Generator],
     greedy: bool,
+    epsilon: float = 0.0,
 ) -> Iterator[EnvStep]:
     """Yield steps of environments that were just reset, without end.
 
     `first` is what the reset gave; the policy has weights, and takes the likeliest
-    actions if it is greedy, else samples with each environment's generator.
+    actions if it is greedy, else samples with each environment's generator. With a
+    probability of `epsilon` an environment takes a random action instead.
     """
+    randomize = _randomizer(envs, generators, epsilon)
     frames, starts = first_window(first, envs.spec.stack)
     ended = np.zeros(len(first), np.bool_)
     policy.reset_memory(~ended)
@@ -91,9 +102,29 @@ def play_forever(
         else:
             noise = policy.noise(generators, 1)[0]
             actions = policy.act(seen, noise, TRAINED).stepped
-        step = envs.step(actions)
+        step = envs.step(randomize(actions))
         policy.reset_memory(ended)
         yield step
         frames = np.concatenate([frames[1:], step.observations[None]])
         starts = np.concatenate([starts[1:], ended[None]])
         ended = step.ended
+
+
+def _randomizer(
+    envs: Envs, generators: list[np.random.Generator], epsilon: float
+) -> Callable[[Array], Array]:
+    """Return what replaces a share of actions by samples of their space."""
+    if not epsilon:
+        return lambda actions: actions
+    spaces = [copy.deepcopy(envs.spaces[1]) for _ in generators]
+    for space, generator in zip(spaces, generators, strict=True):
+        space.seed(int(generator.integers(2**31)))
+
+    def randomize(actions: Array) -> Array:
+        mixed = np.array(actions)
+        for i, (space, generator) in enumerate(zip(spaces, generators, strict=True)):
+            if generator.random() < epsilon:
+                mixed[i] = space.sample() - getattr(space, "start", 0)
+        return mixed
+
+    return randomize

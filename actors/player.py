@@ -194,8 +194,8 @@ class Player:
         """
         self._policy.load(weights)
         first, generators = self._envs.reset(seed), noise_generators(seed, 0, 1)
-        greedy = not self._config.sample
-        steps = play_forever(self._envs, self._policy, first, generators, greedy)
+        how = not self._config.sample, self._config.eval_epsilon
+        steps = play_forever(self._envs, self._policy, first, generators, *how)
         counter, number = EpisodeCounter(1), 1
         self._see(number, 0)
         for row, step in enumerate(steps):
@@ -203,7 +203,7 @@ class Player:
                 raise Stopped
             ended = counter.add(row, step)
             for episode in ended:
-                self._see(number, episode.length)
+                self._see(number, episode.length, is_last=True)
                 self._end_video()
                 yield episode
                 number += 1
@@ -224,13 +224,15 @@ class Player:
             self._window.close()
         self._envs.close()
 
-    def _see(self, number: int, row: int) -> None:
+    def _see(self, number: int, row: int, is_last: bool = False) -> None:
         """Draw an episode's picture after `row` env steps, for all who asked for it."""
-        if not self._has_pictures:
-            return
         c = self._config
+        is_shown = is_last or not c.render_end
+        if not self._has_pictures or not (is_shown or c.video_dir):
+            return
         # SDL, which draws many environments, writes to stderr at its start.
-        with quiet_stderr() if (number, row) == (1, 0) else contextlib.nullcontext():
+        is_first = number == 1 and (row == 0 or is_last)
+        with quiet_stderr() if is_first else contextlib.nullcontext():
             picture = self._envs.picture()
         name = f"game-{number:0{len(str(c.episodes))}}"
         if c.video_dir is not None:
@@ -238,10 +240,11 @@ class Player:
                 path = Path(c.video_dir, f"{name}.mp4")
                 self._video = Video(path, self._envs.fps, picture)
             self._video.write(picture)
-        if c.frame_dir is not None and row % c.frame_frequency == 0:
+        is_due = c.render_end or row % c.frame_frequency == 0
+        if c.frame_dir is not None and is_shown and is_due:
             write_jpg(Path(c.frame_dir, f"{name}-{row:06}.jpg"), picture)
         fps, delay = self._envs.fps, c.frame_delay
-        if self._window and not self._window.show(picture, fps, delay):
+        if self._window and is_shown and not self._window.show(picture, fps, delay):
             raise Stopped
 
     def _end_video(self) -> None:

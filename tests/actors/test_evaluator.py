@@ -158,6 +158,43 @@ def test_actions_keep_their_bounds(greedy: bool) -> None:
     assert [game.length for game in games] == [11, 11, 2, 2]
 
 
+class Shifted(Stepping):
+    """Long episodes whose reward is 1 when an action is not that of the step before."""
+
+    length = 2_000
+    action_space = gym.spaces.Discrete(4, start=3)
+    last: Any = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.last = None
+        return super().reset(seed=seed)
+
+    def reward(self, action: Any) -> float:
+        assert action in self.action_space
+        self.last, last = action, self.last
+        return float(action != last)
+
+
+# 1 - 0.7 ** 2 - 3 * 0.1 ** 2 of all steps, with one random action of four.
+@pytest.mark.parametrize(("epsilon", "expected"), [(0, 1), (0.4, 960), (1, 1_500)])
+def test_epsilon_is_a_share_of_random_actions(epsilon: float, expected: int) -> None:
+    """A greedy policy does the same all along, since it sees the same."""
+    setup = setup_of("ppo", 2, env="test_evaluator:Shifted")
+    with closing(Evaluator(setup)) as evaluator:
+        how = weights_of(setup), 2, SEED, True, epsilon
+        games = evaluator.evaluate(*how)
+        assert games == evaluator.evaluate(*how)
+    found = [game.episode_return for game in games]
+    assert found == pytest.approx([expected, expected], abs=100 if epsilon else 0)
+
+
+def test_random_actions_keep_their_bounds() -> None:
+    setup = setup_of("ppo", 2, env="test_evaluator:Bounded")
+    with closing(Evaluator(setup)) as evaluator:
+        games = evaluator.evaluate(weights_of(setup), 4, SEED, True, 0.5)
+    assert [game.length for game in games] == [11, 11, 2, 2]
+
+
 class Counted(TwoPaces):
     """Frames whose pixels count the steps of all games."""
 

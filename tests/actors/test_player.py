@@ -170,6 +170,15 @@ def test_a_stopped_player_leaves_no_part_of_a_video(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_only_the_last_frame_of_each_episode(tmp_path: Path) -> None:
+    """A video has all of them even so."""
+    frames = str(tmp_path / "frames")
+    own = {"frame_dir": frames, "video_dir": str(tmp_path), "render_end": True}
+    games_of({"env": "test_player:Painted"}, episodes=2, frame_frequency=5, **own)
+    assert names(Path(frames)) == ["game-1-000006.jpg", "game-2-000006.jpg"]
+    assert len(read_video(tmp_path / "game-2.mp4")[0]) == 7
+
+
 def test_the_video_and_the_frames_show_every_step(tmp_path: Path) -> None:
     videos, frames = tmp_path / "a" / "videos", tmp_path / "frames"
     games_of(

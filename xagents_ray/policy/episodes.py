@@ -145,8 +145,8 @@ def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Evaluati
     with Signals() as signals, closing(Evaluator(setup)) as evaluator:
         signals.on_first = evaluator.stop
         with suppress(Stopped), naming_their_line(str(run.config.env.env)):
-            count, greedy = config.episodes, not config.sample
-            episodes = evaluator.evaluate(weights, count, run.seed, greedy)
+            how = config.episodes, run.seed, not config.sample, config.eval_epsilon
+            episodes = evaluator.evaluate(weights, *how)
     return Evaluation(tuple(episodes), run.seed, signals.received)
 
 

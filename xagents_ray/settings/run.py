@@ -216,6 +216,13 @@ class EpisodesConfig(Checked):
         "with --greedy; epsilon-greedy agents then explore with --epsilon-end",
         off="--greedy",
     )
+    eval_epsilon: float = option(
+        0.0,
+        "Probability of a random action in place of the policy's, at each step",
+        low=0,
+        high=1,
+        known_as=("policy_eps", "epsilon_eval"),
+    )
     seed: int | None = option(
         None,
         "Random seed of the environments and the drawn actions",
@@ -244,6 +251,10 @@ class PlayConfig(EpisodesConfig):
     )
     render: bool = option(
         False, "If specified, the gameplay will be rendered in a window"
+    )
+    render_end: bool = option(
+        False,
+        "If specified, --render and --frame-dir show only the last frame of an episode",
     )
     video_dir: str | None = option(
         None, "Path to directory to save an .mp4 of each episode"
