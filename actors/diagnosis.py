@@ -117,9 +117,10 @@ def _step_at_random(
 def _random_actions(
     spec: EnvSpec, n_envs: int, generator: np.random.Generator
 ) -> Array:
-    """Return int32 [B], or float32 [B, A] within bounds, normal without them."""
+    """Return int32 [B, …], or float32 [B, A] within bounds, normal without them."""
     if spec.is_discrete:
-        return generator.integers(spec.n_actions, size=n_envs, dtype=np.int32)
+        sizes, size = spec.n_actions or spec.action_sizes, (n_envs, *spec.action_shape)
+        return generator.integers(sizes, size=size, dtype=np.int32)
     low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
     shape = n_envs, len(low)
     bounded = np.isfinite(low) & np.isfinite(high)

@@ -80,7 +80,7 @@ class Parts:
         generator = np.random.default_rng(self._run.seed)
 
         def actions() -> Array:
-            if spec.is_discrete:
+            if spec.n_actions:
                 return generator.integers(spec.n_actions, size=self._n_envs, dtype="i4")
             shape = self._n_envs, spec.action_units
             return generator.uniform(-1, 1, shape).astype(np.float32)

@@ -114,7 +114,7 @@ class TransitionBatches(NamedTuple):
 def signature(tensors: type[_T], spec: EnvSpec) -> _T:
     """Return the dtypes and shapes of tensors, as their fields are annotated."""
     observation = spec.observation_shape
-    action = ("int32", ()) if spec.is_discrete else ("float32", (spec.action_units,))
+    action = ("int32" if spec.is_discrete else "float32", spec.action_shape)
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
         "observation": (spec.observation_dtype, observation),
         "action": action,

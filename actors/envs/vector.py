@@ -51,7 +51,9 @@ class Envs:
         spec = _spec_of(space, actions, config, made_at)
         kind = wrapping.flattened(envs if self._one is None else self._one)
         self.spec = dataclasses.replace(spec, flattened=kind)
-        self._start = int(actions.start) if self.spec.is_discrete else 0
+        self._actions = actions
+        is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
+        self._is_plain = not (self.spec.action_sizes or is_shifted)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
 
@@ -65,9 +67,9 @@ class Envs:
         return self._observations(observations)
 
     def step(self, actions: Array) -> EnvStep:
-        """Step every environment with [B] or [B, A] actions."""
-        if self._start:
-            actions = actions + np.asarray(self._start, actions.dtype)
+        """Step every environment with [B], [B, P] or [B, A] actions."""
+        if not self._is_plain:
+            actions = self._own_actions(actions)
         observations, raw, terminated, truncated, infos = self._envs.step(actions)
         ended = terminated | truncated
         if self._clip:
@@ -141,6 +143,14 @@ class Envs:
         dtype = self.spec.observation_dtype
         return np.asarray(observations, dtype).reshape(self._shape)
 
+    def _own_actions(self, actions: Array) -> Array:
+        """Return discrete actions as the environments' space has them."""
+        space = self._actions
+        if not self.spec.action_sizes:
+            return actions + np.asarray(space.start, actions.dtype)  # type: ignore[no-any-return]
+        shaped = actions.astype(space.dtype).reshape(-1, *space.shape)
+        return shaped + np.asarray(getattr(space, "start", 0), shaped.dtype)  # type: ignore[no-any-return]
+
     def _count_lives(self, infos: dict[str, Any]) -> Array:
         return np.asarray(infos.get("lives", self._lives))
 
@@ -186,12 +196,17 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
     """Return the fields of an EnvSpec that describe actions."""
     if isinstance(actions, gym.spaces.Discrete):
         return {"n_actions": int(actions.n)}
+    if isinstance(actions, gym.spaces.MultiDiscrete):
+        return {"n_actions": 0, "action_sizes": tuple(actions.nvec.ravel().tolist())}
+    if isinstance(actions, gym.spaces.MultiBinary):
+        return {"n_actions": 0, "action_sizes": (2,) * int(np.prod(actions.shape))}
     if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
         low, high = (tuple(map(float, b)) for b in (actions.low, actions.high))
         return {"n_actions": 0, "action_low": low, "action_high": high}
     raise UserError(
-        f"{env} has the action space {actions}; only Discrete and one-dimensional Box "
-        "actions are supported: wrap it with a gymnasium.ActionWrapper."
+        f"{env} has the action space {actions}; only Discrete, MultiDiscrete, "
+        "MultiBinary and one-dimensional Box actions are supported: wrap it with a "
+        "gymnasium.ActionWrapper."
     )
 
 

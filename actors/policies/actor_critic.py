@@ -8,23 +8,26 @@ from xagents_ray.actors.policies.base import (
     categorical_log_probs,
     largest,
     sample_categorical,
+    split_parts,
 )
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
 
 
 class ActorCriticPolicy(Policy):
-    """Samples from a categorical or a diagonal Gaussian policy; may have values."""
+    """Samples from a categorical or a diagonal Gaussian policy; may have values.
+
+    Several discrete actions at once are drawn independently of each other.
+    """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
         """Return an array for one number per action, or A of a Gaussian's."""
-        if self._spec.is_discrete:
-            return np.empty(shape)
-        return np.empty((*shape, self._spec.action_units), np.float32)
+        dtype = np.float64 if self._spec.is_discrete else np.float32
+        return np.empty((*shape, *self._spec.action_shape), dtype)
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T], or standard normal [T, A] for Gaussians."""
-        if out.ndim == 1:
+        """Draw uniform [T] or [T, P], or standard normal [T, A] for Gaussians."""
+        if self._spec.is_discrete:
             generator.random(out=out)
         else:
             generator.standard_normal(out=out, dtype=np.float32)
@@ -34,7 +37,7 @@ class ActorCriticPolicy(Policy):
         outputs, *more = self._forward(observations)
         values = self._values(more)
         if self._spec.is_discrete:
-            actions = sample_categorical(outputs, noise)
+            actions = self._sample(outputs, noise)
             return Actions(actions, actions, outputs, values)
         raw = outputs + np.exp(self._arrays["log_std"]) * noise
         stepped = np.clip(raw, self._low, self._high)
@@ -43,12 +46,19 @@ class ActorCriticPolicy(Policy):
     def greedy(self, observations: Array) -> Array:
         """Return the largest logits' actions, or the means within bounds."""
         outputs = self._forward(observations)[0]
+        if self._spec.action_sizes:
+            return np.stack([*map(largest, self._parts(outputs))], axis=-1)
         if self._spec.is_discrete:
             return largest(outputs)
         return np.clip(outputs, self._low, self._high)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
         """Return float32 [T, B] of the actions that were drawn in T rows."""
+        if rows.logits is not None and self._spec.action_sizes:
+            drawn = zip(
+                self._parts(rows.logits), np.moveaxis(rows.stored, -1, 0), strict=True
+            )
+            return np.sum([categorical_log_probs(*each) for each in drawn], axis=0)  # type: ignore[no-any-return]
         if rows.logits is not None:
             return categorical_log_probs(rows.logits, rows.stored)
         log_probs = -(np.square(noise) + np.log(2 * np.pi)).sum(-1) / 2
@@ -58,6 +68,15 @@ class ActorCriticPolicy(Policy):
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values, None without a critic that is listened to."""
         return self._values(self._forward(observations)[1:])
+
+    def _sample(self, logits: FloatArray, noise: Array) -> Array:
+        if not self._spec.action_sizes:
+            return sample_categorical(logits, noise)
+        drawn = zip(self._parts(logits), noise.T, strict=True)
+        return np.stack([sample_categorical(*each) for each in drawn], axis=-1)
+
+    def _parts(self, logits: FloatArray) -> list[FloatArray]:
+        return split_parts(logits, self._spec.action_sizes)
 
     def _values(self, more: list[FloatArray]) -> FloatArray | None:
         return more[0][:, 0] if more and self._config.reads_values else None

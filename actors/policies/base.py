@@ -20,9 +20,10 @@ class Actions(NamedTuple):
     """What a policy chose for B environments.
 
     Attributes:
-        stored: int32 [B] or float32 [B, A], as drawn; what the learner gets.
+        stored: int32 [B] or [B, P], or float32 [B, A], as drawn; what the learner gets.
         stepped: the same within the environment's bounds.
-        logits: float32 [B, n] that `stored` was drawn from, or None.
+        logits: float32 [B, n] that `stored` was drawn from, or None; of several actions
+            at once side by side.
         values: float32 [B], or None.
     """
 
@@ -88,7 +89,10 @@ class Policy(ABC):
 
     @abstractmethod
     def greedy(self, observations: Array) -> Array:
-        """Return the likeliest actions, int32 [B] or float32 [B, A] within bounds."""
+        """Return the likeliest actions.
+
+        int32 [B] or [B, P], or float32 [B, A] within bounds.
+        """
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray | None:
         """Return float32 [T, B] of what was drawn in T rows, None if nobody needs it.
@@ -125,6 +129,12 @@ def noise_generators(
     more = [restarts] if restarts else []
     envs = range(first_env, first_env + n_envs)
     return [np.random.default_rng([seed, env, *more]) for env in envs]
+
+
+def split_parts(logits: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
+    """Return the logits of several actions at once, [..., n] of each."""
+    ends = np.cumsum(sizes[:-1])
+    return np.split(logits, ends, axis=-1)
 
 
 def largest(outputs: FloatArray) -> Array:

@@ -56,6 +56,56 @@ class Categorical:
 
 
 @dataclass(frozen=True)
+class MultiCategorical:
+    """Several discrete actions at once, independent of each other.
+
+    Attributes:
+        logits: float32 [N, n], those of all actions side by side.
+        sizes: numbers of each action's logits; their sum is n.
+    """
+
+    logits: tf.Tensor
+    sizes: tuple[int, ...]
+
+    def __getitem__(self, rows: slice) -> "MultiCategorical":
+        return MultiCategorical(self.logits[rows], self.sizes)
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
+        """Return float32 [N] log-probabilities of int32 [N, P] actions."""
+        columns = tf.unstack(actions, len(self.sizes), axis=-1)
+        pairs = zip(self._parts, columns, strict=True)
+        return tf.add_n([part.log_prob(column) for part, column in pairs])
+
+    def entropy(self) -> tf.Tensor:
+        """Return float32 [N] entropies, in nats."""
+        return tf.add_n([part.entropy() for part in self._parts])
+
+    def kl(self, other: "Distribution") -> tf.Tensor:
+        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        assert isinstance(other, MultiCategorical)
+        pairs = zip(self._parts, other._parts, strict=True)
+        return tf.add_n([part.kl(theirs) for part, theirs in pairs])
+
+    def mode(self) -> tf.Tensor:
+        """Return int32 [N, P], the most probable actions."""
+        return tf.stack([part.mode() for part in self._parts], axis=-1)
+
+    def sample(self, seed: tf.Tensor) -> tf.Tensor:
+        """Return int32 [N, P] actions; the same for the same seed, int [2]."""
+        seeds = tf.unstack(tf.random.split(seed, len(self.sizes)))
+        pairs = zip(self._parts, seeds, strict=True)
+        return tf.stack([part.sample(own) for part, own in pairs], axis=-1)
+
+    def frozen(self) -> "MultiCategorical":
+        """Return a copy that no later change of a variable reaches."""
+        return self
+
+    @property
+    def _parts(self) -> list[Categorical]:
+        return [Categorical(x) for x in tf.split(self.logits, self.sizes, axis=-1)]
+
+
+@dataclass(frozen=True)
 class Gaussian:
     """Continuous actions, independent in each dimension.
 
@@ -102,7 +152,7 @@ class Gaussian:
         return Gaussian(tf.identity(self.means), tf.identity(self.log_std))
 
 
-Distribution: TypeAlias = Categorical | Gaussian
+Distribution: TypeAlias = Categorical | MultiCategorical | Gaussian
 
 
 class PolicyHead:
@@ -115,6 +165,7 @@ class PolicyHead:
 
     def __init__(self, spec: EnvSpec) -> None:
         self.variables: dict[str, Any] = {}
+        self._sizes = spec.action_sizes
         if not spec.is_discrete:
             zeros = tf.zeros(spec.action_units)
             self.variables["log_std"] = tf.Variable(zeros, name="log_std")
@@ -123,4 +174,6 @@ class PolicyHead:
         """Return the distributions of float32 [N, n] logits or [N, A] means."""
         if "log_std" in self.variables:
             return Gaussian(outputs, self.variables["log_std"])
+        if self._sizes:
+            return MultiCategorical(outputs, self._sizes)
         return Categorical(outputs)

@@ -43,8 +43,8 @@ class Sound(gym.Env[Any, Any]):
         return np.ones(3, np.float32)
 
 
-class MultiDiscrete(Sound):
-    action_space = gym.spaces.MultiDiscrete([2, 3])
+class TwoActions(Sound):
+    action_space = gym.spaces.Tuple([gym.spaces.Discrete(2), BOX])
 
     def __init__(self) -> None:
         pass
@@ -140,7 +140,7 @@ def line_of(what: Any, text: str = "") -> int:
 
 # What is made: words of the sentence, and the line that it names.
 FAULTS: dict[str, tuple[str, int | None]] = {
-    "MultiDiscrete": (r"MultiDiscrete\(\[2 3\]\)", line_of(MultiDiscrete.__init__)),
+    "TwoActions": (r"Tuple\(Discrete\(2\), Box", line_of(TwoActions.__init__)),
     "Spaceless": ("its observation_space is not a space", line_of(Spaceless.__init__)),
     "OldStep": (r"step\(\) returned 4 values", line_of(OldStep.step)),
     "OldStepInWrappers": ("expected 5, got 4", line_of(OldStep.step)),

@@ -29,11 +29,16 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.learners.math.distributions import Categorical, Gaussian
+from xagents_ray.learners.math.distributions import (
+    Categorical,
+    Gaussian,
+    MultiCategorical,
+)
 from xagents_ray.networks.forward import bind
 
 DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
+SEVERAL = EnvSpec((3,), "float32", 1, 0, action_sizes=(3, 1, 2))
 CONTINUOUS = EnvSpec((3,), "float32", 1, 0, *BOUNDS)
 LOG_STD = np.array([0.3, -0.7], np.float32)
 LARGEST = np.nextafter(1.0, 0.0)
@@ -97,6 +102,30 @@ def test_categorical_log_probs_are_those_that_learners_compute() -> None:
     assert log_probs.dtype == np.float32
     np.testing.assert_array_equal(actions.values, values[:, 0])
     np.testing.assert_array_equal(policy.values(observations()), values[:, 0])
+
+
+def test_several_actions_are_those_that_learners_compute() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), SEVERAL)
+    noise, actions = acted(policy)
+    assert (actions.stored.shape, actions.stored.dtype) == ((64, 3), np.int32)
+    expected = MultiCategorical(tf.constant(forward(observations())[0]), (3, 1, 2))
+    rows, noises = Actions.joined([actions] * 3), np.array([noise] * 3)
+    log_probs = policy.log_probs(rows, noises)
+    theirs = expected.log_prob(tf.constant(actions.stored))
+    np.testing.assert_allclose(log_probs, [theirs] * 3, atol=1e-5)
+    assert log_probs.dtype == np.float32
+    np.testing.assert_array_equal(policy.greedy(observations()), expected.mode())
+
+
+def test_several_actions_have_the_frequencies_of_their_parts() -> None:
+    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), SEVERAL)
+    noise = policy.noise(generators(0, [0]), DRAWS)[:, 0]
+    drawn = policy.act(one_observation(DRAWS), noise, 0).stored
+    chances = np.exp(forward(one_observation())[0][0].astype(np.float64))
+    parts = np.split(chances, [3, 4])
+    softmax = np.einsum("i,j,k->ijk", *(part / part.sum() for part in parts)).ravel()
+    pairs = np.ravel_multi_index(tuple(drawn.T), (3, 1, 2))
+    assert_frequencies(np.bincount(pairs, minlength=6), softmax)
 
 
 def test_only_who_reads_values_gets_them() -> None:

@@ -8,7 +8,12 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.learners.math.distributions import Categorical, Gaussian, PolicyHead
+from xagents_ray.learners.math.distributions import (
+    Categorical,
+    Gaussian,
+    MultiCategorical,
+    PolicyHead,
+)
 
 MEANS = tf.zeros([1, 2])
 
@@ -33,6 +38,39 @@ def test_categorical_against_numpy() -> None:
     np.testing.assert_allclose(got, np.log(p[np.arange(50), actions]), rtol=1e-4)
     expected = -(p * np.log(p)).sum(axis=1)
     np.testing.assert_allclose(Categorical(logits).entropy(), expected, rtol=1e-4)
+
+
+def test_several_actions_are_one_of_all_pairs() -> None:
+    """Their joint distribution: of 3 * 2 pairs, with sums of logits."""
+    rng = np.random.default_rng(0)
+    both, others = (rng.normal(0, 2, (9, 5)).astype(np.float32) for _ in range(2))
+    several, theirs = (MultiCategorical(tf.constant(x), (3, 2)) for x in (both, others))
+    joint, joints = (
+        Categorical((x[:, :3, None] + x[:, None, 3:]).reshape(9, 6))
+        for x in (both, others)
+    )
+    actions = np.stack([rng.integers(3, size=9), rng.integers(2, size=9)], axis=1)
+    actions = actions.astype(np.int32)
+    pairs = actions[:, 0] * 2 + actions[:, 1]
+    for found, expected in (
+        (several.log_prob(actions), joint.log_prob(pairs)),
+        (several.entropy(), joint.entropy()),
+        (several.kl(theirs), joint.kl(joints)),
+        (several[2:4].entropy(), joint.entropy()[2:4]),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    mode = several.mode()
+    np.testing.assert_array_equal(mode[:, 0] * 2 + mode[:, 1], joint.mode())
+
+
+def test_several_actions_are_drawn_independently() -> None:
+    logits = tf.math.log([[0.7, 0.2, 0.1, 0.25, 0.75]])
+    several = MultiCategorical(tf.repeat(logits, 40_000, axis=0), (3, 2))
+    drawn = several.sample(tf.constant([1, 2])).numpy()
+    assert (drawn.shape, drawn.dtype) == ((40_000, 2), np.int32)
+    counts = np.bincount(drawn[:, 0] * 2 + drawn[:, 1], minlength=6) / 40_000
+    expected = np.outer([0.7, 0.2, 0.1], [0.25, 0.75]).ravel()
+    np.testing.assert_allclose(counts, expected, atol=0.01)
 
 
 @pytest.mark.parametrize("n", [1, 2, 18])

@@ -16,6 +16,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "discrete": {"env": "CartPole-v1"},
     "continuous": {"env": "Pendulum-v1"},
     "image": IMAGES,
+    "several": {"env": "several:discrete"},
 }
 
 
@@ -55,7 +56,8 @@ def cases() -> list[tuple[str, str]]:
     found = []
     for row in ALGORITHMS.values():
         reads_actions = any(model.reads_actions for model in row.models)
-        takes = row.discrete, row.continuous, row.discrete and not reads_actions
+        takes_images = row.discrete and not reads_actions
+        takes = row.discrete, row.continuous, takes_images, row.multi_discrete
         kinds = zip(KINDS, takes, strict=True)
         found += [(row.name, kind) for kind, taken in kinds if taken]
     return found

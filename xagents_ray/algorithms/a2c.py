@@ -23,5 +23,6 @@ add(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        multi_discrete=True,
     )
 )

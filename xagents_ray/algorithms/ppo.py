@@ -47,6 +47,7 @@ add(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        multi_discrete=True,
         has_fixed_shapes=False,
     )
 )

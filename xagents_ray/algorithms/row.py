@@ -76,6 +76,7 @@ class Algorithm:
         replay: class of the replay that it learns from, or None.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
+        multi_discrete: takes several discrete actions at once.
         has_fixed_shapes: its updates' shapes don't depend on data: XLA can compile it.
         presets: YAML file of tuned settings; see `algorithms.presets`.
     """
@@ -89,6 +90,7 @@ class Algorithm:
     replay: Place | None = None
     discrete: bool = True
     continuous: bool = True
+    multi_discrete: bool = False
     has_fixed_shapes: bool = True
     presets: Path | None = None
 
@@ -126,6 +128,8 @@ class Algorithm:
         if not (self.discrete if spec.is_discrete else self.continuous):
             has = "discrete" if spec.is_discrete else "continuous"
             return f"can't take the {has} actions of this environment"
+        if spec.action_sizes and not self.multi_discrete:
+            return "can't take several actions at once, as this environment does"
         if any(model.reads_actions for model in self.models):
             if spec.is_image:
                 return "needs observation vectors and this environment gives images"

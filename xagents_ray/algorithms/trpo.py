@@ -75,6 +75,7 @@ add(
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
         ),
         on_policy=True,
+        multi_discrete=True,
         has_fixed_shapes=False,
     )
 )

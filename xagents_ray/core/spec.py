@@ -11,10 +11,13 @@ class EnvSpec:
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` or `float32`, as stored
     stack: int  # newest frames that the network sees; 1 for vectors
-    n_actions: int  # number of discrete actions; 0 for a continuous space
+    n_actions: int  # number of discrete actions; 0 for any other space
     # Lower bounds of a continuous action; empty for a discrete one.
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()  # upper bounds, likewise
+    # Numbers of actions of each part of a MultiDiscrete or MultiBinary space, whose
+    # actions are several at once; empty for others.
+    action_sizes: tuple[int, ...] = ()
     # Kind of the space, `Dict`, that was flattened to vectors; "" for none.
     flattened: str = field(default="", compare=False)
 
@@ -25,13 +28,18 @@ class EnvSpec:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether actions are numbers from 0 to n_actions - 1."""
-        return self.n_actions > 0
+        """Whether actions are numbers from 0 to n_actions - 1, or several such."""
+        return self.n_actions > 0 or bool(self.action_sizes)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action: `()` of a number, `(P,)` of several, `(A,)` if continuous."""
+        return () if self.n_actions else (len(self.action_sizes or self.action_low),)
 
     @property
     def action_units(self) -> int:
         """Outputs of a policy head: logits, or means."""
-        return self.n_actions or len(self.action_low)
+        return self.n_actions or sum(self.action_sizes) or len(self.action_low)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -28,7 +28,8 @@ class Trajectory(NamedTuple):
     # frames before, the last row follows step T - 1.
     observations: Array
     starts: BoolArray  # bool [T + stack, B], an episode's first observation
-    actions: Array  # int32 [T, B], or float32 [T, B, A], as the policy drew them
+    # int32 [T, B] or [T, B, P], or float32 [T, B, A], as the policy drew them.
+    actions: Array
     rewards: FloatArray  # float32 [T, B], for learning (clipped on Atari)
     terminated: BoolArray  # bool [T, B], no value after this step
     truncated: BoolArray  # bool [T, B], cut off; the next observation has a value

@@ -9,6 +9,7 @@ import numpy as np
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.layout import Layout
@@ -63,7 +64,7 @@ def _model(
     given = "observation", run.spec.observation_dtype, observations.shape
     x = _input(graph, run, arrays)
     outputs = _network(graph, run.layout, x, arrays)
-    action = _action(graph, outputs, actor, actions, run.spec.is_discrete)
+    action = _action(graph, outputs, actor, actions, run.spec)
     units = run.layout.layers[run.layout.outputs[0]].output_shape
     results = {
         "action": (action, actions.dtype, actions.shape),
@@ -105,11 +106,11 @@ def _network(
     return output_of(layout.outputs[0])
 
 
-def _action(
-    graph: Graph, outputs: str, actor: Any, space: Any, is_discrete: bool
-) -> str:
+def _action(graph: Graph, outputs: str, actor: Any, space: Any, spec: EnvSpec) -> str:
     """Add what makes greedy actions of the network's output."""
-    if is_discrete:
+    if spec.action_sizes:
+        return _several_actions(graph, outputs, space, spec.action_sizes)
+    if spec.is_discrete:
         action = graph.add("ArgMax", outputs, axis=-1, keepdims=0)
         action = graph.add("Add", action, np.asarray(space.start, np.int64))
         return graph.cast(action, space.dtype)
@@ -124,3 +125,19 @@ def _action(
         )
     action = graph.cast(outputs, space.dtype)
     return graph.add("Min", graph.add("Max", action, space.low), space.high)
+
+
+def _several_actions(
+    graph: Graph, outputs: str, space: Any, sizes: tuple[int, ...]
+) -> str:
+    """Add what makes several actions at once of their logits."""
+    ends = np.cumsum(sizes)
+    parts = [
+        graph.add("Slice", outputs, np.array([a]), np.array([b]), np.array([1]))
+        for a, b in zip(ends - sizes, ends, strict=True)
+    ]
+    found = [graph.add("ArgMax", part, axis=-1, keepdims=1) for part in parts]
+    action = graph.add("Concat", *found, axis=-1)
+    action = graph.add("Reshape", action, np.array([0, *space.shape]))
+    start = np.asarray(getattr(space, "start", 0), np.int64)
+    return graph.cast(graph.add("Add", action, start), space.dtype)

@@ -238,7 +238,9 @@ def _described(spec: EnvSpec) -> str:
     kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
     kind += f" (a {spec.flattened}, flattened)" if spec.flattened else ""
     actions = "discrete action" if spec.is_discrete else "continuous action"
-    units = counted(spec.action_units, actions)
+    units = counted(len(spec.action_sizes) or spec.action_units, actions)
+    if spec.action_sizes:
+        units += f" at once, of {', '.join(map(str, spec.action_sizes))}"
     return f"{shape} {spec.observation_dtype} {kind}; {units}"
 
 
