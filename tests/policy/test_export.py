@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from policies import KINDS, cases, policy_of
@@ -34,6 +35,7 @@ def observations_of(policy: Policy, count: int = 16) -> Any:
 
 def check_onnx(policy: Policy) -> None:
     policy.export("policy.onnx")
+    onnx.checker.check_model("policy.onnx", full_check=True)
     session = onnxruntime.InferenceSession("policy.onnx")
     batch = observations_of(policy)
     actions, outputs = session.run(["action", "output"], {"observation": batch})
@@ -99,6 +101,11 @@ def test_keras(make: Any) -> None:
 
 
 def test_what_export_refuses() -> None:
+    other = policy_of("ppo", **KINDS["continuous"])
+    other._actor.scales_actions = True  # which is not how it acts
+    with pytest.raises(UserError, match=r"ppo can't be exported: .*to_keras"):
+        other.export("policy.onnx")
+    assert not Path("policy.onnx").exists()
     policy = policy_of("dqn", **KINDS["discrete"])
     Path("file").touch()
     with pytest.raises(UserError, match=r"policy.onnx can't be written"):

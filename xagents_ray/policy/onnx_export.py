@@ -1,6 +1,6 @@
 """A policy as an ONNX model: observations in, the actions of `predict` out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import Graph
@@ -23,21 +23,16 @@ Spaces = tuple[Any, Any]
 """Of the observations and of the actions."""
 
 
-def export(
-    run: RunSpec,
-    arrays: Mapping[str, FloatArray],
-    actor: Any,
-    spaces: Spaces,
-    path: Path,
-) -> None:
-    """Write the policy of a run as an ONNX model; see `Policy.export`.
+def model_of(
+    run: RunSpec, arrays: Mapping[str, FloatArray], actor: Any, spaces: Spaces
+) -> Any:
+    """Return the policy of a run as an `onnx.ModelProto`; see `Policy.export`.
 
     Args:
         run: its spec, network and names.
         arrays: of the network, and its statistics of observations.
         actor: what acts with them.
         spaces: of observations and actions.
-        path: of the file.
     """
     try:
         import onnx  # noqa: F401
@@ -45,20 +40,6 @@ def export(
         raise UserError(
             "To export needs the package onnx: pip install 'xagents-ray[onnx]'."
         ) from None
-    model = _model(run, arrays, actor, spaces)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(path, model.SerializeToString())
-    except OSError as error:
-        raise UserError(
-            f"{path} can't be written ({error.strerror}): name a place that can be."
-        ) from None
-
-
-def _model(
-    run: RunSpec, arrays: Mapping[str, FloatArray], actor: Any, spaces: Spaces
-) -> Any:
-    """Return the policy of a run as an `onnx.ModelProto`."""
     observations, actions = spaces
     graph = Graph()
     given = "observation", run.spec.observation_dtype, observations.shape
@@ -73,6 +54,40 @@ def _model(
     about = f"{run.algorithm.name} of {run.config.env.env}"
     producer = {"producer_name": "xagents-ray", "producer_version": __version__}
     return graph.model(given, results, doc_string=about, **producer)
+
+
+def check(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
+    """Raise UserError when a model acts otherwise than its policy does.
+
+    So it is with a policy of another package that has greedy actions of its own.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    tensor = model.graph.input[0].type.tensor_type
+    shape = [_SAMPLES, *(each.dim_value for each in tensor.shape.dim[1:])]
+    generator = np.random.default_rng(0)
+    batch: Array = generator.normal(size=shape).astype(np.float32)
+    if run.spec.observation_dtype == "uint8":
+        batch = generator.integers(256, size=shape, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        actions = ReferenceEvaluator(model).run(["action"], {"observation": batch})[0]
+    if not np.allclose(actions, act(batch), rtol=1e-4, atol=1e-4):
+        raise UserError(
+            f"{run.algorithm.name} can't be exported: its {run.algorithm.policy} "
+            "doesn't act by the largest output or by means within the bounds; take "
+            "to_keras() and choose actions yourself."
+        )
+
+
+def write(model: Any, path: Path) -> None:
+    """Write a model; UserError when it can't be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, model.SerializeToString())
+    except OSError as error:
+        raise UserError(
+            f"{path} can't be written ({error.strerror}): name a place that can be."
+        ) from None
 
 
 def _input(graph: Graph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:

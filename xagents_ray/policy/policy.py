@@ -9,9 +9,9 @@ from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import interrupting
 from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import episodes as playing
+from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import Trained, save
-from xagents_ray.policy.onnx_export import export
 from xagents_ray.policy.sampling import Sampler
 from xagents_ray.settings.options import check_known, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
@@ -264,8 +264,8 @@ class Policy:
         Args:
             path: of the file, `policy.onnx`; missing folders are made.
         Raises:
-            UserError: the package onnx is missing, or the file can't be written, or a
-                layer has no counterpart in ONNX.
+            UserError: the package onnx is missing, the file can't be written, or a
+                layer or a policy of your own has no ONNX form.
 
         >>> xagents_ray.load("last").export("policy.onnx")
         >>> import onnxruntime
@@ -275,8 +275,10 @@ class Policy:
         >>> actions.shape, logits.shape
         ((5,), (5, 2))
         """
-        arrays = self._trained.weights.arrays
-        export(self._run, arrays, self._actor, self._conversion.spaces, Path(path))
+        arrays, spaces = self._trained.weights.arrays, self._conversion.spaces
+        model = onnx_export.model_of(self._run, arrays, self._actor, spaces)
+        onnx_export.check(model, self._run, self.act)
+        onnx_export.write(model, Path(path))
 
     def to_keras(self) -> Any:
         """Return the network as a `keras.Model`; imports TensorFlow.
