@@ -67,7 +67,12 @@ def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
 
 def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     """Return the weights files that a source names; none when it is a run."""
-    if not isinstance(source, str | Path):
+    if isinstance(source, list | tuple):
         return tuple(map(str, source))
+    if not isinstance(source, str | Path):
+        raise UserError(
+            f"load takes a path, or last, and got a {type(source).__name__}: name the "
+            "directory of a run, as in load(result.directory)."
+        )
     is_file = is_file_name(str(source)) and not Path(source).is_dir()
     return (str(source),) if is_file else ()

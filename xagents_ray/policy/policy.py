@@ -177,6 +177,7 @@ class Policy:
         n_envs: int | None = None,
         seed: int | None = None,
         deterministic: bool = True,
+        **settings: Any,
     ) -> playing.Evaluation:
         """Play whole episodes for their returns, as `xagents-ray evaluate` does.
 
@@ -186,6 +187,7 @@ class Policy:
                 run had.
             seed: of the environments and the drawn actions; None draws one.
             deterministic: take the likeliest actions; else draw them.
+            settings: other flags of the command with `_` for `-`: `eval_epsilon`.
         Returns:
             The returns, with `mean` and `std`.
         Raises:
@@ -196,7 +198,9 @@ class Policy:
         >>> len(result.returns), result.mean >= 1
         (3, True)
         """
-        config = EvaluateConfig(episodes=episodes, seed=seed, sample=not deterministic)
+        check_known(settings, options(EvaluateConfig))
+        settings |= {"seed": seed, "sample": not deterministic}
+        config = EvaluateConfig(episodes=episodes, **settings)
         run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
         with interrupting(), one_blas_thread():
             found = playing.evaluate(run, self._trained.weights, config)
