@@ -34,14 +34,14 @@ class Evaluator:
         episodes: int,
         seed: int,
         greedy: bool = True,
-        epsilon: float = 0.0,
+        random_share: float = 0.0,
     ) -> list[Episode]:
         """Play episodes, each environment an equal share of them.
 
         Counting the first ones to end instead would favor short episodes. The first
         environments play one more if the shares can't be equal. Environment i has seed
-        + i. A greedy policy takes the likeliest actions, not samples; `epsilon` is the
-        share of actions that are random in their place.
+        + i. A greedy policy takes the likeliest actions, not samples; `random_share`
+        of the actions are random ones in their place.
 
         Returns:
             Episodes with raw returns, by environment and then in order of time.
@@ -55,7 +55,7 @@ class Evaluator:
         counter = EpisodeCounter(self._n_envs, self._first_env)
         first = self._envs.reset(seed + self._first_env)
         generators = noise_generators(seed, self._first_env, self._n_envs)
-        acting = self._policy, first, generators, greedy, epsilon
+        acting = self._policy, first, generators, greedy, random_share
         steps = play_forever(self._envs, *acting)
         for row, step in enumerate(steps):
             if self._stopping:
@@ -83,15 +83,15 @@ def play_forever(
     first: Array,
     generators: list[np.random.Generator],
     greedy: bool,
-    epsilon: float = 0.0,
+    random_share: float = 0.0,
 ) -> Iterator[EnvStep]:
     """Yield steps of environments that were just reset, without end.
 
     `first` is what the reset gave; the policy has weights, and takes the likeliest
-    actions if it is greedy, else samples with each environment's generator. With a
-    probability of `epsilon` an environment takes a random action instead.
+    actions if it is greedy, else samples with each environment's generator. About
+    `random_share` of the actions are random ones in their place.
     """
-    randomize = _randomizer(envs, generators, epsilon)
+    randomize = _randomizer(envs, generators, random_share)
     frames, starts = first_window(first, envs.spec.stack)
     ended = np.zeros(len(first), np.bool_)
     policy.reset_memory(~ended)
@@ -111,10 +111,10 @@ def play_forever(
 
 
 def _randomizer(
-    envs: Envs, generators: list[np.random.Generator], epsilon: float
+    envs: Envs, generators: list[np.random.Generator], share: float
 ) -> Callable[[Array], Array]:
     """Return what replaces a share of actions by samples of their space."""
-    if not epsilon:
+    if not share:
         return lambda actions: actions
     spaces = [copy.deepcopy(envs.spaces[1]) for _ in generators]
     for space, generator in zip(spaces, generators, strict=True):
@@ -123,7 +123,7 @@ def _randomizer(
     def randomize(actions: Array) -> Array:
         mixed = np.array(actions)
         for i, (space, generator) in enumerate(zip(spaces, generators, strict=True)):
-            if generator.random() < epsilon:
+            if generator.random() < share:
                 mixed[i] = space.sample() - getattr(space, "start", 0)
         return mixed
 
