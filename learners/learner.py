@@ -105,13 +105,12 @@ class Learner:
             self._learn,
             input_signature=(
                 signature(algorithm.data, spec),
-                tf.TensorSpec([], tf.int64),
-                tf.TensorSpec([], tf.int32),
+                tf.TensorSpec([3], tf.int64),
             ),
             jit_compile=compiled or None,
         )
         publish = tf.function(self._publish_as)
-        self._publish = publish.get_concrete_function(tf.TensorSpec([], tf.int64))
+        self._publish = runtime.traced(publish, tf.TensorSpec([], tf.int64))
 
     @property
     def version(self) -> int:
@@ -143,28 +142,39 @@ class Learner:
         self.normalizer.take(now)
         if self._config.lr_decay:
             self.state.decay_lr(self.remaining)
-        metrics = self.update(batch, env_steps)
+        metrics, flat = self._run(batch, env_steps, version)
+        if not later:
+            return metrics, self._weights(version, flat)
         self.normalizer.take(later)
         return metrics, self.policy_weights(version)
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Run the updates of one learning phase; return metrics, `updates` last."""
+        return self._run(batch, env_steps, self.version)[0]
+
+    def policy_weights(self, version: int) -> Weights:
+        """Return the weights to act with, published under this version."""
+        return self._weights(version, self._publish(tf.constant(version, tf.int64)))
+
+    def _run(
+        self, batch: Batch, env_steps: int, version: int
+    ) -> tuple[Metrics, tf.Tensor]:
+        """Run one learning phase; return its metrics and the weights after it."""
         data = self.algorithm.data.of(batch)
         batches = len(data.rewards)
         if self._compiled and self._row.replay is not None:
             data = padded(data)
-        tensors = type(data)(*map(tf.constant, data))
-        facts = tf.constant(env_steps, tf.int64), tf.constant(batches, tf.int32)
-        numbers = self._traced(tensors, *facts).numpy()
-        return unpack(self._names, numbers)
+        facts = tf.constant([env_steps, version, batches], tf.int64)
+        numbers, flat = self._traced(*map(tf.constant, data), facts)
+        return unpack(self._names, numbers.numpy()), flat
 
-    def policy_weights(self, version: int) -> Weights:
-        """Return the weights to act with, published under this version."""
-        flat: Array = self._publish(tf.constant(version, tf.int64)).numpy()
+    def _weights(self, version: int, flat: tf.Tensor) -> Weights:
+        """Return the weights to act with of one float32 [P]."""
+        held: Array = flat.numpy()
         arrays, begin = dict[str, Array](), 0
-        for name, variable in self._published().items():
+        for name, variable in self._published.items():
             end = begin + math.prod(variable.shape)
-            arrays[name] = flat[begin:end].reshape(variable.shape)
+            arrays[name] = held[begin:end].reshape(variable.shape)
             begin = end
         return Weights(version, arrays)
 
@@ -186,18 +196,23 @@ class Learner:
 
     @cached_property
     def _traced(self) -> Any:
-        """The phase as one graph: to call it takes a third of `_phase`'s time."""
-        return self._phase.get_concrete_function()
+        """The phase as one graph, of its flat arguments."""
+        return runtime.traced(self._phase)
 
-    def _learn(self, data: Any, env_steps: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
-        """Run a learning phase in the graph; return its metrics packed."""
+    def _learn(self, data: Any, facts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Run a learning phase in the graph; return packed metrics, and the weights.
+
+        The facts are the run's env steps, the weights' new version, and the number of
+        minibatches to learn from.
+        """
+        env_steps, version, batches = tf.unstack(facts)
         rewards = self.normalizer.rewards(data.rewards)
-        version = self._version.read_value()
-        phase = Phase(env_steps, self._remaining(), version, batches)
+        before = self._version.read_value(), tf.cast(batches, tf.int32)
+        phase = Phase(env_steps, self._remaining(), *before)
         means, updates = self.algorithm.learn(data._replace(rewards=rewards), phase)
         self._env_steps.assign(env_steps)
         self._names = list(means)
-        return pack(means, updates)
+        return pack(means, updates), self._publish_as(version)
 
     def _remaining(self) -> tf.Tensor:
         """Return the part of the run that is ahead of the newest batch, float32 []."""
@@ -209,8 +224,9 @@ class Learner:
     def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
         """Return the weights to act with as one float32 [P], in the graph."""
         self._version.assign(version)
-        return trust_region.flatten(list(self._published().values()))
+        return trust_region.flatten(list(self._published.values()))
 
+    @cached_property
     def _published(self) -> dict[str, Any]:
         """Return the variables of the weights to act with, by name."""
         start = f"{self._row.models[0].name}/"

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,21 @@ def configure(threads: Threads, deterministic: bool) -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         pass  # this process has used TensorFlow before; its settings stand
+
+
+def traced(function: Any, *signature: Any) -> Callable[..., Any]:
+    """Return a `tf.function` as one graph, a function of its flat tensors.
+
+    Called as TensorFlow's concrete function, it would match them with its signature and
+    look for gradient tapes, which takes longer than a small update.
+    """
+    concrete = function.get_concrete_function(*signature)
+    graph, captured = concrete.inference_fn, tuple(concrete.captured_inputs)
+
+    def call(*tensors: tf.Tensor) -> Any:
+        return graph.call_preflattened([*tensors, *captured])
+
+    return call
 
 
 def usable_gpus() -> list[str]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
+from xagents_ray.learners import runtime
 from xagents_ray.networks import keras as networks
 
 COUNT = "count/"
@@ -35,12 +36,18 @@ class LearnerState:
                 self.variables[f"{name}/{i}"] = variable
         self._lr_scale = tf.Variable(1.0, trainable=False)
         self.variables |= {**others, "lr-scale": self._lr_scale}
+        # One call for all of them takes a tenth of the time.
+        self._read = runtime.traced(tf.function(self._tensors))
         self._optimizers = list(optimizers.values())
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]
 
     def arrays(self) -> dict[str, Array]:
         """Return a copy of all variables and counters by name."""
-        return {k: np.array(v.numpy()) for k, v in self.variables.items()}
+        tensors = self._read()
+        return {k: np.array(t) for k, t in zip(self.variables, tensors, strict=True)}
+
+    def _tensors(self) -> list[tf.Tensor]:
+        return [tf.convert_to_tensor(v) for v in self.variables.values()]
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Restore everything from a copy.

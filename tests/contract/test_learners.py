@@ -151,8 +151,8 @@ def _program(learner: Any, given: Batch, batches: int) -> str:
     """Return what XLA would compile for so many batches."""
     data = padded(learner.algorithm.data.of(given))
     tensors = type(data)(*map(tf.constant, data))
-    facts = tf.constant(100, tf.int64), tf.constant(batches)
-    text: str = learner._phase.experimental_get_compiler_ir(tensors, *facts)("hlo")
+    facts = tf.constant([100, 1, batches], tf.int64)
+    text: str = learner._phase.experimental_get_compiler_ir(tensors, facts)("hlo")
     return text
 
 
