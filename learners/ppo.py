@@ -9,7 +9,7 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, added, no_means
-from xagents_ray.learners.minibatches import filled, update_in_passes
+from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
@@ -54,19 +54,15 @@ class PPO:
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
         samples, inputs = self._samples(rollout)
-        size = (tf.size(rollout.valid) + c.mini_batches - 1) // c.mini_batches
 
-        def update(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = Samples(*(tf.gather(x, rows) for x in samples))
-            if self._setup.spec.is_image:
-                rows = filled(rows, size)
-            return self._update(tf.gather(inputs, rows), batch, clip)
+            return self._update(tf.gather(inputs, rows), batch, valid, clip)
 
-        rows = tf.where(flatten(rollout.valid))[:, 0]
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
-        passes, parts = c.ppo_epochs, c.mini_batches
+        valid, passes, parts = flatten(rollout.valid), c.ppo_epochs, c.mini_batches
         metrics = update_in_passes(
-            update, rows, metrics, passes, parts, self._phases, self._setup
+            update, valid, metrics, passes, parts, self._phases, self._setup
         )
         self._phases.assign_add(1)
         return metrics, added(metrics)
@@ -82,25 +78,26 @@ class PPO:
         return Samples(*map(flatten, rows)), inputs
 
     def _update(
-        self, inputs: tf.Tensor, batch: Samples, clip: tf.Tensor
+        self, inputs: tf.Tensor, batch: Samples, valid: tf.Tensor, clip: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Take one gradient step on N samples, whose inputs come first."""
-        c, count = self._config, tf.size(batch.advantages)
+        """Take one gradient step on the valid samples, bool [N]."""
+        c = self._config
         clip_value = clip if c.clip_value is None else c.clip_value
-        advantages = losses.normalize(batch.advantages, c.advantage_epsilon)
+        advantages = losses.normalize(batch.advantages, c.advantage_epsilon, valid)
         with tf.GradientTape() as tape:
             outputs, values = self._model(self._setup.inputs(inputs))
-            policy, values = self._head(outputs[:count]), values[:count, 0]
+            policy, values = self._head(outputs), values[:, 0]
             log_probs = policy.log_prob(batch.actions)
-            entropy = tf.reduce_mean(policy.entropy())
+            entropy = losses.masked_mean(policy.entropy(), valid)
             policy_loss = losses.clipped_policy_loss(
-                log_probs, batch.behavior_log_probs, advantages, clip
+                log_probs, batch.behavior_log_probs, advantages, clip, valid
             )
             if c.clip_value == 0:
-                value_loss = 0.5 * losses.squared(batch.targets - values)
+                errors = tf.square(batch.targets - values)
+                value_loss = 0.5 * losses.masked_mean(errors, valid)
             else:
                 value_loss = losses.clipped_value_loss(
-                    values, batch.behavior_values, batch.targets, clip_value
+                    values, batch.behavior_values, batch.targets, clip_value, valid
                 )
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
@@ -109,6 +106,6 @@ class PPO:
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "kl": tf.reduce_mean(batch.behavior_log_probs - log_probs),
+            "kl": losses.masked_mean(batch.behavior_log_probs - log_probs, valid),
             "grad_norm": norm,
         }

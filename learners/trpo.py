@@ -9,18 +9,19 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
 from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.minibatches import filled, update_in_passes
+from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
 
 
 class Samples(NamedTuple):
-    """Valid rows of a rollout, [N, ...]."""
+    """Rows of a rollout, [N, ...]."""
 
     actions: tf.Tensor
     behavior_log_probs: tf.Tensor
     advantages: tf.Tensor
+    valid: tf.Tensor
 
 
 class TRPO:
@@ -61,23 +62,23 @@ class TRPO:
             r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
         )
         targets = flatten(advantages + values[:-1])
-        rows = tf.where(flatten(r.valid))[:, 0]
+        columns = r.actions, r.behavior_log_probs, advantages, r.valid
+        samples = Samples(*map(flatten, columns))
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
-        if tf.size(rows) > 0 and not self._setup.stopping:
-            columns = r.actions, r.behavior_log_probs, advantages
-            samples = Samples(*(tf.gather(flatten(x), rows) for x in columns))
-            actor_inputs = tf.gather(inputs, filled(rows, tf.size(r.valid)))
-            update = self._update_actor(actor_inputs, samples)
+        if tf.reduce_any(r.valid) and not self._setup.stopping:
+            update = self._update_actor(inputs[: tf.size(targets)], samples)
             actor_metrics = add(actor_metrics, update)
-            critic_metrics = self._update_critic(inputs, targets, rows, critic_metrics)
+            critic_metrics = self._update_critic(
+                inputs, targets, samples.valid, critic_metrics
+            )
         self._phases.assign_add(1)
         updates = added(actor_metrics) + added(critic_metrics)
         return {**actor_metrics, **critic_metrics}, updates
 
-    def _policy(self, inputs: tf.Tensor, count: tf.Tensor) -> Distribution:
-        """Return the distributions at the first rows of the inputs."""
-        return self._head(self._actor(self._setup.inputs(inputs))[:count])
+    def _policy(self, inputs: tf.Tensor) -> Distribution:
+        """Return the distributions at each of the inputs."""
+        return self._head(self._actor(self._setup.inputs(inputs)))
 
     def _values(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return float32 [N]."""
@@ -86,16 +87,16 @@ class TRPO:
     def _update_actor(
         self, inputs: tf.Tensor, samples: Samples
     ) -> dict[str, tf.Tensor]:
-        """Take one step within the trust region; inputs of the N samples come first."""
-        c, count = self._config, tf.size(samples.advantages)
-        advantages = losses.normalize(samples.advantages, c.advantage_epsilon)
+        """Take one step within the trust region from N samples."""
+        c, valid = self._config, samples.valid
+        advantages = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
         samples = samples._replace(advantages=advantages)
-        old = self._policy(inputs, count).frozen()
+        old = self._policy(inputs).frozen()
         every = slice(None, None, c.fvp_n_steps)
-        fewer = (count + c.fvp_n_steps - 1) // c.fvp_n_steps
 
         def divergence() -> tf.Tensor:
-            return tf.reduce_mean(old[every].kl(self._policy(inputs[every], fewer)))
+            new = self._policy(inputs[every])
+            return losses.masked_mean(old[every].kl(new), valid[every])
 
         def product(vector: tf.Tensor) -> tf.Tensor:
             return trust_region.fisher_vector_product(
@@ -104,12 +105,12 @@ class TRPO:
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             trust_region.assign(self._variables, parameters)
-            policy = self._policy(inputs, count)
+            policy = self._policy(inputs)
             gain, _ = self._gain(policy, samples)
-            return gain, tf.reduce_mean(old.kl(policy))
+            return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
-            gain, entropy = self._gain(self._policy(inputs, count), samples)
+            gain, entropy = self._gain(self._policy(inputs), samples)
         start = trust_region.flatten(self._variables)
         gradient = trust_region.flatten(tape.gradient(gain, self._variables))
         taken, kl = tf.constant(0.0), tf.constant(0.0)
@@ -128,31 +129,28 @@ class TRPO:
         self, policy: Distribution, samples: Samples
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return what the actor's step raises, and the mean entropy."""
-        entropy = tf.reduce_mean(policy.entropy())
+        entropy = losses.masked_mean(policy.entropy(), samples.valid)
         log_probs = policy.log_prob(samples.actions)
-        gain = losses.surrogate_gain(
-            log_probs, samples.behavior_log_probs, samples.advantages
-        )
+        _, *columns = samples
+        gain = losses.surrogate_gain(log_probs, *columns)
         return gain + self._config.entropy_coef * entropy, entropy
 
     def _update_critic(
-        self, inputs: tf.Tensor, targets: tf.Tensor, rows: tf.Tensor, metrics: Means
+        self, inputs: tf.Tensor, targets: tf.Tensor, valid: tf.Tensor, metrics: Means
     ) -> Means:
-        """Make all passes over the valid rows."""
+        """Make all passes over the valid rows, bool [N]."""
         c, variables = self._config, self._critic.trainable_variables
-        size = (tf.size(targets) + c.mini_batches - 1) // c.mini_batches
 
-        def update(part: tf.Tensor) -> dict[str, tf.Tensor]:
-            chosen = tf.gather(targets, part)
-            part_inputs = tf.gather(inputs, filled(part, size))
+        def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
+            chosen, part_inputs = tf.gather(targets, rows), tf.gather(inputs, rows)
             with tf.GradientTape() as tape:
-                values = self._values(part_inputs)[: tf.size(part)]
-                value_loss = losses.squared(chosen - values)
+                errors = tf.square(chosen - self._values(part_inputs))
+                value_loss = losses.masked_mean(errors, valid)
                 loss = c.value_loss_coef * value_loss
             norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
             return {"value_loss": value_loss, "value_grad_norm": norm}
 
         passes, parts = c.critic_iterations, c.mini_batches
         return update_in_passes(
-            update, rows, metrics, passes, parts, self._phases, self._setup
+            update, valid, metrics, passes, parts, self._phases, self._setup
         )

@@ -2,19 +2,25 @@
 
 Where nothing else is said, arguments are float32 [N]: `log_probs` of the actions under
 the policy being learned, `old_log_probs` under the behavior policy, and `advantages`.
+Rows that are not `valid`, bool [N], weigh nothing.
 """
 
 import tensorflow as tf
 
 
-def normalize(advantages: tf.Tensor, epsilon: float) -> tf.Tensor:
+def normalize(advantages: tf.Tensor, epsilon: float, valid: tf.Tensor) -> tf.Tensor:
     """Return advantages less their mean, over their standard deviation + epsilon."""
-    mean, variance = tf.nn.moments(advantages, axes=[0])
-    return (advantages - mean) / (tf.sqrt(variance) + epsilon)
+    errors = advantages - masked_mean(advantages, valid)
+    deviation = tf.sqrt(masked_mean(tf.square(errors), valid))
+    return errors / (deviation + epsilon)
 
 
 def clipped_policy_loss(
-    log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor, clip: float
+    log_probs: tf.Tensor,
+    old_log_probs: tf.Tensor,
+    advantages: tf.Tensor,
+    clip: float,
+    valid: tf.Tensor,
 ) -> tf.Tensor:
     """Return PPO's policy loss; no ratio is rewarded for changing more than `clip`.
 
@@ -22,11 +28,16 @@ def clipped_policy_loss(
     """
     ratios = tf.exp(log_probs - old_log_probs)
     clipped = tf.clip_by_value(ratios, 1 - clip, 1 + clip)
-    return -tf.reduce_mean(tf.minimum(ratios * advantages, clipped * advantages))
+    gains = tf.minimum(ratios * advantages, clipped * advantages)
+    return -masked_mean(gains, valid)
 
 
 def clipped_value_loss(
-    values: tf.Tensor, old_values: tf.Tensor, returns: tf.Tensor, clip: float
+    values: tf.Tensor,
+    old_values: tf.Tensor,
+    returns: tf.Tensor,
+    clip: float,
+    valid: tf.Tensor,
 ) -> tf.Tensor:
     """Return PPO's value loss, half the larger squared error.
 
@@ -37,7 +48,7 @@ def clipped_value_loss(
     """
     clipped = old_values + tf.clip_by_value(values - old_values, -clip, clip)
     errors = tf.maximum(tf.square(values - returns), tf.square(clipped - returns))
-    return 0.5 * tf.reduce_mean(errors)
+    return 0.5 * masked_mean(errors, valid)
 
 
 def q_targets(
@@ -72,7 +83,7 @@ def huber(errors: tf.Tensor) -> tf.Tensor:
 
 
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the mean of x where valid, bool [N]; the mean of no rows is 0.
+    """Return the mean of x where it is valid; the mean of no rows is 0.
 
     An x of shape [] is the same for all rows and its own mean.
     """
@@ -95,10 +106,13 @@ def policy_gradient_loss(
 
 
 def surrogate_gain(
-    log_probs: tf.Tensor, old_log_probs: tf.Tensor, advantages: tf.Tensor
+    log_probs: tf.Tensor,
+    old_log_probs: tf.Tensor,
+    advantages: tf.Tensor,
+    valid: tf.Tensor,
 ) -> tf.Tensor:
     """Return the mean advantage, weighted by importance ratios, to be maximized.
 
     Source: arXiv:1502.05477, eq. 14.
     """
-    return tf.reduce_mean(tf.exp(log_probs - old_log_probs) * advantages)
+    return masked_mean(tf.exp(log_probs - old_log_probs) * advantages, valid)

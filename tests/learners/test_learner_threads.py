@@ -10,7 +10,6 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec, Threads
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
 from xagents_ray.run.prepare import build_run
@@ -53,7 +52,7 @@ def test_a_learner_on_another_node(
 @pytest.mark.parametrize(
     ("agent", "spec", "settings", "threads", "compiled"),
     [
-        ("ppo", _CARTPOLE, {"n_envs": 16, "n_steps": 128}, (1, 1), False),
+        ("ppo", _CARTPOLE, {"n_envs": 16, "n_steps": 128}, (1, 1), True),
         ("a2c", _CARTPOLE, {"n_envs": 16}, (1, 1), True),
         ("a2c", _CARTPOLE, {"n_envs": 16, "jit": "off"}, (1, 1), False),
         ("a2c", _CARTPOLE, {"n_envs": 16, "learner_threads": 3}, (3, 1), True),
@@ -78,8 +77,3 @@ def test_threads_and_compilation_follow_the_work(
     _machine(monkeypatch, 8)
     run = _run(agent, spec, **settings)
     assert (run.learner_threads, run.is_compiled) == (threads, compiled)
-
-
-def test_xla_is_refused_where_shapes_depend_on_data() -> None:
-    with pytest.raises(UserError, match="--jit on: the shapes within ppo's updates"):
-        _run("ppo", _CARTPOLE, jit="on")

@@ -14,6 +14,12 @@ def floats(*numbers: Any) -> tf.Tensor:
     return tf.constant(numbers, tf.float32)
 
 
+def but_last(*columns: Any) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Return columns with one more row, and which rows are valid: all but this one."""
+    wider = [tf.concat([floats(*x), [7.0]], axis=0) for x in columns]
+    return wider, tf.range(len(wider[0])) < len(wider[0]) - 1
+
+
 def test_clipped_policy_loss_by_hand() -> None:
     # ratio, advantage, clip 0.2: the smaller of ratio * A and clipped ratio * A
     rows = [
@@ -24,9 +30,9 @@ def test_clipped_policy_loss_by_hand() -> None:
         (0.5, -1.0, -0.8),  # gains nothing beyond 0.8
     ]
     ratios, advantages, gains = zip(*rows, strict=True)
-    old = floats(-1, -2, -3, 0, 1)
+    (ratios, advantages, old), valid = but_last(ratios, advantages, (-1, -2, -3, 0, 1))
     got = losses.clipped_policy_loss(
-        old + tf.math.log(ratios), old, floats(*advantages), 0.2
+        old + tf.math.log(ratios), old, advantages, 0.2, valid
     )
     np.testing.assert_allclose(got, -np.mean(gains), rtol=1e-6)
 
@@ -40,7 +46,7 @@ def test_clipped_policy_loss_stops_pushing(
 ) -> None:
     log_probs = tf.Variable(np.log([ratio]))
     with tf.GradientTape() as tape:
-        loss = losses.clipped_policy_loss(log_probs, [0.0], [advantage], 0.2)
+        loss = losses.clipped_policy_loss(log_probs, [0.0], [advantage], 0.2, [True])
     gradient = tape.gradient(loss, log_probs).numpy()
     np.testing.assert_allclose(gradient, [-ratio * advantage if moves else 0])
 
@@ -54,7 +60,8 @@ def test_clipped_value_loss_by_hand() -> None:
         (0.75, 1.0, 0.25, 0.25),  # within the clip
     ]
     *columns, errors = zip(*rows, strict=True)
-    got = losses.clipped_value_loss(*(floats(*c) for c in columns), 0.5)
+    wider, valid = but_last(*columns)
+    got = losses.clipped_value_loss(*wider, 0.5, valid)
     np.testing.assert_allclose(got, 0.5 * np.mean(errors), rtol=1e-6)
 
 
@@ -89,18 +96,19 @@ def test_huber_gradient_by_hand() -> None:
 
 
 def test_normalize_by_hand() -> None:
-    advantages = floats(1, 2, 3, 4)
+    (advantages,), valid = but_last((1, 2, 3, 4))
     deviation = 1.25**0.5
     expected = np.array([-1.5, -0.5, 0.5, 1.5])
-    got = losses.normalize(advantages, 0.0)
+    got = losses.normalize(advantages, 0.0, valid)[:4]
     np.testing.assert_allclose(got, expected / deviation, rtol=1e-6)
-    got = losses.normalize(advantages, 1.0)
+    got = losses.normalize(advantages, 1.0, valid)[:4]
     np.testing.assert_allclose(got, expected / (deviation + 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("advantages", [[3.0], [2.0] * 5])
 def test_normalize_equal_advantages(advantages: list[float]) -> None:
-    got = losses.normalize(floats(*advantages), 1e-8)
+    valid = tf.ones(len(advantages), tf.bool)
+    got = losses.normalize(floats(*advantages), 1e-8, valid)
     np.testing.assert_array_equal(got, np.zeros(len(advantages)))
 
 
@@ -127,8 +135,9 @@ def test_policy_gradient_loss_by_hand() -> None:
 
 def test_surrogate_gain_by_hand() -> None:
     # ratios 1, 2, 1/2 of advantages 3, -1, 4: nothing is clipped
-    old = floats(-1, -2, -3)
-    got = losses.surrogate_gain(old + tf.math.log([1, 2, 0.5]), old, floats(3, -1, 4))
+    columns, valid = but_last((1, 2, 0.5), (-1, -2, -3), (3, -1, 4))
+    ratios, old, advantages = columns
+    got = losses.surrogate_gain(old + tf.math.log(ratios), old, advantages, valid)
     np.testing.assert_allclose(got, (3 - 2 + 2) / 3, rtol=1e-6)
 
 
@@ -142,6 +151,7 @@ ADVANTAGES = RNG.normal(size=N)
 RETURNS = RNG.normal(size=N)
 OLD = RNG.normal(size=N)
 LOGITS = RNG.normal(size=(N, 3))
+VALID = np.arange(N) != 2
 
 
 def network(theta: tf.Tensor, units: int) -> tf.Tensor:
@@ -159,7 +169,7 @@ def gaussian(theta: tf.Tensor) -> tf.Tensor:
 
 
 def policy_loss(log_probs: tf.Tensor, old: Any) -> tf.Tensor:
-    return losses.clipped_policy_loss(log_probs, old, ADVANTAGES, 0.2)
+    return losses.clipped_policy_loss(log_probs, old, ADVANTAGES, 0.2, VALID)
 
 
 def q_loss(theta: tf.Tensor) -> tf.Tensor:
@@ -175,7 +185,7 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     ),
     "gaussian entropy": lambda x: distributions.Gaussian(RAW, x[-2:]).entropy(),
     "value": lambda x: losses.clipped_value_loss(
-        network(x, 1)[:, 0], OLD, RETURNS, 0.5
+        network(x, 1)[:, 0], OLD, RETURNS, 0.5, VALID
     ),
     "q": q_loss,
     "policy gradient": lambda x: losses.policy_gradient_loss(
@@ -184,7 +194,9 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "masked value": lambda x: losses.masked_mean(
         tf.square(RETURNS - network(x, 1)[:, 0]), OLD > 0
     ),
-    "surrogate": lambda x: losses.surrogate_gain(gaussian(x), OLD / 4 - 3, ADVANTAGES),
+    "surrogate": lambda x: losses.surrogate_gain(
+        gaussian(x), OLD / 4 - 3, ADVANTAGES, VALID
+    ),
     "categorical kl": lambda x: tf.reduce_mean(
         distributions.Categorical(LOGITS).kl(distributions.Categorical(network(x, 3)))
     ),
@@ -194,7 +206,7 @@ LOSSES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
         )
     ),
     "normalize": lambda x: tf.reduce_sum(
-        losses.normalize(network(x, 1)[:, 0], 0.1) * ADVANTAGES
+        losses.normalize(network(x, 1)[:, 0], 0.1, VALID) * ADVANTAGES
     ),
 }
 

@@ -48,6 +48,5 @@ add(
         models=(ACTOR_CRITIC,),
         on_policy=True,
         multi_discrete=True,
-        has_fixed_shapes=False,
     )
 )

@@ -77,7 +77,6 @@ class Algorithm:
         discrete: takes discrete actions.
         continuous: takes continuous actions.
         multi_discrete: takes several discrete actions at once.
-        has_fixed_shapes: its updates' shapes don't depend on data: XLA can compile it.
         presets: YAML file of tuned settings; see `algorithms.presets`.
     """
 
@@ -91,7 +90,6 @@ class Algorithm:
     discrete: bool = True
     continuous: bool = True
     multi_discrete: bool = False
-    has_fixed_shapes: bool = True
     presets: Path | None = None
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:

@@ -58,8 +58,7 @@ class RunSpec:
     def is_compiled(self) -> bool:
         """Whether XLA compiles learning phases, if the learner has no GPU."""
         jit = self.config.placement.jit
-        fast = self.algorithm.has_fixed_shapes and self._update_flops < _SMALL
-        return jit == "on" or (jit == "auto" and fast)
+        return jit == "on" or (jit == "auto" and self._update_flops < _SMALL)
 
     @property
     def _update_flops(self) -> float:

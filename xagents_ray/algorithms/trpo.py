@@ -76,6 +76,5 @@ add(
         ),
         on_policy=True,
         multi_discrete=True,
-        has_fixed_shapes=False,
     )
 )

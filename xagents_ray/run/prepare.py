@@ -135,11 +135,6 @@ def build_run(
         UserError: the algorithm or the network can't work with the environment.
     """
     algorithm.check_spaces(spec)
-    if config.placement.jit == "on" and not algorithm.has_fixed_shapes:
-        raise UserError(
-            f"--jit on: the shapes within {algorithm.name}'s updates depend on its "
-            "data, which XLA can't compile; leave it out."
-        )
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(
             "--normalize-observations is for vectors and this environment gives "

@@ -172,8 +172,8 @@ class PlacementConfig(ConnectionConfig):
     )
     jit: str = option(
         "auto",
-        "Compile learning phases with XLA; auto does where the networks are small and "
-        "the agent's shapes are fixed, on CPUs",
+        "Compile learning phases with XLA; auto does where the networks are small, "
+        "on CPUs",
         choices=("auto", "on", "off"),
         known_as=("xla", "jit_compile"),
     )

@@ -1,0 +1,61 @@
+"""Passes over a rollout's rows."""
+
+from collections import Counter
+from itertools import permutations
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xagents_ray.learners.metrics import no_means
+from xagents_ray.learners.minibatches import shuffled, update_in_passes
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
+def test_an_order_has_each_row_once(count: int) -> None:
+    orders = [shuffled(tf.constant(count), tf.constant([3, i])) for i in range(3)]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(count))
+    assert count < 64 or not np.array_equal(orders[0], orders[1])
+
+
+def test_all_orders_are_as_likely() -> None:
+    """Chi-squared of the 24 orders of 4 rows; 49.7 would be one in a thousand."""
+    shuffle = tf.function(lambda seed: shuffled(tf.constant(4), seed))
+    drawn = 2400
+    counts = Counter(
+        tuple(shuffle(tf.constant([7, i])).numpy().tolist()) for i in range(drawn)
+    )
+    expected = drawn / 24
+    errors = (counts[order] - expected for order in permutations(range(4)))
+    assert sum(error**2 for error in errors) / expected < 49.7
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(12, 3), (13, 4), (3, 5)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_each_valid_row_counts_once_a_pass(
+    rows: int, parts: int, compiled: bool
+) -> None:
+    """A part without any is left out; all have one shape."""
+    valid = np.arange(rows) % 4 != 1
+    setup: Any = SimpleNamespace(seed=3, stopping=tf.Variable(False))
+
+    def update(chosen: tf.Tensor, counted: tf.Tensor) -> dict[str, tf.Tensor]:
+        weights = tf.cast(counted, tf.float32)
+        bits = 2.0 ** tf.cast(chosen, tf.float32)
+        size = tf.cast(tf.size(chosen), tf.float32)
+        total, count = tf.reduce_sum(weights * bits), tf.reduce_sum(weights)
+        return {"bits": total, "rows": count, "size": size}
+
+    @tf.function(jit_compile=compiled)
+    def learn(phases: tf.Tensor) -> Any:
+        flags, metrics = tf.constant(valid), no_means("bits", "rows", "size")
+        return update_in_passes(update, flags, metrics, 2, parts, phases, setup)
+
+    (mean,) = learn(tf.constant(5, tf.int64)).values()
+    bits = 2.0 ** np.flatnonzero(valid)
+    np.testing.assert_array_equal(mean.totals[:2], [2 * bits.sum(), 2 * valid.sum()])
+    assert mean.totals[2] == float(mean.count) * -(-rows // parts)
+    assert mean.count <= 2 * min(parts, rows)
