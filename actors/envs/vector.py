@@ -40,7 +40,13 @@ class EnvStep(NamedTuple):
 
 
 class Envs:
-    """B environments stepped together; wraps any Gymnasium vector environment."""
+    """B environments stepped together; wraps any Gymnasium vector environment.
+
+    Attributes:
+        spec: what a network needs to know of them.
+        flattened: space of one observation before it is made a vector; None if it is
+            an array by itself.
+    """
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
@@ -49,7 +55,8 @@ class Envs:
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
         made_at = "" if self._one is None else interface.place_of(self._one, "__init__")
         spec = _spec_of(space, actions, config, made_at)
-        kind = wrapping.flattened(envs if self._one is None else self._one)
+        self.flattened = wrapping.flattened(envs if self._one is None else self._one)
+        kind = "" if self.flattened is None else type(self.flattened).__name__
         self.spec = dataclasses.replace(spec, flattened=kind)
         self._actions = actions
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0

@@ -85,13 +85,13 @@ def flatten(env: Any) -> Any:
     return FlattenedVector(env) if is_vector else Flattened(env)
 
 
-def flattened(env: Any) -> str:
-    """Return the kind of space that `flatten` has flattened, `Dict`; "" for none."""
+def flattened(env: Any) -> gym.Space[Any] | None:
+    """Return the space of one observation that `flatten` has flattened, if any."""
     if isinstance(env, FlattenedVector):
-        return type(env.env.single_observation_space).__name__
+        return env.env.single_observation_space
     layers = interface.layers(env) if isinstance(env, gym.Env) else ()
     found = [each for each in layers if isinstance(each, Flattened)]
-    return type(found[0].env.observation_space).__name__ if found else ""
+    return found[0].env.observation_space if found else None
 
 
 def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> Array:

@@ -108,6 +108,18 @@ def test_actions_of_other_bounds_and_numbers() -> None:
         assert {abs(float(action[0])) for action in actions} <= {0.1}
 
 
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "Blackjack-v1"])
+def test_observations_that_are_no_arrays(env: str) -> None:
+    """A discrete space and a Tuple, as the environment has them and flattened."""
+    policy = policy_of("dqn", env=env)
+    own, flat = gym.make(env), policy.make_env()
+    observation, _ = own.reset(seed=SEED)
+    array, _ = flat.reset(seed=SEED)
+    assert policy.act(observation) == policy.act(array) == policy.act([array, array])[1]
+    own.close()
+    flat.close()
+
+
 def vectors(num_envs: int) -> Any:
     return gym.vector.SyncVectorEnv([Shifted] * num_envs)
 
@@ -181,6 +193,7 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
 @pytest.mark.parametrize(
     ("source", "settings", "message"),
     [
+        (None, {}, r"load takes a path, or last, and got a NoneType"),
         ("nowhere", {}, "load nowhere: there is no such directory; name a run's"),
         ("last", {}, "There is no run in runs: name its directory"),
         ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
@@ -191,7 +204,7 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         (DQN, {"lr": 0.1}, "There is no setting 'lr'"),
     ],
 )
-def test_what_load_refuses(source: str, settings: dict[str, Any], message: str) -> None:
+def test_what_load_refuses(source: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         xagents_ray.load(source, **settings)
 
@@ -202,6 +215,8 @@ def test_evaluate_and_play_are_the_commands() -> None:
     played = xagents_ray.play("dqn", run=DQN, frame_dir="frames", seed=SEED)
     assert played.returns == xagents_ray.load(DQN).play(seed=SEED).returns
     assert len(list(Path("frames").iterdir())) == played.lengths[0] + 1
+    random = xagents_ray.load(DQN).evaluate(3, seed=SEED, eval_epsilon=1.0)
+    assert random.returns != result.returns
     with pytest.raises(UserError, match="no setting 'episode'; did you mean episodes"):
         xagents_ray.evaluate("dqn", run=DQN, episode=3)
     with pytest.raises(UserError, match="add --sample"):

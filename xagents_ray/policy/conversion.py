@@ -13,11 +13,20 @@ from xagents_ray.core.trajectory import Array, stack_frames
 class Conversion:
     """Converts for one environment, whose spaces are Gymnasium's, frames unstacked.
 
+    Args:
+        env_id: of the environment.
+        spec: of the environment.
+        observations: space of one observation.
+        actions: space of one action.
+        own: space of one observation before it is made a vector; None if it is not.
     Attributes:
         spaces: of observations, frames stacked, and of actions.
     """
 
-    def __init__(self, env_id: str, spec: EnvSpec, observations: Any, actions: Any):
+    def __init__(
+        self, env_id: str, spec: EnvSpec, observations: Any, actions: Any, own: Any
+    ) -> None:
+        from gymnasium.spaces.utils import flatten
         from gymnasium.vector.utils import batch_space
 
         if spec.stack > 1:
@@ -25,6 +34,7 @@ class Conversion:
         self._env_id, self._spec, self._shape = env_id, spec, observations.shape
         self.spaces = observations, actions
         self.actions = _to_space(actions)
+        self._own, self._flatten = own, flatten
 
     def rows(self, observation: Any) -> tuple[Array, bool]:
         """Return a network's input [B, ...], and whether it was one observation.
@@ -32,6 +42,8 @@ class Conversion:
         Raises:
             UserError: it is neither one nor a batch of them.
         """
+        if self._own is not None and self._own.contains(observation):
+            observation = self._flatten(self._own, observation)
         spec, array = self._spec, np.asarray(observation)
         is_single = array.shape == self._shape
         if not (is_single or (array.shape[1:] == self._shape and len(array))):

@@ -28,7 +28,8 @@ class Policy:
 
     An observation is what `make_env()` gives: float32 of the environment's own shape,
     or, of images, uint8 frames [frame_stack, H, W] or [frame_stack, H, W, C], the
-    newest last ([H, W] or [H, W, C] with a frame stack of 1).
+    newest last ([H, W] or [H, W, C] with a frame stack of 1). Single observations of
+    a Dict, a Tuple or a discrete space may come as the environment itself gives them.
 
     Attributes:
         agent: name of the algorithm, `ppo`.
@@ -308,4 +309,5 @@ class Policy:
 
         envs = make_one(self._run.config.env, None)
         envs.close()
-        return Conversion(self.env_id, self._spec, *envs.spaces)
+        own = envs.flattened
+        return Conversion(self.env_id, self._spec, *envs.spaces, own)
