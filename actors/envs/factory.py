@@ -91,13 +91,18 @@ def check_call(
         raise interface.fault_of(subject, what, line_of(function), remedy) from None
 
 
-def _call(
-    env: str, factory: Factory, arguments: Mapping[str, Any], render_mode: str | None
-) -> Any:
+def check_arguments(env: str, factory: Factory, arguments: Mapping[str, Any]) -> None:
+    """Check that a factory takes these arguments; see `check_call`."""
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     given = f"({shown})" if shown else "no arguments"
     remedy = "give them defaults, or values with --env-kwargs"
     check_call(f"--env {env}", factory, given, remedy, **arguments)
+
+
+def _call(
+    env: str, factory: Factory, arguments: Mapping[str, Any], render_mode: str | None
+) -> Any:
+    check_arguments(env, factory, arguments)
     parameters = _signature(factory).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     offered = {}

@@ -1,20 +1,51 @@
 """Environments of gym 0.26 and older, of the extra `[gym]`, as Gymnasium ones."""
 
+import inspect
+from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.user_code import line_of
 
 
 def make(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
     """Return an environment that is registered with gym.
 
+    Its time limit is Gymnasium's; gym's own wrappers need steps of five values.
+
+    Args:
+        env_id: its id, or `module:ID` for one that importing the module registers.
+        render_mode: how `render` draws; None for not at all.
+        arguments: of its constructor.
     Raises:
         UserError: gym is not installed, or has no such environment.
     """
+    old_gym = _import(env_id)
+    module, _, name = env_id.rpartition(":")
+    if module:
+        resolve_name(module)
+    try:
+        spec = old_gym.spec(name)
+    except old_gym.error.Error as error:
+        raise UserError(f"gym:{env_id} can't be made: {error}") from None
+    limit = arguments.pop("max_episode_steps", spec.max_episode_steps)
+    place = spec.entry_point
+    creator = resolve_name(place) if isinstance(place, str) else place
+    arguments = {**spec.kwargs, **arguments}
+    if render_mode is not None and _takes(creator, "render_mode"):
+        arguments["render_mode"] = render_mode
+    factory.check_arguments(f"gym:{env_id}", creator, arguments)
+    env = Adapter(env_id, creator(**arguments), render_mode, str(place))
+    return env if limit is None else gym.wrappers.TimeLimit(env, limit)
+
+
+def _import(env_id: str) -> Any:
     # gym 0.26 uses two names that NumPy 2 dropped.
     for name, kind in (("bool8", np.bool_), ("float_", np.float64)):
         if not hasattr(np, name):
@@ -26,39 +57,92 @@ def make(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
         raise UserError(
             f"gym:{env_id} needs the old gym: pip install 'xagents-ray[gym]'."
         ) from None
-    arguments |= {"disable_env_checker": True, "render_mode": render_mode}
-    try:
-        return _Adapter(old_gym.make(env_id, **arguments), render_mode)
-    except old_gym.error.Error as error:
-        raise UserError(f"gym:{env_id} can't be made: {error}") from None
+    return old_gym
 
 
-class _Adapter(gym.Env[Any, Any]):
-    def __init__(self, env: Any, render_mode: str | None) -> None:
-        self._env, self.render_mode = env, render_mode
+class Adapter(gym.Env[Any, Any]):
+    """An environment of gym with the newest interface, or those before it.
+
+    Before gym 0.26 steps had four values, with one `done`, and resets one; before
+    gym 0.22 a method seeded, and `render` took the mode.
+
+    Args:
+        env_id: its id.
+        env: gym's.
+        render_mode: how `render` draws.
+        entry_point: where it is defined.
+    """
+
+    def __init__(
+        self, env_id: str, env: Any, render_mode: str | None, entry_point: str
+    ) -> None:
+        self._id, self._env, self.render_mode = f"gym:{env_id}", env, render_mode
+        self.is_library = entry_point.startswith("gym.")
         self.metadata = dict(env.metadata)
+        fps = self.metadata.get("video.frames_per_second")
+        self.metadata.setdefault("render_fps", fps)
         self.observation_space = _space(env.observation_space)
         self.action_space = _space(env.action_space)
+        own = getattr(env, "unwrapped", env)
+        self._reset_takes = [n for n in ("seed", "options") if _takes(own.reset, n)]
+        self._render_takes_mode = _takes(own.render, "mode")
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Begin an episode; return the first observation and the info."""
         super().reset(seed=seed)
-        return self._env.reset(seed=seed, options=options)
+        given = {"seed": seed, "options": options}
+        seeds = getattr(self._env, "seed", None)
+        if seed is not None and "seed" not in self._reset_takes and callable(seeds):
+            seeds(seed)
+        found = self._env.reset(**{name: given[name] for name in self._reset_takes})
+        is_pair = isinstance(found, tuple) and len(found) == 2
+        return found if is_pair and isinstance(found[1], dict) else (found, {})
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self._env.step(action)
-        return observation, float(reward), bool(terminated), bool(truncated), info
+        """Step; `done` of older ones is split by what gym's TimeLimit noted."""
+        found = self._env.step(action)
+        if not isinstance(found, tuple) or len(found) not in (4, 5):
+            count = len(found) if isinstance(found, tuple) else "no tuple of"
+            what = f"step() returned {count} values"
+            remedy = "return observation, reward, terminated, truncated, info"
+            place = line_of(type(self._env).step)
+            raise interface.fault(self._id, what, place, remedy)
+        observation, reward, *ends, info = found
+        if len(ends) == 1:
+            is_cut = bool(info.get("TimeLimit.truncated", False))
+            ends = [ends[0] and not is_cut, is_cut]
+        return observation, float(reward), bool(ends[0]), bool(ends[1]), info
 
     def render(self) -> Any:
-        return self._env.render()
+        """Return a picture."""
+        mode = {"mode": self.render_mode} if self._render_takes_mode else {}
+        return self._env.render(**mode)
 
     def close(self) -> None:
+        """End it."""
         self._env.close()
 
 
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function has an argument, by name or by `**`."""
+    parameters = inspect.signature(function).parameters
+    kinds = [each.kind for each in parameters.values()]
+    return name in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+
+
 def _space(space: Any) -> gym.Space[Any]:
-    kind = type(space).__name__
+    """Return a space of gym as one of Gymnasium."""
+    kind, spaces = type(space).__name__, gym.spaces
     if kind == "Box":
-        return gym.spaces.Box(space.low, space.high, space.shape, space.dtype.type)
+        return spaces.Box(space.low, space.high, space.shape, space.dtype.type)
     if kind == "Discrete":
-        return gym.spaces.Discrete(int(space.n), start=int(space.start))
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(space.nvec)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(space.shape)
+    if kind == "Tuple":
+        return spaces.Tuple([_space(each) for each in space.spaces])
+    if kind == "Dict":
+        return spaces.Dict({name: _space(x) for name, x in space.spaces.items()})
     raise UserError(f"gym spaces of the kind {kind} are not supported.")

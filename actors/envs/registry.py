@@ -17,7 +17,7 @@ import gymnasium as gym
 from gymnasium.envs import registration
 from gymnasium.envs.registration import EnvSpec
 
-from xagents_ray.actors.envs import interface, old_gym
+from xagents_ray.actors.envs import interface, old_atari, old_gym
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError, near, one_line
 from xagents_ray.settings.training import EnvConfig
@@ -53,6 +53,8 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
         return None
     if module == "gym":
         return functools.partial(old_gym.make, name)
+    if module == "atari-py":
+        return functools.partial(old_atari.make, name)
     try:
         with interface.naming_their_line(env_id):
             imported = importlib.import_module(module)
@@ -78,9 +80,11 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
-    """Return whether an environment isn't from Gymnasium, ALE or the old gym."""
+    """Return whether an environment isn't of Gymnasium, ALE, gym or atari-py."""
+    if isinstance(env.unwrapped, old_gym.Adapter):
+        return not env.unwrapped.is_library
     if factory is not None:
-        return not env_id.startswith("gym:")
+        return not env_id.startswith("atari-py:")
     entry = None if env.spec is None else env.spec.entry_point
     return not str(entry).startswith(("gymnasium.", "ale_py."))
 

@@ -242,7 +242,6 @@ def test_browsers_can_play_the_videos(tmp_path: Path) -> None:
 
 
 def test_pictures_of_environments_that_only_gym_has(tmp_path: Path) -> None:
-    pytest.importorskip("gym", reason="needs the extra gym")
     (game,) = games_of({"env": "gym:CartPole-v1"}, video_dir=str(tmp_path))
     pictures, fps = read_video(tmp_path / "game-1.mp4")
     assert (pictures.shape, fps) == ((game.length + 1, 400, 600, 3), 50)
