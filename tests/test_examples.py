@@ -11,7 +11,7 @@ import xagents_ray
 from examples import complaints, examples_of
 
 ELSEWHERE = {"tune", "TuneResult"}
-"""They start Ray, so they run in a program that has one: `test_tuning.py`."""
+"""They start Ray, so they run in a program that has one: `test_own_environments.py`."""
 
 
 def public() -> dict[str, Any]:

@@ -201,6 +201,7 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         (DQN, {"which": "bst"}, "--which takes best, last or an env step"),
         (DQN, {"env": "Pendulum-v1"}, "--env is the run's own"),
         (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
+        (DQN, {"seed": -1}, "--seed must be ≥ 0"),
         (DQN, {"lr": 0.1}, "There is no setting 'lr'"),
     ],
 )

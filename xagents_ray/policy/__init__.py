@@ -1,1 +1,1 @@
-"""A trained policy, loaded from files."""
+"""A trained policy at home: load it, ask it for actions, play, evaluate, export."""

@@ -160,6 +160,8 @@ class Policy:
 
         Args:
             seed: 0 or more; None draws one.
+        Raises:
+            UserError: it is no such number.
 
         >>> policy = xagents_ray.load("last")
         >>> observations = [[0.0] * 4] * 100
@@ -169,7 +171,8 @@ class Policy:
         >>> (first == policy.act(observations, deterministic=False)).all()
         np.True_
         """
-        self._sampler = Sampler(self._actor, seed)
+        checked = EvaluateConfig(seed=seed).seed
+        self._sampler = Sampler(self._actor, checked)
 
     def evaluate(
         self,

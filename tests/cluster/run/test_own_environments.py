@@ -1,5 +1,6 @@
 """What a notebook registers or defines is trained on Ray as it is with --local."""
 
+import os
 from pathlib import Path
 
 from processes import python
@@ -19,12 +20,28 @@ swept = xagents_ray.tune(
     **where,
 )
 print(swept.counts)
+
+import ray
+from examples import complaints, examples_of
+ray.init("ADDRESS", log_to_driver=False, logging_level="ERROR")
+for name in ("tune", "TuneResult"):
+    for example in examples_of(getattr(xagents_ray, name), name).values():
+        print(complaints(example, {"xagents_ray": xagents_ray}) or f"{name} runs")
 """
 
 
 def test_what_main_holds_is_trained_evaluated_and_tuned(cluster: str) -> None:
-    """Env actors, the evaluator and a trial know nothing of this `__main__`."""
+    """Env actors, the evaluator and a trial know nothing of this `__main__`.
+
+    The examples of `tune` run here too, where there is a Ray.
+    """
     source = OWN.read_text() + _TRAIN.replace("ADDRESS", cluster)
-    done = python("-", input=source, timeout=300)
+    environment = {**os.environ, "PYTHONPATH": str(OWN.parent)}
+    done = python("-", input=source, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "True True {}\n{'complete': 1}\n"
+    assert done.stdout.splitlines() == [
+        "True True {}",
+        "{'complete': 1}",
+        "tune runs",
+        "TuneResult runs",
+    ]
