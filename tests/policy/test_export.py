@@ -11,6 +11,7 @@ from policies import KINDS, cases, policy_of
 
 from xagents_ray import Policy, UserError
 from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.extend import Layer, Section, register_layer
 from xagents_ray.learners.formats import decode
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind
@@ -112,6 +113,36 @@ def test_what_export_refuses() -> None:
         policy.export("file/policy.onnx")
     with pytest.raises(UserError, match=r"file/policy.npz can't be written"):
         policy.save("file/policy.npz")
+
+
+class Doubled(Layer):
+    """A layer that a user may add, without an ONNX form."""
+
+    @classmethod
+    def read(cls, section: Section, source: int, shape: Any, units: Any) -> Layer:
+        return cls(name=section.name, source=source, output_shape=shape)
+
+    def bind(self, arrays: Any, scale: float) -> Any:
+        return lambda x: 2 * scale * x
+
+    def keras(self, layers: Any, initializer: Any) -> Any:
+        return layers.Rescaling(2, name=self.name)
+
+
+class Exported(Doubled):
+    def onnx(self, graph: Any, x: str, arrays: Any) -> str:
+        return str(graph.add("Add", x, x))
+
+
+def test_layers_of_the_users() -> None:
+    register_layer("doubled", Doubled)
+    register_layer("exported", Exported)
+    for kind in ("doubled", "exported"):
+        Path(f"{kind}.cfg").write_text(f"[{kind}-0]\n[dense-0]\noutput=1\n")
+    policy = policy_of("dqn", **KINDS["discrete"], model="doubled.cfg")
+    with pytest.raises(UserError, match=r"\[doubled-0\] can't be exported: Doubled"):
+        policy.export("policy.onnx")
+    check_onnx(policy_of("dqn", **KINDS["discrete"], model="exported.cfg"))
 
 
 def test_weights_files_of_keras() -> None:

@@ -28,7 +28,8 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
     Args:
         kind: letters only.
         layer: a class that extends `Layer`; the weights of the Keras layer that its
-            `keras` returns must be named as in its `shapes`.
+            `keras` returns must be named as in its `shapes`. With a method `onnx`,
+            policies that have the layer can be exported.
     Raises:
         UserError: the kind is one of the package's own, or the class is no layer.
     Example:
