@@ -32,12 +32,17 @@ from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 
 if TYPE_CHECKING:  # with the settings of each agent
     from xagents_ray.commands.public import train, tune
+    from xagents_ray.run.own_loop import Agent
 else:
     from xagents_ray.commands.train import train
     from xagents_ray.commands.tune import tune
 
     def __getattr__(name: str) -> Any:
-        """Return what scripts of xagents take from here: `PPO`, `agents`."""
+        """Return `Agent`, or what scripts of xagents take from here, such as `PPO`."""
+        if name == "Agent":
+            from xagents_ray.run.own_loop import Agent
+
+            return Agent
         if name == "agents" or name.isupper():
             from xagents_ray.compat.agents import find
 
@@ -48,6 +53,7 @@ else:
 plot = plot_history
 
 __all__ = [
+    "Agent",
     "AgentName",
     "Broken",
     "Callback",

@@ -8,6 +8,7 @@ import numpy as np
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, stack_frames
+from xagents_ray.settings.training import EnvConfig
 
 
 class Conversion:
@@ -36,15 +37,28 @@ class Conversion:
         self.actions = _to_space(actions)
         self._own, self._flatten = own, flatten
 
+    @classmethod
+    def of(cls, config: EnvConfig, spec: EnvSpec) -> "Conversion":
+        """Return that of an environment, which is made for its spaces."""
+        from xagents_ray.actors.envs.make import make_one
+
+        envs = make_one(config, None)
+        envs.close()
+        return cls(str(config.env), spec, *envs.spaces, envs.flattened)
+
+    def array(self, observation: Any) -> Array:
+        """Return an observation of the environment, or a batch, as an array."""
+        if self._own is not None and self._own.contains(observation):
+            observation = self._flatten(self._own, observation)
+        return np.asarray(observation)
+
     def rows(self, observation: Any) -> tuple[Array, bool]:
         """Return a network's input [B, ...], and whether it was one observation.
 
         Raises:
             UserError: it is neither one nor a batch of them.
         """
-        if self._own is not None and self._own.contains(observation):
-            observation = self._flatten(self._own, observation)
-        spec, array = self._spec, np.asarray(observation)
+        spec, array = self._spec, self.array(observation)
         is_single = array.shape == self._shape
         if not (is_single or (array.shape[1:] == self._shape and len(array))):
             raise UserError(

@@ -308,9 +308,4 @@ class Policy:
 
     @cached_property
     def _conversion(self) -> Conversion:
-        from xagents_ray.actors.envs.make import make_one
-
-        envs = make_one(self._run.config.env, None)
-        envs.close()
-        own = envs.flattened
-        return Conversion(self.env_id, self._spec, *envs.spaces, own)
+        return Conversion.of(self._run.config.env, self._spec)

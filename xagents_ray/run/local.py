@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.interface import naming_their_line
@@ -21,6 +21,7 @@ from xagents_ray.core.trajectory import (
     BatchPart,
     RolloutReport,
     Trajectory,
+    Weights,
     WeightsFile,
     assemble,
 )
@@ -39,13 +40,14 @@ class LocalDriver:
     """One env actor, one learner and one replay as plain objects.
 
     The learner runs in a thread of its own, so that a signal is heard while
-    TensorFlow is busy, unless its phases are short. What fails here ends the run.
+    TensorFlow is busy, unless its phases are short. What fails here ends the run. An
+    `actor` takes the place of the env actor.
     """
 
     n_actors = 1
     supervision = None
 
-    def __init__(self, run: RunSpec) -> None:
+    def __init__(self, run: RunSpec, actor: Any = None) -> None:
         self._run, self._config = run, run.config.algorithm
         if run.config.placement.learner_gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -54,20 +56,25 @@ class LocalDriver:
         self._make = importlib.import_module("xagents_ray.learners.learner")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         n_envs = run.config.env.n_envs
-        self._actor = EnvActor(ActorSetup.of(run, n_envs))
+        self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
         self.replay_nbytes = 0
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
             self._replay = replay_for(kind, run.spec, config, n_envs, run.seed)
             self.replay_nbytes = self._replay.nbytes
-        self._weights = self._learner.policy_weights(1)
+        self._weights: Weights = self._learner.policy_weights(1)
         self._seconds = math.inf  # of the last learning phase
         self._lag = run.config.pipeline.policy_lag
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: list[BatchPart] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[tuple[int, float]] = []
+
+    @property
+    def weights(self) -> Weights:
+        """The newest weights of the network that acts."""
+        return self._weights
 
     def collect(self, env_steps: int) -> Collected:
         """Roll out every environment; take the oldest round, and fill the replay."""

@@ -1,0 +1,99 @@
+"""An algorithm in a loop of the user's own learns what a run learns."""
+
+from pathlib import Path
+
+import forked
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_loop.py"
+
+HEAD = """
+import gymnasium as gym
+import numpy as np
+import xagents_ray
+
+def same(agent, directory):
+    mine, theirs = (p._trained.weights.arrays for p in (agent, directory))
+    assert mine.keys() == theirs.keys()
+    for name, array in mine.items():
+        np.testing.assert_array_equal(array, theirs[name], name)
+
+def trained(name, **settings):
+    result = xagents_ray.train(
+        name, local=True, quiet=True, max_steps=400, vectorization="sync", **settings
+    )
+    assert result.updates and result.games > 3
+    return result.env_steps, xagents_ray.load(result.directory)
+"""
+SINGLE = """
+settings = dict(env="CartPole-v1", seed=3, buffer_initial_size=100)
+settings |= dict(normalize_rewards=True, jit="off")
+steps, expected = trained("dqn", **settings)
+agent = xagents_ray.Agent("dqn", **settings)
+env = gym.make("CartPole-v1")
+observation, _ = env.reset(seed=3)
+while agent.env_steps < steps:
+    action = agent.act(observation)
+    assert action in env.action_space
+    observation, reward, terminated, truncated, _ = env.step(action)
+    agent.observe(observation, reward, terminated, truncated)
+    metrics = agent.learn()
+    if terminated or truncated:
+        observation, _ = env.reset()
+assert np.isfinite(metrics["loss"])
+same(agent.policy, expected)
+agent.policy.save("own.npz")
+agent.close()
+"""
+BATCH = """
+settings = dict(env="Pendulum-v1", env_kwargs={"max_episode_steps": 30}, n_envs=2)
+settings |= dict(seed=5, n_steps=16, normalize_observations=True, jit="off")
+steps, expected = trained("ppo", **settings)
+agent = xagents_ray.Agent("ppo", **settings)
+envs = gym.make_vec("Pendulum-v1", 2, "sync", max_episode_steps=30)
+observations, _ = envs.reset(seed=5)
+while agent.env_steps < steps:
+    actions = agent.act(observations)
+    assert actions in envs.action_space
+    observations, rewards, terminated, truncated, _ = envs.step(actions)
+    agent.observe(observations, rewards, terminated, truncated)
+    agent.learn()
+same(agent.policy, expected)
+"""
+
+
+@pytest.mark.parametrize("code", [SINGLE, BATCH], ids=["single", "batch"])
+def test_it_learns_what_a_run_learns(code: str) -> None:
+    """Bit for bit, with the same environments and seed."""
+    done = forked.run(["-c", HEAD + code], 120)
+    assert done.returncode == 0, done.stderr
+
+
+MISTAKES = """
+import numpy as np
+import pytest
+import xagents_ray
+agent = xagents_ray.Agent("a2c", env="CartPole-v1")
+with pytest.raises(xagents_ray.UserError, match="call act before"):
+    agent.observe(np.zeros(4), 0.0, False, False)
+with pytest.raises(xagents_ray.UserError, match=r"gives observations of \\(4,\\)"):
+    agent.act(np.zeros(3))
+with pytest.raises(xagents_ray.UserError, match="There is no setting 'gama'; did you"):
+    xagents_ray.Agent("a2c", env="CartPole-v1", gama=0.9)
+with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
+    xagents_ray.Agent("a2c", env="CartPole-v1", policy_lag=1)
+"""
+
+
+def test_mistakes_are_told() -> None:
+    done = forked.run(["-c", MISTAKES], 120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_runs() -> None:
+    code = EXAMPLE.read_text(encoding="utf-8")
+    assert len(code.splitlines()) <= 30 and "30_000" in code
+    done = forked.run(["-c", code.replace("30_000", "1_040")], 120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" steps: ") == 2
+    assert Path("cartpole.npz").is_file()

@@ -1,0 +1,222 @@
+"""An algorithm for the user's own loop: it acts, observes and learns on request."""
+
+import sys
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.envs.vector import EnvStep
+from xagents_ray.actors.policies.base import Actions, noise_generators
+from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.moments import Statistics, merge_all
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    RolloutReport,
+    Trajectory,
+    Weights,
+)
+from xagents_ray.policy.conversion import Conversion
+from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.policy import Policy
+from xagents_ray.run.local import LocalDriver
+from xagents_ray.run.prepare import prepare
+from xagents_ray.run.state import UpdateSchedule
+from xagents_ray.settings.config import Config, train_options
+from xagents_ray.settings.options import plain
+
+
+class Agent:
+    """An algorithm for your own loop, in this process: act, step, observe, learn.
+
+    Your loop steps the environments. What an environment gives is passed on as it is:
+    frames are stacked, and actions have the bounds and the type of its space.
+
+    Args:
+        agent: name of the algorithm, `dqn`.
+        settings: of `train`. `env` says what spaces there are. With `n_envs` above 1,
+            observations, rewards and ends are batches, and an environment that has
+            ended only resets in its next step, as Gymnasium's vector environments do.
+    Attributes:
+        env_steps: env steps of the rollouts that it has learned from or stored.
+    Raises:
+        UserError: a setting is wrong; the message says what to do.
+
+    >>> import gymnasium as gym
+    >>> agent = xagents_ray.Agent("dqn", env="CartPole-v1", seed=1)
+    >>> env = gym.make("CartPole-v1")
+    >>> observation, info = env.reset(seed=1)
+    >>> for _ in range(100):
+    ...     action = agent.act(observation)
+    ...     observation, reward, terminated, truncated, info = env.step(action)
+    ...     agent.observe(observation, reward, terminated, truncated)
+    ...     metrics = agent.learn()
+    ...     if terminated or truncated:
+    ...         observation, info = env.reset()
+    """
+
+    def __init__(self, agent: str, **settings: Any) -> None:
+        algorithm = find(agent)
+        given = {"max_steps": sys.maxsize, **settings, "local": True}
+        given = plain(train_options(algorithm.config), given)
+        config = Config.of(algorithm.config, given)
+        if config.pipeline.policy_lag:
+            raise UserError("--policy-lag is for runs: your loop says when to learn.")
+        self._run = run = prepare(algorithm, config)
+        self._config, self._n_envs = config.algorithm, config.env.n_envs
+        self._conversion = Conversion.of(run.config.env, run.spec)
+        self._policy = ActorSetup.of(run, self._n_envs).make_policy(run.spec)
+        self._generators = noise_generators(run.seed, 0, self._n_envs)
+        self._moments = RolloutMoments(self._config, self._n_envs)
+        self._finished = _Finished()
+        self._driver = LocalDriver(run, self._finished)
+        self._policy.load(self._driver.weights)
+        self._schedule, self._statistics = UpdateSchedule(run), Statistics()
+        self._ended = np.zeros(
+            self._n_envs, np.bool_
+        )  # they only reset in the next row
+        self._rows: TrajectoryWriter | None = None
+        self._chosen: Actions | None = None
+        self.env_steps = 0
+
+    def act(self, observation: Any) -> Any:
+        """Choose an action, with the exploration of training.
+
+        Args:
+            observation: of the environment, or [B, ...] of `n_envs` of them.
+        Returns:
+            An action of the environment's space, or a batch of them.
+        Raises:
+            UserError: the observation has another shape.
+        """
+        frames, is_single = self._frames(observation)
+        if self._rows is None:
+            self._begin(first_window(frames, self._run.spec.stack))
+        elif is_single and self._ended[0]:
+            self._choose()
+            nothing = np.zeros(1)
+            self._write(frames, nothing, nothing, nothing)
+        actions = self._conversion.actions(self._choose().stepped)
+        return actions[0] if is_single else actions
+
+    def observe(
+        self, observation: Any, reward: Any, terminated: Any, truncated: Any
+    ) -> None:
+        """Take what the environment's step returned for the action of `act`.
+
+        Args:
+            observation: that followed; the episode's last one at its end.
+            reward: of the environment, unscaled; a number, or [B].
+            terminated: whether the episode ended by itself; a bool, or [B].
+            truncated: whether it was cut off; a bool, or [B].
+        Raises:
+            UserError: an observation has another shape, or `act` wasn't called.
+            Diverged: a reward is not finite.
+        """
+        if self._chosen is None:
+            raise UserError("observe takes what followed an action: call act before.")
+        self._write(self._frames(observation)[0], reward, terminated, truncated)
+
+    def learn(self) -> dict[str, float]:
+        """Learn, if as many steps were observed as training takes for it.
+
+        Call it after each step; most calls do nothing.
+
+        Returns:
+            The metrics of a learning phase by name; empty without one.
+        Raises:
+            Diverged: a loss or a gradient is not finite.
+        """
+        metrics: dict[str, float] = {}
+        while self._finished.rollouts:
+            before, report = self.env_steps, self._finished.rollouts[0][1]
+            self.env_steps += int(report.steps.sum())
+            self._statistics = merge_all(self._statistics, report.statistics)
+            fill = self._driver.collect(self.env_steps).replay
+            if batches := self._schedule.batches(before, self.env_steps, fill):
+                given = batches, self.env_steps, self._statistics
+                (metrics,), self._statistics = self._driver.learn(*given), {}
+        self._policy.load(self._driver.weights)
+        return metrics
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now: to predict, evaluate, save or export it."""
+        return Policy(Trained(self._run, self._driver.weights, "an agent"))
+
+    def close(self) -> None:
+        """End the learner's thread."""
+        self._driver.close()
+
+    def _frames(self, observation: Any) -> tuple[Array, bool]:
+        """Return [B, *observation_shape], and whether it was one observation."""
+        spec, array = self._run.spec, self._conversion.array(observation)
+        own = self._conversion.spaces[0].shape[spec.stack > 1 :]  # without a stack
+        is_single = self._n_envs == 1 and array.shape == own
+        if not is_single and array.shape != (self._n_envs, *own):
+            raise UserError(
+                f"{self._run.config.env.env} gives observations of {own}, and n_envs "
+                f"is {self._n_envs}: this one has the shape {array.shape}."
+            )
+        rows = array.astype(spec.observation_dtype, copy=False)
+        return rows.reshape(self._n_envs, *spec.observation_shape), is_single
+
+    def _begin(self, before: tuple[Array, BoolArray]) -> None:
+        """Begin a rollout with the newest frames and starts before it."""
+        length = self._config.batch_steps
+        self._rows = TrajectoryWriter(before, length, self._run.spec.is_image)
+        self._noise = self._policy.noise(self._generators, length)
+        self._row, self._version = 0, self._driver.weights.version
+
+    def _choose(self) -> Actions:
+        assert self._rows is not None
+        seen, noise = self._rows.input(self._row), self._noise[self._row]
+        self._chosen = self._policy.act(seen, noise, self.env_steps)
+        return self._chosen
+
+    def _write(
+        self, frames: Array, reward: Any, terminated: Any, truncated: Any
+    ) -> None:
+        """Write a row, and end the rollout with its last one."""
+        assert self._rows is not None and self._chosen is not None
+        raw = np.asarray(reward, np.float64).reshape(self._n_envs)
+        over, cut = (
+            np.reshape(x, -1).astype(np.bool_) for x in (terminated, truncated)
+        )
+        rewards = np.sign(raw) if self._run.config.env.preprocess else raw
+        step = EnvStep(frames, rewards.astype(np.float32), raw, over, cut, over | cut)
+        self._rows.write(self._row, self._chosen, step, self._ended)
+        self._policy.reset_memory(self._ended)
+        self._ended, self._chosen = step.ended, None
+        self._row += 1
+        if self._row == self._config.batch_steps:
+            self._rows.check_rewards()
+            written = self._rows.trajectory(self._policy, self._noise, self._version, 0)
+            self._finished.add(written, self._moments.update(written))
+            self._begin(self._rows.last_window())
+
+
+class _Finished:
+    """Rollouts that the user's loop has played, in the place of an env actor."""
+
+    def __init__(self) -> None:
+        self.rollouts: deque[tuple[Trajectory, RolloutReport]] = deque()
+
+    def add(self, trajectory: Trajectory, statistics: Statistics) -> None:
+        """Add one."""
+        steps, version = trajectory.valid.sum(axis=1), trajectory.weights_version
+        report = RolloutReport(steps, (), 0.0, statistics, version)
+        self.rollouts.append((trajectory, report))
+
+    def rollout(
+        self, weights: Weights, length: int, env_steps: int
+    ) -> tuple[Trajectory, RolloutReport]:
+        """Return the oldest one."""
+        return self.rollouts.popleft()
+
+    def close(self) -> None:
+        """Do nothing."""
