@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from benchmarks import chart as charts
 from benchmarks import commits
 from benchmarks import memory as actor_memory
 from benchmarks import predict as acting
@@ -159,6 +160,14 @@ def join(files: tuple[TextIO, ...], file: Path | None) -> None:
     click.echo(table(read(whole)))
     if file is not None:
         write(file, whole)
+
+
+@cli.command()
+@click.argument("stored", type=click.File(encoding="utf-8"))
+@click.argument("picture", type=click.Path(path_type=Path, dir_okay=False))
+def chart(stored: TextIO, picture: Path) -> None:
+    """Draw a file of throughput --json as a picture, .svg or .png."""
+    charts.draw(read(json.load(stored)), picture)
 
 
 @cli.command()

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from click.testing import CliRunner
 from processes import python
 
 from benchmarks import peer
+from benchmarks.__main__ import cli
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
 from benchmarks.report import Result, joined, losses, read, report, table
@@ -117,6 +119,15 @@ def test_reports_of_one_commit_are_joined() -> None:
     other["commit"] = "another"
     with pytest.raises(UserError, match="differ in their commit"):
         joined([first, other])
+
+
+def test_a_chart_has_each_work_and_ratio(tmp_path: Path) -> None:
+    stored, picture = tmp_path / "report.json", tmp_path / "chart.svg"
+    stored.write_text(json.dumps(report({}, [result()])))
+    done = CliRunner().invoke(cli, ["chart", str(stored), str(picture)])
+    assert done.exit_code == 0, done.output
+    drawn = picture.read_text()
+    assert all(text in drawn for text in ("<!-- Work -->", "<!-- 2.00 -->", "- -local"))
 
 
 def test_only_ratios_that_have_fallen_are_named() -> None:
