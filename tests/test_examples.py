@@ -10,8 +10,9 @@ import numpy as np
 import xagents_ray
 from examples import complaints, examples_of
 
-ELSEWHERE = {"tune", "TuneResult"}
-"""They start Ray, so they run in a program that has one: `test_own_environments.py`."""
+ELSEWHERE = {"tune", "TuneResult", "SeedsResult", "plot_seeds"}
+"""They take long, so they run in other programs: `test_own_environments.py` has a Ray,
+`test_seeds.py` runs with several seeds."""
 
 
 def public() -> dict[str, Any]:

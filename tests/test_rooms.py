@@ -18,6 +18,7 @@ FLOORS = (
     ("",),
     ("compat",),
     ("commands",),
+    ("seeds",),
     ("cluster.tune",),
     ("tuning",),
     ("cluster.run",),

@@ -18,7 +18,7 @@ from xagents_ray.algorithms.row import AgentName  # noqa: E402
 from xagents_ray.algorithms.table import register  # noqa: E402
 from xagents_ray.commands.episodes import evaluate, play  # noqa: E402
 from xagents_ray.commands.load import load  # noqa: E402
-from xagents_ray.commands.plot import plot_history  # noqa: E402
+from xagents_ray.commands.plot import plot_history, plot_seeds  # noqa: E402
 from xagents_ray.commands.runs import runs  # noqa: E402
 from xagents_ray.core.errors import Broken, Diverged, UserError  # noqa: E402
 from xagents_ray.core.version import __version__  # noqa: E402
@@ -27,6 +27,7 @@ from xagents_ray.policy.episodes import Evaluation  # noqa: E402
 from xagents_ray.policy.policy import Policy  # noqa: E402
 from xagents_ray.run.callbacks import Callback, RunContext  # noqa: E402
 from xagents_ray.run.result import Result  # noqa: E402
+from xagents_ray.seeds.result import SeedsResult  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
 from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 
@@ -62,6 +63,7 @@ __all__ = [
     "Policy",
     "Result",
     "RunContext",
+    "SeedsResult",
     "TuneResult",
     "UserError",
     "__version__",
@@ -73,6 +75,7 @@ __all__ = [
     "play",
     "plot",
     "plot_history",
+    "plot_seeds",
     "register",
     "register_layer",
     "runs",

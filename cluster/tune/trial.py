@@ -6,7 +6,6 @@ starts at once, leaves nothing behind, and can crash alone. A trial with env act
 its learner in an actor, and trains in a thread.
 """
 
-import multiprocessing
 import queue
 import signal
 import threading
@@ -16,30 +15,18 @@ from ray import tune
 
 from xagents_ray.cluster.run import driver
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.timed_subprocess import exit_reason, without_main
+from xagents_ray.core.timed_subprocess import exit_reason
+from xagents_ray.run import forked
 from xagents_ray.tuning.trainee import Training, TrialReport, train_alone
 
 _ENDING_SECONDS = 10.0
-_PRELOADED = (
-    "run.local",
-    "run.session",
-    "learners.learner",
-    "actors.env_actor",
-    "tuning.trainee",
-)
 
 
 class Forked:
     """A training in a child process."""
 
     def __init__(self, points: list[int], *job: Any) -> None:
-        server = multiprocessing.get_context("forkserver")
-        server.set_forkserver_preload([f"xagents_ray.{name}" for name in _PRELOADED])
-        self._link, theirs = server.Pipe()
-        self._process = server.Process(target=train_alone, args=(theirs, points, *job))
-        with without_main():  # it is Ray's worker
-            self._process.start()
-        theirs.close()
+        self._process, self._link = forked.start(train_alone, points, *job)
         self._last: TrialReport = {"env_steps": 0, "mean_reward": None}
         self._last |= {"began": None, "ended": None, "memory": 0}
 

@@ -33,9 +33,10 @@ class Log(Callback):
         )
 
 
-def own_callbacks(given: Any) -> tuple[list[Callback], tuple[str, ...]]:
+def own_callbacks(given: Any) -> tuple[list[Callback], tuple[str, ...] | None]:
     """Return what `callbacks=` gives, and its names in the settings."""
-    names = plain(options(RunConfig), {"callbacks": given})["callbacks"]
+    settings = plain(options(RunConfig), {"callbacks": given})
+    names = RunConfig(**settings).callbacks
     return load(names, is_resumed=False)[0], names
 
 
@@ -239,7 +240,8 @@ def test_the_callbacks_of_a_run_that_is_resumed() -> None:
         ("own_callbacks:Stray", "Stray.on_episodes .* did you mean on_episode?"),
         ("own_callbacks:Habit", "Habit._on_step .* did you mean on_rollout?"),
         (dict, "--callbacks builtins:dict is <class 'dict'>: take"),
-        (3, "--callbacks int is 3: take"),
+        (3, "--callbacks takes one value or more, got 3"),
+        ([Callback(), 3], "--callbacks takes text, got 3"),
     ],
 )
 def test_what_they_may_not_be(given: Any, message: str) -> None:

@@ -47,19 +47,25 @@ def refused(config: type, name: str, value: Any) -> str:
     return str(error.value)
 
 
+def typed(option: Option, number: float) -> Any:
+    """Return a number as the option's value."""
+    return (option.type(number),) if option.many else option.type(number)
+
+
 @pytest.mark.parametrize(("config", "option"), OPTIONS)
 def test_bounds(config: type, option: Option) -> None:
     tiny = 1 if option.type is int else 1e-9
     low, high = option.low, option.high
     if low is not None:
         below = low if option.exclusive else low - tiny
-        message = refused(config, option.name, option.type(below))
+        message = refused(config, option.name, typed(option, below))
         assert message.startswith(f"{option.flag} must be {option.bounds}, got ")
-        option.check(option.type(low + tiny if option.exclusive else low))
+        option.check(typed(option, low + tiny if option.exclusive else low))
     if high is not None:
-        message = refused(config, option.name, option.type(high + max(tiny, 1e-6)))
+        above = high + max(tiny, 1e-6)
+        message = refused(config, option.name, typed(option, above))
         assert message.startswith(f"{option.flag} must be {option.bounds}, got ")
-        option.check(option.type(high))
+        option.check(typed(option, high))
 
 
 @pytest.mark.parametrize(("config", "option"), OPTIONS)

@@ -39,7 +39,7 @@ def train(
     config = Config.of(find("ppo").config, given)
     start = lambda run, signals: driver  # noqa: E731
     facts = find("ppo"), config, signals or Signals(), start, resumed, watch
-    return fit(*facts, callbacks=callbacks)
+    return fit(*facts, listeners=callbacks)
 
 
 def steps() -> list[int]:

@@ -15,6 +15,7 @@ from xagents_ray.algorithms.table import failures, find, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.plot import plot_history
+from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_list, print_options, print_table
 from xagents_ray.commands.train import train_with
 from xagents_ray.commands.tune import tune_with
@@ -170,6 +171,15 @@ class _Agents(click.Group):
         return None if signal is None else 128 + signal
 
 
+def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+    if "seeds" not in values:
+        return train_with(algorithm, values).signal
+    result = train_seeds(algorithm, values)
+    if result.signal is None and result.failures:
+        raise Broken(result.failure())
+    return result.signal
+
+
 def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> None:
     examine = resolve_name("xagents_ray.commands.doctor.examination:examine")
     rows = examine(algorithm, values)
@@ -226,7 +236,7 @@ for _group in (
         "train",
         "Train given an agent and environment",
         _of(*GROUPS.values()),
-        lambda row, given: train_with(row, given).signal,
+        _train,
     ),
     _Agents(
         "doctor",

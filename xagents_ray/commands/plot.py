@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, counted, near
+from xagents_ray.seeds import scores
 from xagents_ray.storage.files import replacing
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
@@ -25,6 +26,7 @@ TIME_UNITS = {"second": 1, "minute": 60, "hour": 3_600}
 SUFFIXES = (".png", ".svg")
 # More points than a wide picture has columns.
 _POINTS = 3_000
+_BAND_POINTS = 300
 # Fewer points are marked, so that a single one is seen.
 _FEW = 50
 # Okabe and Ito's colors, which color-blind readers can tell apart.
@@ -75,6 +77,44 @@ def plot_history(
     ]
     labels = _labels(paths) if agents is None else agents
     figure = _figure(curves, labels, env, plot, benchmark, time_unit)
+    if output is not None:
+        _save(figure, Path(output))
+    return figure
+
+
+def plot_seeds(
+    runs: str | Path | Sequence[str | Path],
+    env: str | None = None,
+    output: str | Path | None = None,
+) -> Figure:
+    """Draw what runs with several seeds reach: one curve, with a band.
+
+    The curve is the interquartile mean of the seeds' mean rewards, the band its 95 %
+    bootstrap interval, up to the env step that all of the runs have reached.
+
+    Args:
+        runs: the directory of a `SeedsResult`, or the runs' histories.
+        env: title.
+        output: .png or .svg file to write; missing parents are created.
+    Returns:
+        The matplotlib Figure; a notebook shows it as the value of a cell.
+    Raises:
+        UserError: a history cannot be read, or `output` cannot be written.
+
+    >>> figure = xagents_ray.plot_seeds("runs/seeds/a", output="seeds.png")
+    """
+    if isinstance(runs, str | Path):
+        runs = sorted(Path(runs).glob("*/*/seed-*/history.parquet"))
+    _check(runs, None, "step", output)
+    curves = [_curve(path, "mean_reward", "step", 1, 1) for path in runs]
+    first = max(x[0] for x, _ in curves)
+    steps = np.linspace(first, max(first, min(x[-1] for x, _ in curves)), _BAND_POINTS)
+    rewards = np.stack([np.interp(steps, x, y) for x, y in curves])
+    middle = steps, scores.interquartile_mean(rewards)
+    label = f"interquartile mean of {counted(len(curves), 'seed')}"
+    figure = _figure([middle], [label], env, "mean_reward", "step", None)
+    band = scores.interval(rewards)
+    figure.axes[0].fill_between(steps, *band, color=_COLORS[0], alpha=0.2, linewidth=0)
     if output is not None:
         _save(figure, Path(output))
     return figure

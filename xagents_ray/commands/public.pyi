@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 from xagents_ray.algorithms.row import AgentName
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
+from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 import gymnasium.envs.registration
@@ -629,19 +630,51 @@ class TrainTRPO(TrainSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 @overload
+def train(
+    agent: Literal["a2c"], *, seeds: Sequence[int], **settings: Unpack[TrainA2C]
+) -> SeedsResult: ...
+@overload
 def train(agent: Literal["a2c"], **settings: Unpack[TrainA2C]) -> Result: ...
+@overload
+def train(
+    agent: Literal["acer"], *, seeds: Sequence[int], **settings: Unpack[TrainACER]
+) -> SeedsResult: ...
 @overload
 def train(agent: Literal["acer"], **settings: Unpack[TrainACER]) -> Result: ...
 @overload
+def train(
+    agent: Literal["ddpg"], *, seeds: Sequence[int], **settings: Unpack[TrainDDPG]
+) -> SeedsResult: ...
+@overload
 def train(agent: Literal["ddpg"], **settings: Unpack[TrainDDPG]) -> Result: ...
+@overload
+def train(
+    agent: Literal["dqn"], *, seeds: Sequence[int], **settings: Unpack[TrainDQN]
+) -> SeedsResult: ...
 @overload
 def train(agent: Literal["dqn"], **settings: Unpack[TrainDQN]) -> Result: ...
 @overload
+def train(
+    agent: Literal["ppo"], *, seeds: Sequence[int], **settings: Unpack[TrainPPO]
+) -> SeedsResult: ...
+@overload
 def train(agent: Literal["ppo"], **settings: Unpack[TrainPPO]) -> Result: ...
+@overload
+def train(
+    agent: Literal["td3"], *, seeds: Sequence[int], **settings: Unpack[TrainTD3]
+) -> SeedsResult: ...
 @overload
 def train(agent: Literal["td3"], **settings: Unpack[TrainTD3]) -> Result: ...
 @overload
+def train(
+    agent: Literal["trpo"], *, seeds: Sequence[int], **settings: Unpack[TrainTRPO]
+) -> SeedsResult: ...
+@overload
 def train(agent: Literal["trpo"], **settings: Unpack[TrainTRPO]) -> Result: ...
+@overload
+def train(
+    agent: AgentName, *, seeds: Sequence[int], **settings: Any
+) -> SeedsResult: ...
 @overload
 def train(agent: AgentName, **settings: Any) -> Result: ...
 

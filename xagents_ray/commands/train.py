@@ -1,6 +1,6 @@
 """`xagents-ray train` and `xagents_ray.train`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Any
 
@@ -13,22 +13,24 @@ from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run.callbacks import load
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.prepare import Resumed, find_run
+from xagents_ray.run.progress import Progress
 from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
+from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.storage.weights import check_paths
 
 
 @listing_settings(o for group in GROUPS.values() for o in options(group))
-def train(agent: str, **settings: Any) -> Result:
+def train(agent: str, **settings: Any) -> Result | SeedsResult:
     """Train an agent; the same as `xagents-ray train AGENT`.
 
     Args:
         agent: its name, `ppo`.
         settings: the command's flags with `_` for `-`, listed below.
     Returns:
-        How it ended.
+        How it ended: a Result, or with `seeds` a SeedsResult.
     Raises:
         UserError: a setting is wrong; the message says what to do.
         Diverged: a loss, gradient or reward is no number.
@@ -42,15 +44,26 @@ def train(agent: str, **settings: Any) -> Result:
     >>> result.directory
     'runs/ppo/CartPole-v1/first'
     """
+    from xagents_ray.commands.seeds import train_seeds  # it calls `train_with`
+
+    result: Result | SeedsResult
     with interrupting():
-        result = train_with(find(agent), settings)
+        if settings.get("seeds") is not None:
+            result = train_seeds(find(agent), settings)
+        else:
+            result = train_with(find(agent), settings)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)
     return result
 
 
-def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
-    """Train with settings by their flat names; see `train`."""
+def train_with(
+    algorithm: Algorithm,
+    given: Mapping[str, Any],
+    watch: Callable[[Progress], None] | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Train with settings by their flat names; see `train`, and `fit` for the rest."""
     resumed: Resumed | None = None
     given = plain(train_options(algorithm.config), given)
     if given.get("resume") is not None:
@@ -70,8 +83,10 @@ def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
             signals,
             start_driver,
             resumed,
+            watch,
+            threads,
             notes=[*hints, *lost],
-            callbacks=callbacks,
+            listeners=callbacks,
         )
 
 

@@ -30,6 +30,7 @@ from typing_extensions import Unpack
 from xagents_ray.algorithms.row import AgentName
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
+from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 '''
@@ -68,15 +69,29 @@ def _command(
         yield _settings(own, base, options(row.config), type_of)
         overloads.append((f'Literal["{row.name}"]', f"Unpack[{own}]"))
     overloads.append(("AgentName", "Any"))
+    kinds = {"": result}
+    if function is train:
+        kinds = {"*, seeds: Sequence[int], ": "SeedsResult", **kinds}
     yield "\n".join(
-        f"@overload\ndef {name}(agent: {agent}, **settings: {own}) -> {result}: ..."
+        _overload(name, f"agent: {agent}, {more}**settings: {own}", ends)
         for agent, own in overloads
+        for more, ends in kinds.items()
     )
+
+
+def _overload(name: str, parameters: str, result: str) -> str:
+    """Return a signature in one line, or in three where it is too long."""
+    line = f"def {name}({parameters}) -> {result}: ..."
+    if len(line) <= _WIDTH:
+        return f"@overload\n{line}"
+    return f"@overload\ndef {name}(\n{_INDENT}{parameters}\n) -> {result}: ..."
 
 
 def _settings(name: str, base: str, known: Iterable[Option], type_of: TypeOf) -> str:
     """Return a TypedDict of settings, each with its help."""
     lines = [f"class {name}({base}, total=False):"]
+    # With `seeds`, `train` returns something else: it has signatures of its own.
+    known = (each for each in known if each.name != "seeds")
     for each in sorted(known, key=lambda option: option.name):
         lines += [f"{_INDENT}{each.name}: {type_of(each)}", _help(each)]
     return "\n".join(lines)

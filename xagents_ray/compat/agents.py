@@ -91,9 +91,11 @@ class Agent:
         if self.trial is not None:
             given["callbacks"] = [*given.get("callbacks", ()), reporter]
         self._policy = None
-        self.result = train(self.row.name, **given)
+        result = train(self.row.name, **given)
+        assert isinstance(result, Result)  # without `seeds`
+        self.result = result
         reporter.check()
-        return self.result
+        return result
 
     def play(self, **settings: Any) -> Evaluation:
         """Play an episode with the agent's policy.

@@ -40,7 +40,7 @@ def fit(
     watch: _Watch | None = None,
     threads: int | None = None,
     notes: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
+    listeners: Sequence[Callback] = (),
 ) -> Result:
     """Train until the run ends; what every command that trains calls.
 
@@ -53,12 +53,12 @@ def fit(
         watch: called before the first rollout and after each learning phase.
         threads: cores that each of its parts may use; None for all of its machine.
         notes: what else the user should know, one sentence each.
-        callbacks: the user's own, in the order in which they are called.
+        listeners: the user's callbacks, in the order in which they are called.
     """
     with Display(config) as display:
         run = prepare(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
-        return _train(run, start, resumed, display, signals, watch, callbacks)
+        return _train(run, start, resumed, display, signals, watch, listeners)
 
 
 def _train(

@@ -55,7 +55,18 @@ def arguments(value: Any) -> Any:
 
 def callbacks(value: Any) -> Any:
     """Return the names of callbacks, classes of them and functions."""
-    return _several("callbacks", value, lambda each: not isinstance(each, str))
+    several = value if isinstance(value, tuple) else (value,)
+    if several is not value and not _is_callback(value):
+        return value
+    names: list[Any] = []
+    for each in several:
+        is_own = _is_callback(each)
+        names.append(objects.keep("callbacks", each, taken=names) if is_own else each)
+    return tuple(names) or None
+
+
+def _is_callback(value: Any) -> bool:
+    return callable(value) or hasattr(value, "on_rollout")
 
 
 def wrappers(value: Any) -> Any:

@@ -148,6 +148,15 @@ class TrainingConfig(Checked):
         high=2**31 - 1,
         in_presets=False,
     )
+    seeds: tuple[int, ...] | None = option(
+        None,
+        "Train once with each of these seeds and summarize the runs; with --local, as "
+        "many at the same time as there are cores",
+        low=0,
+        high=2**31 - 1,
+        in_presets=False,
+        instead="--seed makes a sweep reproducible",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

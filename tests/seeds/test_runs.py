@@ -1,0 +1,134 @@
+"""Which runs wait, run, have ended or failed: with pipes, and without processes."""
+
+from multiprocessing import Pipe
+from typing import Any
+
+import pytest
+from results import result
+
+from xagents_ray.core.signals import Signals
+from xagents_ray.seeds.result import SeedsResult
+from xagents_ray.seeds.runs import Failure, Report, SeedRun, SeedRuns
+
+
+class FakeProcess:
+    """A process that sends what a test says; its pipe is closed unless it runs on."""
+
+    def __init__(self, *messages: Any, runs_on: bool = False) -> None:
+        self.messages, self._theirs = Pipe()
+        for message in messages:
+            self._theirs.send(message)
+        if not runs_on:
+            self._theirs.close()
+
+    def send(self, message: Any) -> None:
+        self._theirs.send(message)
+
+    def terminate(self) -> None:
+        self.send(result(1.0, signal=2))
+
+    def join(self) -> str:
+        return "SIGKILL"
+
+
+class Fakes:
+    """Runs whose processes are scripted, by seed."""
+
+    def __init__(self, processes: dict[int, Any], parallel: int = 2) -> None:
+        self._processes = processes
+        self.changes: list[tuple[int, str]] = []
+        self.most = self._running = 0
+        self.runs = SeedRuns(list(processes), parallel, self.start, self.changed)
+        self.signals = Signals()
+        self.signals.on_first = None
+
+    def start(self, seed: int) -> Any:
+        process = self._processes[seed]
+        if isinstance(process, OSError):
+            raise process
+        return process
+
+    def changed(self, run: SeedRun) -> None:
+        self.changes.append((run.seed, run.state))
+        states = [each.state for each in self.runs.runs]
+        self.most = max(self.most, states.count("running"))
+
+    def train(self) -> dict[int, str]:
+        """Return the state of each run at the end."""
+        self.runs.train(self.signals, lambda: None)
+        return {run.seed: run.state for run in self.runs.runs}
+
+
+def test_every_seed_is_trained_and_so_many_at_a_time() -> None:
+    fakes = Fakes({seed: FakeProcess(result(seed)) for seed in range(5)})
+    assert fakes.train() == dict.fromkeys(range(5), "ended")
+    assert fakes.most == 2
+    assert fakes.changes[:3] == [(0, "running"), (1, "running"), (0, "ended")]
+    found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None)
+    assert [r.mean_reward for r in found.results.values()] == [0, 1, 2, 3, 4]
+    assert found.mean == 2.0 and found.failures == {} and found.unfinished == ()
+
+
+def test_a_run_reports_how_far_it_is() -> None:
+    fakes = Fakes({7: FakeProcess(Report(3, None), Report(5, 1.5))})
+    fakes.train()
+    assert fakes.runs.runs[0].newest == Report(5, 1.5)
+
+
+def test_a_failure_ends_only_its_own_run() -> None:
+    fakes = Fakes(
+        {
+            1: FakeProcess(Failure("loss is nan", "trace")),
+            2: FakeProcess(result(4.0)),
+            3: FakeProcess(Report(5, 1.5)),  # it dies
+            4: OSError("no more processes"),
+            5: FakeProcess(result(None)),
+        }
+    )
+    states = fakes.train()
+    assert states == {1: "failed", 2: "ended", 3: "failed", 4: "failed", 5: "ended"}
+    found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None)
+    assert found.failures == {
+        1: "loss is nan",
+        3: "its process ended with SIGKILL",
+        4: "its process can't be started (no more processes)",
+    }
+    assert (found.mean, found.standard_error, found.iqm) == (4.0, None, 4.0)
+    assert found.iqm_interval == (4.0, 4.0)
+    assert found.failure() == (
+        "3 of 5 seeds failed; seed 1: loss is nan. runs/seeds/a has what was printed, "
+        "and the same command with --name a trains what is left."
+    )
+
+
+@pytest.mark.parametrize("last", [None, result(2.0, signal=15)])
+def test_a_signal_stops_what_runs_and_begins_nothing_else(last: Any) -> None:
+    class Stopping(FakeProcess):
+        def terminate(self) -> None:
+            self.send(last)
+
+    fakes = Fakes({n: Stopping(runs_on=True) for n in range(3)})
+    began, shown = fakes.changed, []
+
+    def show() -> None:
+        shown.append(True)
+        fakes.signals.received = 2
+
+    fakes.runs.train(fakes.signals, show)
+    states = [run.state for run in fakes.runs.runs]
+    assert states == ["stopped", "stopped", "waiting"] and began and shown
+    found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", 2)
+    assert (found.unfinished, found.results, found.signal) == ((0, 1, 2), {}, 2)
+    assert found.mean is found.iqm is found.iqm_interval is None
+    assert found.sentence(2) == "There is no mean reward: no run ended"
+
+
+def test_the_scores_in_a_sentence() -> None:
+    fakes = Fakes({seed: FakeProcess(result(seed)) for seed in (1, 2, 3, 10)})
+    fakes.train()
+    found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None)
+    assert found.sentence(2).startswith(
+        "Mean reward of 4 seeds: 4.00 ± 2.04 (standard error), interquartile mean 2.50 "
+        "[1."
+    )
+    assert found.summary()["results"][10]["last_reward"] == 10

@@ -1,0 +1,273 @@
+"""`train --seeds` and `train(seeds=…)`: a run for each seed, in its own process."""
+
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import cloudpickle
+import psutil
+
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.commands.plot import plot_seeds
+from xagents_ray.commands.train import train_with
+from xagents_ray.core import objects
+from xagents_ray.core.errors import (
+    Broken,
+    Diverged,
+    UserError,
+    counted,
+    one_line,
+    sentence,
+)
+from xagents_ray.core.process import cores
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.timed_subprocess import exit_reason
+from xagents_ray.replay.base import empty_replay
+from xagents_ray.run import forked
+from xagents_ray.run.prepare import find_run, prepare
+from xagents_ray.run.progress import Progress
+from xagents_ray.run.recorder import BestEffort
+from xagents_ray.seeds.display import SeedsDisplay
+from xagents_ray.seeds.result import SeedsResult
+from xagents_ray.seeds.runs import Failure, Outcome, Report, SeedRuns
+from xagents_ray.settings.config import Config, train_options
+from xagents_ray.settings.options import flag, options, plain
+from xagents_ray.settings.run import RunConfig
+from xagents_ray.storage.checkpoints import all_checkpoints
+from xagents_ray.storage.files import replace_bytes
+
+_REPORT_SECONDS, _ENDING_SECONDS = 0.5, 30.0
+_PROCESS_BYTES = 2**30  # of a run without its replay
+_REFUSED = {
+    "seed": "--seeds names the seeds: drop one of the two",
+    "resume": "the same command with the same --name resumes all of its runs",
+    "checkpoints": "every run writes its own in its directory: leave it out",
+    "history_checkpoint": "every run writes its own in its directory: leave it out",
+}
+"""Settings that runs with several seeds can't share."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the process of a seed does."""
+
+    algorithm: bytes  # its row, pickled; a script may define it
+    settings: dict[str, Any]  # of its run, by flat name
+    definitions: tuple[bytes, ...]  # of objects passed from Python
+    threads: int | None  # cores that it may use; None for all
+    log: Path  # what it prints
+
+
+class _Process:
+    """A process that trains with one seed."""
+
+    def __init__(self, job: _Job) -> None:
+        here = os.getcwd(), dict(os.environ), sys.argv
+        self._process, self.messages = forked.start(_train_alone, job, *here)
+
+    def terminate(self) -> None:
+        """Ask it to save its run and to end."""
+        self._process.terminate()
+
+    def join(self) -> str:
+        """Wait until it has ended; return its signal or exit code in words."""
+        self._process.join(_ENDING_SECONDS)
+        self._process.kill()
+        self._process.join()
+        return exit_reason(self._process)
+
+
+def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
+    """Train with settings by their flat names, once with each of `seeds`.
+
+    Raises:
+        UserError: a setting is wrong, or can't be shared by several runs.
+        Broken: all of the runs failed.
+    """
+    given = plain(train_options(algorithm.config), given)
+    for name in _REFUSED.keys() & {n for n, x in given.items() if x is not None}:
+        raise UserError(f"{flag(name)} can't be given with --seeds: {_REFUSED[name]}.")
+    config = Config.of(algorithm.config, presets.apply(algorithm, given))
+    env = config.env.env
+    name = config.run.name or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    directory = Path(config.run.run_dir).resolve() / "seeds" / name
+    with Signals() as signals, SeedsDisplay(config.display) as display:
+        run = prepare(algorithm, config)
+        for note in (*run.notes, *presets.hints(algorithm, given)):
+            display.note(note)
+        seed_runs = _plan(run, given, directory, display)
+        signals.on_first = None
+        seed_runs.train(signals, display.show)
+        found = SeedsResult.of(seed_runs.runs, str(directory), signals.received)
+        text, title = json.dumps(found.summary(), indent=2), f"{algorithm.name}, {env}"
+        best_effort = BestEffort(display.note)
+        summary = directory / "summary.json"
+        best_effort("The summary", replace_bytes, summary, text.encode())
+        best_effort("The picture", _draw, found, title)
+        display.note(found.sentence(config.display.display_precision))
+        if found.unfinished:
+            display.note(f"The same command with --name {name} trains what is left")
+    if found.failures and not found.results and not found.unfinished:
+        outcomes = (run.outcome for run in seed_runs.runs)
+        traces = (each.trace for each in outcomes if isinstance(each, Failure))
+        raise Broken(found.failure(), next(traces))
+    return found
+
+
+def _plan(
+    run: RunSpec, given: Mapping[str, Any], directory: Path, display: SeedsDisplay
+) -> SeedRuns:
+    """Return the runs of all seeds, each like a run; make their directory.
+
+    Raises:
+        UserError: one that is there already can't continue with these settings.
+    """
+    config, algorithm = run.config, cloudpickle.dumps(run.algorithm)
+    name = run.algorithm.name
+    seeds = tuple(dict.fromkeys(config.training.seeds or ()))
+    parallel = min(len(seeds), _parallel(run))
+    threads = max(1, cores() // parallel) if config.placement.local else None
+    definitions = _definitions(config)
+    settings = {seed: _settings(name, given, directory, seed) for seed in seeds}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--run-dir {config.run.run_dir}: {directory} can't be made "
+            f"({error.strerror}); name one that can be written."
+        ) from None
+
+    def start(seed: int) -> _Process:
+        log = directory / f"seed-{seed}.log"
+        return _Process(_Job(algorithm, settings[seed], definitions, threads, log))
+
+    side = f", {parallel} at a time" if parallel < len(seeds) else ""
+    display.note(f"{directory}: {counted(len(seeds), 'seed')}{side}")
+    seed_runs = SeedRuns(seeds, parallel, start, display.changed)
+    display.begin(seed_runs.runs)
+    return seed_runs
+
+
+def _parallel(run: RunSpec) -> int:
+    """Return how many runs like this one the machine can take at the same time.
+
+    On Ray each of them shares out all cores to its env actors, one after the other.
+    """
+    if not run.config.placement.local:
+        return 1
+    row, config, n_envs = run.algorithm, run.config.algorithm, run.config.env.n_envs
+    needed, replay = _PROCESS_BYTES, config.replay
+    if row.replay is not None and replay is not None:
+        size = replay.buffer_max_size
+        needed += empty_replay(row.replay, run.spec, replay, size, n_envs, 0).nbytes
+    by_memory: int = psutil.virtual_memory().available // needed
+    return max(1, min(by_memory, cores() // math.prod(run.learner_threads)))
+
+
+def _settings(
+    agent: str, given: Mapping[str, Any], directory: Path, seed: int
+) -> dict[str, Any]:
+    """Return the settings of a seed's run: of a new one, or of one that continues.
+
+    Raises:
+        UserError: it can't continue with these.
+    """
+    shared = {name: value for name, value in given.items() if name != "seeds"}
+    own = {"seed": seed, "run_dir": str(directory), "name": f"seed-{seed}"}
+    found = next(directory.glob(f"{agent}/*/seed-{seed}"), None)
+    if found is None:
+        return {**shared, **own}
+    if not all_checkpoints(found / "checkpoints"):  # it has nothing to continue from
+        shutil.rmtree(found)
+        return {**shared, **own}
+    new_run = {each.name for each in options(RunConfig) if each.new_run}
+    kept = {n: value for n, value in shared.items() if n not in {*new_run, "run_dir"}}
+    settings = {**kept, "resume": str(found)}
+    find_run(agent, settings)
+    return settings
+
+
+def _definitions(config: Config) -> tuple[bytes, ...]:
+    """Return what other processes need to know of objects passed from Python."""
+    from xagents_ray.actors.envs.registry import export
+
+    names = [("callbacks", name) for name in config.run.callbacks or ()]
+    try:
+        return *export(config.env, config.objects), objects.exported(names)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"callbacks can't be sent to the processes of --seeds ({one_line(error)}): "
+            "create what they hold in on_start."
+        ) from None
+
+
+def _draw(result: SeedsResult, title: str) -> None:
+    """Draw the runs' curves, where there are any."""
+    drawn = (run for run in result.results.values() if run.mean_reward is not None)
+    paths = [f"{run.directory}/history.parquet" for run in drawn]
+    if paths:
+        plot_seeds(paths, title, Path(result.directory) / "seeds.png")
+
+
+def _train_alone(
+    link: Connection, job: _Job, folder: str, environment: Any, argv: Any
+) -> None:
+    """Train in this process, and send reports and the outcome."""
+    os.setsid()  # Ctrl-C is the parent's
+    os.chdir(folder)
+    os.environ.update(environment)
+    sys.argv = argv
+    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for number in (1, 2):
+        os.dup2(log, number)
+    threading.Thread(target=_end_with_the_parent, args=(link,), daemon=True).start()
+    outcome: Outcome = None
+    with suppress(SystemExit), Signals():
+        outcome = _outcome(link, job)
+    with suppress(OSError):
+        link.send(outcome)
+
+
+def _outcome(link: Connection, job: _Job) -> Outcome:
+    from xagents_ray.actors.envs.registry import register
+
+    told = 0.0
+
+    def watch(progress: Progress) -> None:
+        nonlocal told
+        if time.monotonic() - told > _REPORT_SECONDS:
+            told = time.monotonic()
+            with suppress(OSError):
+                link.send(Report(progress.env_steps, progress.mean_reward))
+
+    try:
+        register(job.definitions)
+        algorithm = cloudpickle.loads(job.algorithm)
+        return train_with(algorithm, job.settings, watch, job.threads)
+    except (UserError, Diverged, Broken) as error:
+        return Failure(str(error), getattr(error, "trace", ""))
+    except Exception as error:
+        return Failure(sentence(error), traceback.format_exc())
+
+
+def _end_with_the_parent(link: Connection) -> None:
+    """Save the run and end when the parent is gone."""
+    with suppress(EOFError, OSError):
+        link.recv()
+    os.kill(os.getpid(), SIGTERM)

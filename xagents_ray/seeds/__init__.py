@@ -1,0 +1,1 @@
+"""Runs with several seeds: side by side, and what they reach together."""

@@ -1,0 +1,111 @@
+"""What runs of several seeds came to."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.errors import counted
+from xagents_ray.run.result import Result, summary
+from xagents_ray.seeds import scores
+from xagents_ray.seeds.runs import Failure, SeedRun
+
+
+@dataclass(frozen=True)
+class SeedsResult:
+    """How the runs of `train(seeds=…)` ended.
+
+    The scores are those of the seeds in `results`: the mean reward of each one's newest
+    `reward_buffer_size` episodes. They are None without one.
+
+    Attributes:
+        results: how each run ended, by seed; those that failed or were stopped are not
+            among them.
+        failures: why runs failed, one sentence each, by seed.
+        unfinished: seeds whose runs were stopped, or didn't begin.
+        mean: of the scores.
+        standard_error: of that mean; None for fewer than two.
+        iqm: interquartile mean of the scores.
+        iqm_interval: its 95 % bootstrap interval over the seeds, (low, high).
+        directory: in which every run has its own, with `summary.json` and `seeds.png`.
+        signal: that ended it; None when it ended by itself.
+
+    >>> result = xagents_ray.train(  # runs that are complete are only read
+    ...     "ppo", env="CartPole-v1", n_envs=4, n_steps=64, max_steps=1_000,
+    ...     seeds=[2, 3], name="a", local=True, quiet=True)
+    >>> [*result.results], result.failures
+    ([2, 3], {})
+    >>> result.mean == sum(each.mean_reward for each in result.results.values()) / 2
+    True
+    """
+
+    results: dict[int, Result] = field(repr=False)
+    failures: dict[int, str]
+    unfinished: tuple[int, ...]
+    mean: float | None
+    standard_error: float | None
+    iqm: float | None
+    iqm_interval: tuple[float, float] | None
+    directory: str
+    signal: int | None = None
+
+    @classmethod
+    def of(
+        cls, runs: Sequence[SeedRun], directory: str, signal: int | None
+    ) -> "SeedsResult":
+        """Return the result of runs that have ended, failed or been stopped."""
+        failed = {r.seed: r.outcome for r in runs if isinstance(r.outcome, Failure)}
+        ended = {
+            run.seed: run.outcome
+            for run in runs
+            if run.state == "ended" and isinstance(run.outcome, Result)
+        }
+        means = [r.mean_reward for r in ended.values() if r.mean_reward is not None]
+        found = np.array(means, np.float64)
+        low, high = map(float, scores.interval(found)) if means else (None, None)
+        return cls(
+            results=ended,
+            failures={seed: failure.message for seed, failure in failed.items()},
+            unfinished=tuple(
+                r.seed for r in runs if r.seed not in ended and r.seed not in failed
+            ),
+            mean=float(found.mean()) if means else None,
+            standard_error=scores.standard_error(found),
+            iqm=float(scores.interquartile_mean(found)) if means else None,
+            iqm_interval=None if low is None or high is None else (low, high),
+            directory=directory,
+            signal=signal,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `summary.json` says."""
+        results = {seed: summary(result) for seed, result in self.results.items()}
+        return {**asdict(self), "results": results}
+
+    def sentence(self, digits: int) -> str:
+        """Return the scores in a sentence, with so many decimals."""
+        if self.mean is None or self.iqm is None or self.iqm_interval is None:
+            return "There is no mean reward: no run ended"
+        seeds = counted(len(self.results), "seed")
+        error = self.standard_error
+        spread = "" if error is None else f" ± {error:.{digits}f} (standard error)"
+        low, high = (f"{each:.{digits}f}" for each in self.iqm_interval)
+        return (
+            f"Mean reward of {seeds}: {self.mean:.{digits}f}{spread}, interquartile "
+            f"mean {self.iqm:.{digits}f} [{low}, {high}]"
+        )
+
+    def failure(self) -> str:
+        """Return what to say of the runs that failed; "" where none did."""
+        if not self.failures:
+            return ""
+        failed, total = len(self.failures), len(self.results) + len(self.unfinished)
+        seed, message = next(iter(self.failures.items()))
+        return (
+            f"{failed} of {counted(failed + total, 'seed')} failed; seed {seed}: "
+            f"{message.rstrip('.')}. {self.directory} has what was printed, and "
+            f"the same command with --name {Path(self.directory).name} trains what is "
+            "left."
+        )
