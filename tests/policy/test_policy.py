@@ -242,7 +242,10 @@ def test_runs() -> None:
     Path("mine/dqn/CartPole-v1/killed/summary.json").unlink()
     shutil.copytree(RUNS[-1], "mine/deeper/edited")
     Path("mine/deeper/edited/config.yaml").write_text("agent: td3")
+    Path("mine/wandb").mkdir()
+    Path("mine/wandb/config.yaml").write_text("not: a run")
     table = xagents_ray.runs("mine").set_index("name")
+    assert len(table) == 3
     first, killed = table.loc["first"], table.loc["killed"]
     assert (first.agent, first.env, first.directory) == (
         "dqn",

@@ -150,7 +150,8 @@ def _read_json(path: Path, default: _T) -> _T:
 
 def run_directories(folder: Path) -> list[RunDirectory]:
     """Return the directories of all runs below a folder, by their paths."""
-    return [RunDirectory(path.parent) for path in sorted(folder.rglob(_CONFIG))]
+    found = [path.parent for path in sorted(folder.rglob(_CONFIG))]
+    return [RunDirectory(path) for path in found if (path / _STARTS).exists()]
 
 
 def _digest(data: bytes) -> bytes:
