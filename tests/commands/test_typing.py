@@ -22,6 +22,8 @@ train("dqn", env="CartPole-v1", epsilon_start=1, run_dir=Path("runs"))
 train("ppo", lr=1, weights=["a.tf"], target_reward=None)
 train(AgentName("reinforce"), baseline=True)
 tune("ppo", lr=[1e-4, 1e-2], n_envs=8, trial_steps=1_000)
+train("ppo", seeds=[1, 2], lr=1e-3, callbacks=[print]).iqm_interval
+train("ppo", seeds=1)  # type: ignore[call-overload]
 train("ppo", lr="x")  # type: ignore[call-overload]
 train("ppo", epsilon_start=1)  # type: ignore[call-overload]
 train("pp0", lr=1e-3)  # type: ignore[call-overload]

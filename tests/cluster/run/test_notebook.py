@@ -31,7 +31,13 @@ run = {"env": Corridor, "n_envs": 2, "max_steps": 2_000, "n_steps": 5}
 """
 LOCAL = 'result = xagents_ray.train("a2c", **run, local=True)\nresult'
 FIGURE = 'xagents_ray.plot_history(f"{result.directory}/history.parquet")'
-ON_RAY = 'xagents_ray.train("a2c", **run, address="{address}", n_actors=2)'
+ON_RAY = """
+seen = []
+run_on_ray = {{**run, "address": "{address}", "n_actors": 2}}
+result = xagents_ray.train("a2c", **run_on_ray, callbacks=[seen.append])
+assert len(seen) == result.updates and seen[-1].env_steps == result.env_steps
+result
+"""
 INTERRUPTED = """
 try:
     xagents_ray.train("a2c", **run, local=True, name="b", callbacks=[Interrupt()])
