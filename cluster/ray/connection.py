@@ -17,10 +17,14 @@ from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.signals import Signals
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.core.user_code import folder_of_modules
+from xagents_ray.settings.run import ConnectionConfig, RunConfig
 
 _RETAKE_SECONDS = 0.02
 _SMALLEST_STORE = 128 * 2**20
+_NOT_SENT = [RunConfig().run_dir, "*.parquet", "*.npz", "*.mp4"]
+"""What is left out of a folder that goes to the nodes of a cluster, besides what Ray
+leaves out: .git, .venv, what .gitignore names. A `.*` would leave out everything."""
 _open: list[RaySession] = []
 
 
@@ -195,19 +199,44 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     session.set(authentication.for_cluster(address) | retries)
     ray = _import(logs)
     failure: Exception | None = None
+    joining = {"log_to_driver": logs, "logging_level": logging.CRITICAL}
     with quiet_stderr():
         try:
-            context = ray.init(
-                address=address, log_to_driver=logs, logging_level=logging.CRITICAL
-            )
+            context = ray.init(address, **joining)
         except Exception as error:  # says what the C++ client writes, which is dropped
             failure = error
     if failure is not None:
         raise _refused(address, failure)
+    folder = folder_of_modules()
+    if folder is not None and has_other_machines(ray):
+        ray.shutdown()
+        context = _join_with_modules(ray, address, folder, joining)
     if dashboard and context.dashboard_url:
         session.dashboard = f"http://{context.dashboard_url}"
     session.head = ray_session.Head(host, int(port), ray_session.patience())
     return ray
+
+
+def has_other_machines(ray: Any) -> bool:
+    """Return whether the cluster has nodes on several machines."""
+    return len({node["NodeManagerAddress"] for node in ray.nodes()}) > 1
+
+
+def _join_with_modules(
+    ray: Any, address: str, folder: Path, joining: dict[str, Any]
+) -> Any:
+    """Join and send the folder of the user's modules to all nodes."""
+    sent = {"working_dir": str(folder), "excludes": _NOT_SENT}
+    try:
+        with quiet_stderr():
+            return ray.init(address, runtime_env=sent, **joining)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0].rstrip(".")
+        raise UserError(
+            f"{folder}, which holds modules of yours, can't be sent to the cluster "
+            f"({first}): keep the script and its modules in a folder of their own, or "
+            "install them on every node."
+        ) from None
 
 
 def _refused(address: str, error: Exception) -> UserError:

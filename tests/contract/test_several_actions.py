@@ -35,16 +35,14 @@ def test_actions_are_of_their_space(name: str, sizes: Any, vectorization: str) -
     ("agent", "name", "settings"),
     [
         ("a2c", "binary", {"lr": 0.01}),
-        (
-            "ppo",
-            "discrete",
-            {"lr": 0.01, "n_steps": 32, "mini_batches": 2, "max_steps": 8000},
-        ),
-        ("trpo", "matrix", {"n_steps": 32, "max_kl": 0.05}),
+        ("ppo", "discrete", {"lr": 0.01, "mini_batches": 2, "max_steps": 8000}),
+        ("trpo", "matrix", {"max_kl": 0.05, "jit": "off"}),
     ],
 )
 def test_they_are_learned(agent: str, name: str, settings: Any) -> None:
     """At random the mean reward is 2 to 4 of 6."""
+    if agent != "a2c":
+        settings = {"n_steps": 32, **settings}
     run = {**RUN, "n_envs": 8, "max_steps": 4000, "reward_buffer_size": 50, **settings}
     result = train(agent, env=f"several:{name}", **run)
     assert result.mean_reward is not None and result.mean_reward > 4.8

@@ -1,5 +1,9 @@
 """Tracebacks of other processes, without our frames before the user's."""
 
+from pathlib import Path
+
+from processes import python
+
 from xagents_ray.core import user_code
 from xagents_ray.core.user_code import from_their_frame
 
@@ -21,3 +25,14 @@ def test_each_part_begins_with_their_frame() -> None:
 def test_without_their_frame_all_is_left() -> None:
     for text in (HEAD + OURS + GYMNASIUM + ERROR, "its process died", ""):
         assert from_their_frame(text) == text
+
+
+def test_the_folder_of_modules_beside_a_script() -> None:
+    """A package's is the one above it; what is installed or ours has none."""
+    Path("beside/package").mkdir(parents=True)
+    Path("beside/package/__init__.py").write_text("")
+    show = "from xagents_ray.core.user_code import folder_of_modules as f\nprint(f())\n"
+    Path("beside/script.py").write_text("import gymnasium, xagents_ray.run\n" + show)
+    Path("beside/other.py").write_text("import package\n" + show)
+    found = [python(f"beside/{name}.py").stdout for name in ("script", "other")]
+    assert found == ["None\n", f"{Path('beside').resolve()}\n"]

@@ -94,6 +94,24 @@ def _user_frames(error: BaseException) -> TracebackType | None:
     return link or error.__traceback__
 
 
+def folder_of_modules() -> Path | None:
+    """Return the folder of modules that this process imported from beside the script.
+
+    None if there are none: all are installed. The script's own folder and the working
+    directory are preferred to others.
+    """
+    main, found = sys.modules["__main__"], []
+    script = getattr(main, "__file__", None)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        is_top = module is not main and "." not in name
+        if file and is_top and _is_theirs(file):
+            is_package = Path(file).name == "__init__.py"
+            found.append(Path(file).resolve().parents[int(is_package)])
+    preferred = [Path(script).resolve().parent] if script else []
+    return next((x for x in (*preferred, Path.cwd(), *found) if x in found), None)
+
+
 def from_their_frame(text: str) -> str:
     """Return a traceback of another process, each part from the user's first frame."""
     first, *parts = text.split(_HEAD)
@@ -102,9 +120,13 @@ def from_their_frame(text: str) -> str:
 
 def _without_our_frames(part: str) -> str:
     for frame in re.finditer(r'^ *File "(.+)", line \d+', part, re.MULTILINE):
-        if _INSTALLED not in frame[1] and not frame[1].startswith(_NOT_THEIRS):
+        if _is_theirs(frame[1]):
             return part[frame.start() :]
     return part
+
+
+def _is_theirs(file: str) -> bool:
+    return _INSTALLED not in file and not file.startswith(_NOT_THEIRS)
 
 
 def is_library(module: str) -> bool:
