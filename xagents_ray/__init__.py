@@ -32,6 +32,7 @@ from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: 
 from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 
 if TYPE_CHECKING:  # with the settings of each agent
+    from xagents_ray.commands.public import *  # noqa: F403
     from xagents_ray.commands.public import train, tune
     from xagents_ray.run.own_loop import Agent
 else:

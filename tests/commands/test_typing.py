@@ -16,7 +16,7 @@ from xagents_ray.tuning.plan import tune_options
 SNIPPET = """
 from pathlib import Path
 
-from xagents_ray import AgentName, train, tune
+from xagents_ray import PPO, AgentName, agents, train, tune
 
 train("dqn", env="CartPole-v1", epsilon_start=1, run_dir=Path("runs"))
 train("ppo", lr=1, weights=["a.tf"], target_reward=None)
@@ -24,6 +24,7 @@ train(AgentName("reinforce"), baseline=True)
 tune("ppo", lr=[1e-4, 1e-2], n_envs=8, trial_steps=1_000)
 train("ppo", seeds=[1, 2], lr=1e-3, callbacks=[print]).iqm_interval
 train("ppo", seeds=1)  # type: ignore[call-overload]
+agents["ppo"]["agent"] is PPO
 train("ppo", lr="x")  # type: ignore[call-overload]
 train("ppo", epsilon_start=1)  # type: ignore[call-overload]
 train("pp0", lr=1e-3)  # type: ignore[call-overload]
@@ -37,6 +38,7 @@ READ = ("", ".algorithms", ".algorithms.row", ".commands", ".commands.public")
 SETTINGS = """
 [mypy]
 strict = true
+disallow_subclassing_any = false
 follow_imports = skip
 mypy_path = {root}
 cache_dir = {cache}

@@ -7,12 +7,34 @@ from typing import Any, Literal, TypedDict, overload
 from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
+from xagents_ray.compat.agents import Agent
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 import gymnasium.envs.registration
+
+__all__ = [
+    "A2C",
+    "ACER",
+    "DDPG",
+    "DQN",
+    "PPO",
+    "TD3",
+    "TRPO",
+    "agents",
+]
+
+agents: dict[str, dict[str, Any]]
+
+class A2C(Agent): ...
+class ACER(Agent): ...
+class DDPG(Agent): ...
+class DQN(Agent): ...
+class PPO(Agent): ...
+class TD3(Agent): ...
+class TRPO(Agent): ...
 
 class TrainSettings(TypedDict, total=False):
     actor_cpus: float | None

@@ -28,6 +28,7 @@ from typing import Any, Literal, TypedDict, overload
 from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
+from xagents_ray.compat.agents import Agent
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.seeds.result import SeedsResult
@@ -48,7 +49,17 @@ def stub() -> str:
     types = re.findall(r"(?m)^    \w+: (.+)$", "\n".join(parts))
     modules = {*re.findall(r"\b([a-z_][\w.]*)\.[A-Z]", "\n".join(types))}
     imports = "".join(f"import {module}\n" for module in sorted(modules))
-    return "\n\n".join((f"{_HEAD}{imports}".rstrip(), *parts)) + "\n"
+    head = f"{_HEAD}{imports}\n{_compat()}"
+    return "\n\n".join((head, *parts)) + "\n"
+
+
+def _compat() -> str:
+    """Return what the package has besides `train` and `tune` for scripts of xagents."""
+    names = [row.name.upper() for row in ALGORITHMS.values()]
+    public = "".join(f"{_INDENT}{_quoted(x)},\n" for x in (*names, "agents"))
+    classes = "".join(f"class {name}(Agent): ...\n" for name in names)
+    known = "agents: dict[str, dict[str, Any]]"
+    return f"__all__ = [\n{public}]\n\n{known}\n\n{classes}".rstrip()
 
 
 def _command(
