@@ -22,6 +22,7 @@ from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import Phase, padded, signature
+from xagents_ray.networks import keras_models
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -268,6 +269,12 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
         if run.config.placement.jit == "on":
             notes.append("--jit on is for CPUs: the learner has a GPU and does without")
     learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps, compiled)
+    for model, layout, keras_file in zip(
+        row.models, run.layouts, run.networks, strict=False
+    ):
+        if keras_file is not None:
+            arrays = keras_models.weights_of(model.name, keras_file, layout)
+            learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
         extras = row.extras(model, config, run.spec)
         arrays, more = formats.decode(file, layout, extras)

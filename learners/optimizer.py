@@ -1,11 +1,13 @@
 """Optimizers, a gradient step, and a step of target networks."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from xagents_ray.settings import from_python
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
@@ -49,6 +51,12 @@ def make_optimizer(
 
     A critic may have another learning rate than the config's.
     """
+    if from_python.is_json(config.optimizer):
+        own = keras.optimizers.deserialize(json.loads(config.optimizer))
+        if lr is not None:
+            own.learning_rate.assign(lr)
+        own.build(variables)
+        return own
     lr, epsilon = config.lr if lr is None else lr, config.opt_epsilon
     if config.optimizer == "rmsprop":
         optimizer = keras.optimizers.RMSprop(lr, rho=config.beta2, epsilon=epsilon)

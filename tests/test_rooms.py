@@ -12,6 +12,7 @@ from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
+KERAS = ("xagents_ray.networks.keras", "xagents_ray.networks.keras_models")
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # Top floor first: a room imports from lower floors only.
 FLOORS = (
@@ -131,11 +132,11 @@ def test_arrows_between_rooms_point_down() -> None:
 
 
 def test_who_may_import_a_framework() -> None:
-    keras = str(Path("xagents_ray", "networks", "keras.py"))
+    files = tuple(f"{name.replace('.', '/')}.py" for name in KERAS)
     found = offenders("xagents_ray", *FRAMEWORKS)
-    assert found and all(each.startswith(keras) for each in found)
-    assert offenders("xagents_ray", "xagents_ray.networks.keras") == []
-    assert offenders("actors", *FRAMEWORKS, "xagents_ray.networks.keras") == []
+    assert found and all(each.startswith(files) for each in found)
+    assert offenders("xagents_ray", *KERAS) == []
+    assert offenders("actors", *FRAMEWORKS, *KERAS) == []
     assert offenders("learners", "ray") == []
 
 
@@ -220,7 +221,7 @@ def test_the_package_loads_little() -> None:
 
 
 def test_the_shared_room_loads_no_framework() -> None:
-    names = [n for n in modules_of("xagents_ray") if n != "xagents_ray.networks.keras"]
+    names = [n for n in modules_of("xagents_ray") if n not in KERAS]
     assert len(names) > 10
     others = {"xagents_ray.learners", "xagents_ray.cluster"}
     assert not loaded_after(*names) & {*FRAMEWORKS, *others}

@@ -34,7 +34,10 @@ tune("ppo", quiet=[True, False])  # type: ignore[call-overload]
 tune("ppo", max_steps=1_000)  # type: ignore[call-overload]
 """
 # What they name; the rest of the package would take mypy ten seconds more.
-READ = ("", ".algorithms", ".algorithms.row", ".commands", ".commands.public")
+READ = (
+    *("", ".algorithms", ".algorithms.row", ".commands", ".commands.public"),
+    *(".settings", ".settings.from_python"),
+)
 SETTINGS = """
 [mypy]
 strict = true

@@ -1,5 +1,7 @@
 """One step down a loss, and the clipping of its gradient."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -71,3 +73,54 @@ def test_rmsprop_has_no_beta1() -> None:
 def test_a_critic_has_its_own_rate() -> None:
     made = make_optimizer(DQNConfig(lr=0.1), [tf.Variable(1.0)], 0.3)
     assert float(made.learning_rate) == pytest.approx(0.3)
+
+
+def test_a_keras_optimizer_is_made_again_with_its_settings() -> None:
+    given = keras.optimizers.SGD(0.5, momentum=0.25, name="own")
+    config = DQNConfig(optimizer=given)
+    assert DQNConfig(optimizer=config.optimizer) == config
+    variable = tf.Variable([1.0, 2.0])
+    optimizer = make_optimizer(config, [variable])
+    other = make_optimizer(config, [tf.Variable(1.0)], 0.125)
+    assert float(other.learning_rate) == 0.125
+    for expected in ([0.5, 1.5], [-0.125, 0.875]):  # 0.5 * 1.25 the second time
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variable)
+        descend(optimizer, tape, loss, [variable])
+        np.testing.assert_allclose(variable, expected)
+    assert len(optimizer.variables) == 3  # what a checkpoint holds of it
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"lr": 1e-4}, "--lr is set by the optimizer"),
+        ({"beta1": 0.5}, "--beta1 is set by the optimizer"),
+    ],
+)
+def test_an_optimizer_has_its_own_settings(
+    settings: dict[str, float], reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        DQNConfig(optimizer=keras.optimizers.Adam(), **settings)
+
+
+class Own(keras.optimizers.SGD):  # type: ignore[misc]
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (Own, "not one of keras.optimizers"),
+        (
+            lambda: keras.optimizers.SGD(
+                keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+            ),
+            "lr_decay=True",
+        ),
+    ],
+)
+def test_optimizers_that_the_learner_can_not_make(make: Any, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        DQNConfig(optimizer=make())

@@ -44,11 +44,19 @@ class Model:
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return its network for an environment, from the user's file or our own."""
-        units = {"actions": spec.action_units, "value": 1}
-        outputs = [units[head] for head in self.heads]
         extra = spec.action_units if self.reads_actions else 0
-        layout = layout_for(file, self.networks, spec, outputs, extra)
+        layout = layout_for(file, self.networks, spec, self.outputs(spec), extra)
         return layout.without_softmax() if self.gives_logits else layout
+
+    def outputs(self, spec: EnvSpec) -> list[int]:
+        """Return the units of its outputs for an environment."""
+        units = {"actions": spec.action_units, "value": 1}
+        return [units[head] for head in self.heads]
+
+    def input_shape(self, spec: EnvSpec) -> tuple[int, ...]:
+        """Return the shape of its input for an environment, without the batch."""
+        first, *rest = spec.input_shape
+        return (first + spec.action_units if self.reads_actions else first, *rest)
 
     def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return its arrays within a learner's state, by their own names."""

@@ -7,6 +7,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
+from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
@@ -34,6 +35,8 @@ class RunSpec:
     layouts: tuple[Layout, ...]  # of the networks; the first one acts
     seed: int  # given, or drawn
     weights: tuple[WeightsFile, ...] = ()  # files that the models begin with, if any
+    # Keras files that the models were made of, whose weights they begin with, if any.
+    networks: tuple[bytes | None, ...] = ()
     # Cores that one part of it may use; None for all of its machine.
     threads: int | None = None
     notes: tuple[str, ...] = ()  # what the user should know, one sentence each
@@ -58,7 +61,11 @@ class RunSpec:
     def is_compiled(self) -> bool:
         """Whether XLA compiles learning phases, if the learner has no GPU."""
         jit = self.config.placement.jit
-        return jit == "on" or (jit == "auto" and self._update_flops < _SMALL)
+        # What is unknown may have operations that XLA lacks.
+        layers = [layer for layout in self.layouts for layer in layout.layers]
+        is_known = not any(isinstance(layer, WholeModel) for layer in layers)
+        small = is_known and self._update_flops < _SMALL
+        return jit == "on" or (jit == "auto" and small)
 
     @property
     def _update_flops(self) -> float:

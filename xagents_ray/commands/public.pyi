@@ -11,6 +11,7 @@ from xagents_ray.compat.agents import Agent
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.seeds.result import SeedsResult
+from xagents_ray.settings.from_python import KerasOptimizer
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 import gymnasium.envs.registration
@@ -187,6 +188,10 @@ class TrainA2C(TrainSettings, total=False):
     0.999."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float
@@ -198,8 +203,9 @@ class TrainA2C(TrainSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
@@ -212,7 +218,7 @@ class TrainA2C(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -249,6 +255,10 @@ class TrainACER(TrainSettings, total=False):
     epsilon: float
     """Value added to what importance ratios and the trust region divide by, and to
     probabilities within logarithms (> 0). Default: 1e-06."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float
@@ -262,8 +272,9 @@ class TrainACER(TrainSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     20."""
@@ -276,7 +287,7 @@ class TrainACER(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -295,8 +306,9 @@ class TrainACER(TrainSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TrainDDPG(TrainSettings, total=False):
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -313,8 +325,13 @@ class TrainDDPG(TrainSettings, total=False):
     Default: 10000."""
     critic_lr: float | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | None
@@ -344,7 +361,7 @@ class TrainDDPG(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -391,6 +408,10 @@ class TrainDQN(TrainSettings, total=False):
     epsilon_start: float
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | None
@@ -404,8 +425,9 @@ class TrainDQN(TrainSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_step: int
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
@@ -418,7 +440,7 @@ class TrainDQN(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -460,6 +482,10 @@ class TrainPPO(TrainSettings, total=False):
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float
@@ -475,8 +501,9 @@ class TrainPPO(TrainSettings, total=False):
     False."""
     mini_batches: int
     """Number of mini-batches to use per pass (≥ 1). Default: 4."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     128."""
@@ -489,7 +516,7 @@ class TrainPPO(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     ppo_epochs: int
@@ -502,8 +529,9 @@ class TrainPPO(TrainSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TrainTD3(TrainSettings, total=False):
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -520,8 +548,13 @@ class TrainTD3(TrainSettings, total=False):
     Default: 10000."""
     critic_lr: float | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | None
@@ -553,7 +586,7 @@ class TrainTD3(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     policy_delay: int
@@ -584,8 +617,9 @@ class TrainTRPO(TrainSettings, total=False):
     actor_iterations: int
     """Steps that the line search tries per train step, each half of the last (≥ 1).
     Default: 10."""
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     advantage_epsilon: float
     """Value added to the standard deviation that advantages are divided by (> 0).
     Default: 1e-08."""
@@ -605,10 +639,15 @@ class TrainTRPO(TrainSettings, total=False):
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     fvp_n_steps: int
     """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
     5."""
@@ -641,7 +680,7 @@ class TrainTRPO(TrainSettings, total=False):
     opt_epsilon: float
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -852,6 +891,10 @@ class TuneA2C(TuneSettings, total=False):
     0.999."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space
@@ -863,8 +906,9 @@ class TuneA2C(TuneSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
@@ -877,7 +921,12 @@ class TuneA2C(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -914,6 +963,10 @@ class TuneACER(TuneSettings, total=False):
     epsilon: float | Sequence[float] | Space
     """Value added to what importance ratios and the trust region divide by, and to
     probabilities within logarithms (> 0). Default: 1e-06."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space
@@ -927,8 +980,9 @@ class TuneACER(TuneSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     20."""
@@ -941,7 +995,12 @@ class TuneACER(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -960,8 +1019,9 @@ class TuneACER(TuneSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TuneDDPG(TuneSettings, total=False):
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -978,8 +1038,13 @@ class TuneDDPG(TuneSettings, total=False):
     Default: 10000."""
     critic_lr: float | Sequence[float] | Space | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space | None
@@ -1009,7 +1074,12 @@ class TuneDDPG(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -1056,6 +1126,10 @@ class TuneDQN(TuneSettings, total=False):
     epsilon_start: float | Sequence[float] | Space
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space | None
@@ -1069,8 +1143,9 @@ class TuneDQN(TuneSettings, total=False):
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_step: int | Sequence[int] | Space
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
@@ -1083,7 +1158,12 @@ class TuneDQN(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]
@@ -1125,6 +1205,10 @@ class TunePPO(TuneSettings, total=False):
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space
@@ -1140,8 +1224,9 @@ class TunePPO(TuneSettings, total=False):
     False."""
     mini_batches: int | Sequence[int] | Space
     """Number of mini-batches to use per pass (≥ 1). Default: 4."""
-    model: str | Path | None
-    """Path to model .cfg file."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     128."""
@@ -1154,7 +1239,12 @@ class TunePPO(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     ppo_epochs: int | Sequence[int] | Space
@@ -1167,8 +1257,9 @@ class TunePPO(TuneSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TuneTD3(TuneSettings, total=False):
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1185,8 +1276,13 @@ class TuneTD3(TuneSettings, total=False):
     Default: 10000."""
     critic_lr: float | Sequence[float] | Space | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     gamma: float | Sequence[float] | Space
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space | None
@@ -1218,7 +1314,12 @@ class TuneTD3(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     policy_delay: int | Sequence[int] | Space
@@ -1249,8 +1350,9 @@ class TuneTRPO(TuneSettings, total=False):
     actor_iterations: int | Sequence[int] | Space
     """Steps that the line search tries per train step, each half of the last (≥ 1).
     Default: 10."""
-    actor_model: str | Path | None
-    """Path to actor model .cfg file."""
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     advantage_epsilon: float | Sequence[float] | Space
     """Value added to the standard deviation that advantages are divided by (> 0).
     Default: 1e-08."""
@@ -1270,10 +1372,15 @@ class TuneTRPO(TuneSettings, total=False):
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | Sequence[float] | Space | None
     """Learning rate of the critic; default: that of --lr (> 0)."""
-    critic_model: str | Path | None
-    """Path to critic model .cfg file."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.0."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
     fvp_n_steps: int | Sequence[int] | Space
     """Every n-th sample is used to calculate the Fisher-vector product (≥ 1). Default:
     5."""
@@ -1306,7 +1413,12 @@ class TuneTRPO(TuneSettings, total=False):
     opt_epsilon: float | Sequence[float] | Space
     """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     1e-07."""
-    optimizer: Literal["adam", "rmsprop"] | Sequence[Literal["adam", "rmsprop"]] | Space
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
     """Optimizer of all networks; rmsprop averages squared gradients by --beta2
     (adam|rmsprop). Default: adam."""
     precision: Literal["float32", "bfloat16"]

@@ -32,6 +32,7 @@ from xagents_ray.compat.agents import Agent
 from xagents_ray.run.callbacks import OwnCallbacks
 from xagents_ray.run.result import Result
 from xagents_ray.seeds.result import SeedsResult
+from xagents_ray.settings.from_python import KerasOptimizer
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult
 '''
@@ -104,8 +105,17 @@ def _settings(name: str, base: str, known: Iterable[Option], type_of: TypeOf) ->
     # With `seeds`, `train` returns something else: it has signatures of its own.
     known = (each for each in known if each.name != "seeds")
     for each in sorted(known, key=lambda option: option.name):
-        lines += [f"{_INDENT}{each.name}: {type_of(each)}", _help(each)]
+        lines += [_field(each.name, type_of(each)), _help(each)]
     return "\n".join(lines)
+
+
+def _field(name: str, kind: str) -> str:
+    """Return an annotated name, its kinds below each other if they are too long."""
+    line = f"{_INDENT}{name}: {kind}"
+    if len(line) <= _WIDTH:
+        return line
+    kinds = f"\n{_INDENT * 2}| ".join(kind.split(" | "))
+    return f"{_INDENT}{name}: (\n{_INDENT * 2}{kinds}\n{_INDENT})"
 
 
 def _help(option: Option) -> str:

@@ -77,7 +77,11 @@ def of_observations(
 
 def named_weights(model: Any) -> dict[str, Any]:
     """Return the model's variables by name, `dense-0/kernel`."""
-    return {f"{v.path.split('/')[-2]}/{v.name}": v for v in model.weights}
+    named = {f"{v.path.split('/')[-2]}/{v.name}": v for v in model.weights}
+    for layer in model.layers:  # one that is a user's whole model has its own names
+        if names := getattr(layer, "names", None):
+            named = dict(zip(names, layer.model.weights, strict=True))
+    return named
 
 
 def arrays(model: Any) -> dict[str, FloatArray]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks import keras_files
 from xagents_ray.networks.kinds import find_kind, kinds
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.section import read_sections
@@ -114,17 +115,22 @@ def layout_for(
     """Return an agent's network for an environment.
 
     Args:
-        model: path of the user's .cfg file; None for the default.
+        model: path of the user's .cfg or .keras file, or name of an object that a
+            file was made of; None for the default.
         default: name of the default file, `{kind}` becomes `vector` or `image`.
         spec: the environment.
         outputs: units of each output.
         action_units: of an action that is read together with an observation vector.
     """
     kind = "image" if spec.is_image else "vector"
-    path = Path(model) if model else Path(__file__).parent / default.format(kind=kind)
     scale = 1 / 255 if spec.observation_dtype == "uint8" else 1.0
     shape = spec.input_shape
     if action_units:
         scale = 1.0  # the learner scales what it puts side by side
         shape = (shape[0] + action_units,)
+    file = None if model is None else keras_files.content(model)
+    if model is not None and file is not None:
+        layers, ends = keras_files.read(model, file, shape, outputs, scale)
+        return Layout(layers, ends, shape, scale, spec.stack)
+    path = Path(model) if model else Path(__file__).parent / default.format(kind=kind)
     return replace(read_layout(path, shape, outputs, scale), stack=spec.stack)

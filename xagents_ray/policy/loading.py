@@ -12,6 +12,7 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
+from xagents_ray.policy import networks
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
@@ -99,12 +100,13 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         values = _stored(found[0], algorithm, given)
         path, reason = _chosen(*found, source.which)
         checkpoint = checkpoints.load(path, "give --run")
-    env, config = EnvConfig.of(values), algorithm.config.of(values)
+    env = EnvConfig.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     spec = environments.check(env)
     algorithm.check_spaces(spec)
-    model = algorithm.models[0]
+    model, config = algorithm.models[0], algorithm.config.of(values)
+    config = networks.made(algorithm, config, env, spec)
     layout = model.layout(getattr(config, model.file), spec)
     extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
@@ -115,12 +117,11 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         assert source.weights is not None
         if len(source.weights) > 1:  # one will do, that of the network that acts
             check_paths(algorithm, "--weights", source.weights)
-        name = source.weights[0]
-        arrays, notes = _read(name, layout, extras)
-    unused = TrainingConfig(max_steps=1)  # a Config requires an end of training
-    whole = Config(algorithm=config, env=env, training=unused)
-    notes = [*environments.notes(env, spec), *notes]
-    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=tuple(notes))
+        arrays, notes = _read(name := source.weights[0], layout, extras)
+    end = TrainingConfig(max_steps=1)  # which a Config requires
+    whole = Config(algorithm=config, env=env, training=end)
+    said = (*environments.notes(env, spec), *notes)
+    run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return Trained(run, Weights(1, arrays), name)
 
 

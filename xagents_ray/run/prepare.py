@@ -7,8 +7,11 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.algorithms.table import find
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.policy import networks
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
@@ -45,7 +48,10 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         raise UserError(
             f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
         )
+    own = {each.name for each in options(find(agent).config) if each.is_path}
     for name, value in given.items():
+        if name in own and objects.find("network", value) is not None:
+            continue  # made of the same definitions, it fits the checkpoint
         if name not in _FREE and stored.get(name) != value:
             raise UserError(
                 f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
@@ -120,7 +126,7 @@ def prepare(
         notes = (*notes, note)
     config = replace(config, env=env)
     run = build_run(algorithm, config, spec, resumed)
-    return replace(run, notes=notes)
+    return replace(run, notes=(*notes, *run.notes))
 
 
 def build_run(
@@ -140,10 +146,13 @@ def build_run(
             "--normalize-observations is for vectors and this environment gives "
             "images, which are scaled anyway: leave it out."
         )
+    own = networks.made(algorithm, config.algorithm, config.env, spec)
+    config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     seed = config.training.seed
     if resumed is not None:
         seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
     files = tuple(read_file(path) for path in config.run.weights or ())
-    return RunSpec(algorithm, config, spec, layouts, seed, files)
+    models, notes = networks.files(algorithm, own), tuple(networks.notes(layouts))
+    return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)

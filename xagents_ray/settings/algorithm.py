@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings import from_python
 from xagents_ray.settings.options import (
     Checked,
     count,
@@ -35,6 +36,8 @@ class AlgorithmConfig(Checked):
         "adam",
         "Optimizer of all networks; rmsprop averages squared gradients by --beta2",
         choices=("adam", "rmsprop"),
+        takes="KerasOptimizer",
+        to_plain=from_python.optimizer,
         hp_type="categorical",
     )
     lr: float = positive(
@@ -52,6 +55,15 @@ class AlgorithmConfig(Checked):
         1e-7,
         "Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
         known_as=("adam_eps", "adam_epsilon"),
+    )
+    feature_maker: str | None = option(
+        None,
+        "module:function of the environment that makes a Keras model of features, from "
+        "Python the function; networks that have no file and read observations get "
+        "their outputs after it",
+        takes="Callable[..., Any]",
+        to_plain=from_python.network,
+        known_as=("features_extractor", "features_extractor_class"),
     )
     precision: str = option(
         "float32",
@@ -81,6 +93,13 @@ class AlgorithmConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if from_python.is_json(self.optimizer):
+            for name in ("lr", "beta1", "beta2", "opt_epsilon"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise UserError(
+                        f"{flag(name)} is set by the optimizer that was passed: give "
+                        "it there and leave it out here."
+                    )
         if self.optimizer == "rmsprop" and self.beta1 != type(self).beta1:
             raise UserError(
                 "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."
@@ -107,8 +126,8 @@ class AlgorithmConfig(Checked):
     @property
     def objects(self) -> list[tuple[str, str]]:
         """The settings that may name objects passed from Python, and the names."""
-        known = [each.name for each in options(type(self)) if each.to_plain is not None]
-        return [(name, str(getattr(self, name))) for name in known]
+        names = [each.name for each in options(type(self)) if each.to_plain is not None]
+        return [("network", str(getattr(self, name))) for name in names]
 
     @property
     def replay(self) -> "ReplayConfig | None":
@@ -204,23 +223,32 @@ class ReplayConfig(AlgorithmConfig):
         raise NotImplementedError
 
 
+def network(what: str, **facts: Any) -> Any:
+    """Declare an option that names a network's file."""
+    return option(
+        None,
+        f"Path to {what} .cfg or .keras file; from Python also a Keras model, or a "
+        "function of the environment that makes one",
+        is_path=True,
+        takes="Callable[..., Any]",
+        to_plain=from_python.network,
+        **facts,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class OneModel(Checked):
     """One network with all outputs."""
 
-    model: str | None = option(None, "Path to model .cfg file", is_path=True, acts=True)
+    model: str | None = network("model", acts=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorAndCritic(Checked):
     """An actor and one or two critics."""
 
-    actor_model: str | None = option(
-        None, "Path to actor model .cfg file", is_path=True, acts=True
-    )
-    critic_model: str | None = option(
-        None, "Path to critic model .cfg file", is_path=True
-    )
+    actor_model: str | None = network("actor model", acts=True)
+    critic_model: str | None = network("critic model")
     critic_lr: float | None = positive(
         None, "Learning rate of the critic; default: that of --lr"
     )

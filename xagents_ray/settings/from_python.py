@@ -5,10 +5,16 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+
+
+class KerasOptimizer(Protocol):
+    """A keras.optimizers.Optimizer, of which there are no types."""
+
+    learning_rate: Any
 
 
 def environment(value: Any) -> Any:
@@ -77,6 +83,50 @@ def wrappers(value: Any) -> Any:
 def state_to_input(value: Any) -> Any:
     """Return the name of a function of observations."""
     return objects.keep("state_to_input", value) if callable(value) else value
+
+
+def network(value: Any) -> Any:
+    """Return the name of a Keras model, or of a function that makes one."""
+    keras = sys.modules.get("keras")
+    is_model = keras is not None and isinstance(value, keras.Model)
+    if not (is_model or callable(value)):
+        return value
+    taken = [n for s, n in objects.named("network") if objects.find(s, n) is not value]
+    label = ""
+    if is_model:
+        label, number = value.name, 1
+        while label in taken:
+            number += 1
+            label = f"{value.name}-{number}"
+    return objects.keep("network", value, label, taken)
+
+
+def optimizer(value: Any) -> Any:
+    """Return the config of a Keras optimizer, JSON; the learner makes it again.
+
+    Raises:
+        UserError: it isn't one of Keras' own, or its learning rate is a schedule.
+    """
+    keras = sys.modules.get("keras")
+    if keras is None or not isinstance(value, keras.optimizers.Optimizer):
+        return value
+    config = keras.optimizers.serialize(value)
+    if not config["module"].startswith("keras."):
+        raise UserError(
+            f"optimizer: {type(value).__name__} is not one of keras.optimizers, which "
+            "the learner can make from its settings: take one of these."
+        )
+    if not isinstance(config["config"]["learning_rate"], float):
+        raise UserError(
+            "optimizer: its learning rate is a schedule: give it a number, and "
+            "lr_decay=True where it is to fall over max_steps."
+        )
+    return json.dumps(config)
+
+
+def is_json(value: Any) -> bool:
+    """Return whether a value is what `optimizer` returns."""
+    return isinstance(value, str) and value.startswith("{")
 
 
 def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from xagents_ray.core.errors import UserError, near
+from xagents_ray.settings import from_python
 
 HpType = Literal["categorical", "int", "log_uniform"]
 
@@ -146,6 +147,8 @@ class Option(Facts):
             kind = {int: "a whole number", float: "a number", bool: "true or false"}
             expected = kind.get(self.type, "text")
             raise UserError(f"{self.flag} takes {expected}, got {value!r}.")
+        if self.to_plain is not None and from_python.is_json(value):
+            return
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
             raise UserError(f"{self.flag} takes one of {words}, got {value!r}.")

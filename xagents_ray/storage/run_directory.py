@@ -17,6 +17,7 @@ import yaml
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
+from xagents_ray.networks import keras_files
 from xagents_ray.settings.config import GROUPS, Config
 from xagents_ray.settings.options import options
 from xagents_ray.storage.files import replace_bytes
@@ -71,8 +72,13 @@ class RunDirectory:
         for each in options(type(config.algorithm)):
             path = getattr(config.algorithm, each.name)
             if each.is_path and path is not None:  # the user's file may change
-                copy = self.path / f"{each.name}.cfg"
-                replace_bytes(copy, Path(path).read_bytes())
+                file = keras_files.content(path)
+                ending, data = (
+                    (".cfg", Path(path).read_bytes())
+                    if file is None
+                    else (".keras", file)
+                )
+                replace_bytes(self.path / f"{each.name}{ending}", data)
         groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
         plain = json.loads(json.dumps({"agent": agent, **groups}))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
@@ -133,7 +139,7 @@ class RunDirectory:
                 f"{path} was edited or damaged: restore it, or begin a new run with "
                 "the --weights of this one."
             ) from None
-        for copy in self.path.glob("*.cfg"):
+        for copy in (*self.path.glob("*.cfg"), *self.path.glob("*.keras")):
             if values.get(copy.stem) is not None:
                 values[copy.stem] = str(copy)
         return agent, values

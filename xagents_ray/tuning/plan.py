@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import GROUPS, Config, train_options
@@ -151,10 +152,10 @@ class Plan:
 
 def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with absolute paths: trials have working directories."""
-    resolved = dict(settings)
+    resolved, kept = dict(settings), objects.named("network")
     for each in train_options(algorithm.config):
         value = settings.get(each.name)
-        if each.is_path and value is not None:
+        if each.is_path and value is not None and ("network", value) not in kept:
             paths = value if each.many else (value,)
             paths = tuple(str(Path(path).resolve()) for path in paths)
             resolved[each.name] = paths if each.many else paths[0]

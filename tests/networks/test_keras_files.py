@@ -1,0 +1,197 @@
+"""Keras models of a user's act as Keras computes them, with the weights they have."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.networks import keras as networks
+from xagents_ray.networks import keras_files, keras_models
+from xagents_ray.networks.forward import bind
+from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.layout import Layout, layout_for
+
+VECTOR = EnvSpec((4,), "float32", 1, 3)
+IMAGE = EnvSpec((36, 36), "uint8", 2, 3)
+OUTPUTS = (3, 1)
+layers = keras.layers
+
+
+@keras.saving.register_keras_serializable("test")
+class Doubled(layers.Layer):  # type: ignore[misc]
+    def call(self, x: Any) -> Any:
+        return 2 * x
+
+
+def heads(given: Any, x: Any, activation: str = "linear") -> Any:
+    policy = layers.Dense(3, activation=activation, name="policy")(x)
+    return keras.Model(given, [policy, layers.Dense(1)(x)])
+
+
+def chain(*between: Any, spec: EnvSpec = VECTOR) -> Any:
+    x = given = keras.Input(spec.input_shape)
+    for each in between:
+        x = each(x)
+    return heads(given, x)
+
+
+def branches() -> Any:
+    given = keras.Input((4,))
+    x = layers.Dense(8, activation="gelu")(given)
+    one, other = layers.Activation("relu")(x), layers.LayerNormalization()(x)
+    return keras.Model(given, [layers.Dense(3)(one), layers.Dense(1)(other)])
+
+
+def skipping() -> Any:
+    given = keras.Input((4,))
+    x = layers.Dense(8, activation="tanh")(given)
+    return heads(given, layers.Concatenate()([x, given]))
+
+
+def layout_of(model: Any, spec: EnvSpec, tmp_path: Path) -> Layout:
+    path = tmp_path / "own.keras"
+    path.write_bytes(keras_models.saved(model, "own"))
+    return layout_for(str(path), "", spec, OUTPUTS)
+
+
+KNOWN: dict[str, Callable[[], Any]] = {
+    "chain": lambda: chain(layers.Dense(8, "tanh"), layers.LayerNormalization()),
+    "activation": lambda: chain(layers.Dense(8), layers.ReLU(), layers.Dense(5, "elu")),
+    "branches": branches,
+}
+IMAGES: dict[str, Callable[[], Any]] = {
+    "convolutions": lambda: chain(
+        layers.Conv2D(5, 4, 2, activation="relu"),
+        layers.Conv2D(3, 3),
+        layers.LayerNormalization(epsilon=0.1),
+        layers.Flatten(),
+        spec=IMAGE,
+    ),
+}
+UNKNOWN: dict[str, Callable[[], Any]] = {
+    "skipping": skipping,
+    "custom": lambda: chain(layers.Dense(8), Doubled()),
+    "recurrent": lambda: chain(layers.Reshape((2, 2)), layers.LSTM(5)),
+    "no bias": lambda: chain(layers.Dense(8, use_bias=False)),
+    "statistics": lambda: chain(layers.Dense(8), layers.BatchNormalization()),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "spec", "is_known"),
+    [
+        *(pytest.param(each, VECTOR, True, id=name) for name, each in KNOWN.items()),
+        *(pytest.param(each, IMAGE, True, id=name) for name, each in IMAGES.items()),
+        *(pytest.param(each, VECTOR, False, id=name) for name, each in UNKNOWN.items()),
+    ],
+)
+def test_models_act_and_learn_as_keras_has_them(
+    make: Callable[[], Any], spec: EnvSpec, is_known: bool, tmp_path: Path
+) -> None:
+    model, rng = make(), np.random.default_rng(1)
+    model.set_weights([rng.normal(size=w.shape) ** 2 for w in model.get_weights()])
+    layout = layout_of(model, spec, tmp_path)
+    assert isinstance(layout.layers[0], WholeModel) != is_known
+    file = (tmp_path / "own.keras").read_bytes()
+    arrays = keras_models.weights_of("own", file, layout)
+    assert {k: a.shape for k, a in arrays.items()} == layout.shapes
+    shape = (5, *spec.input_shape)
+    x = rng.normal(size=shape).astype(np.float32)
+    if spec.is_image:
+        x = rng.integers(0, 256, shape).astype(np.uint8)
+    expected = model(x.astype(np.float32) * layout.scale)
+    ours = networks.build(layout, 1, "net")
+    variables = networks.named_weights(ours)
+    assert variables.keys() == arrays.keys()
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+    acting, learning = bind(layout, arrays)(x), ours(networks.inputs(layout, x))
+    assert len(acting) == len(learning) == 2
+    for one, other, each in zip(acting, learning, expected, strict=True):
+        np.testing.assert_allclose(one, each, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(other, each, rtol=1e-4, atol=1e-5)
+    count = sum(np.prod(w.shape) for w in model.trainable_weights)
+    assert sum(np.prod(w.shape) for w in ours.trainable_weights) == count
+
+
+@pytest.mark.parametrize("unknown", [(), (Doubled(),)], ids=["known", "unknown"])
+def test_a_softmax_is_left_out_where_logits_are_learned(
+    unknown: Any, tmp_path: Path
+) -> None:
+    x = given = keras.Input((4,))
+    for each in unknown:
+        x = each(x)
+    model = heads(given, x, "softmax")
+    layout = layout_of(model, VECTOR, tmp_path)
+    file = (tmp_path / "own.keras").read_bytes()
+    arrays = keras_models.weights_of("own", file, layout)
+    x = np.ones((2, 4), np.float32)
+    probabilities = bind(layout, arrays)(x)[0]
+    np.testing.assert_allclose(probabilities, model(x)[0], rtol=1e-5)
+    logits = bind(layout.without_softmax(), arrays)(x)[0]
+    exp = np.exp(logits)
+    np.testing.assert_allclose(exp / exp.sum(1, keepdims=True), probabilities, 1e-5)
+    assert np.abs(logits.sum(1) - 1).min() > 1e-3
+
+
+def test_names_depend_on_kinds_and_order_only(tmp_path: Path) -> None:
+    """A maker that is called again gives layers other names in Keras."""
+    one, other = (layout_of(KNOWN["branches"](), VECTOR, tmp_path) for _ in "12")
+    assert one == other
+    assert {"dense-0/kernel", "layernormalization-0/gamma"} < one.shapes.keys()
+    one, other = (layout_of(UNKNOWN["skipping"](), VECTOR, tmp_path) for _ in "12")
+    assert one.shapes == other.shapes
+
+
+def sequential(*shape: int) -> Any:
+    return keras.Sequential([keras.Input(shape), layers.Dense(3)])
+
+
+def half() -> Any:
+    return keras.Sequential([keras.Input((4,)), layers.Dense(3, dtype="float16")])
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: sequential(4), "outputs are 3 and this agent needs 2"),
+        (
+            lambda: chain(layers.Dense(2), spec=EnvSpec((5,), "float32", 1, 3)),
+            "reads 5",
+        ),
+        (lambda: sequential(2, 4), r"outputs of the form \(None, units\)"),
+        (lambda: keras.Sequential([layers.Dense(3)]), "not built: begin it with"),
+        (half, "float16: make it in float32"),
+        (lambda: "text", "is no keras.Model"),
+    ],
+)
+def test_what_does_not_fit(
+    make: Callable[[], Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        layout_of(make(), VECTOR, tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", json.dumps({}).encode()])
+def test_damaged_files(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "own.keras"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"own\.keras: not a Keras model"):
+        layout_for(str(path), "", VECTOR, OUTPUTS)
+    path.unlink()
+    with pytest.raises(UserError, match="No such file"):
+        keras_files.content(str(path))
+
+
+def test_features_get_the_heads() -> None:
+    features = keras.Sequential([keras.Input((6, 6, 2)), layers.Conv2D(3, 3)])
+    model = keras_models.with_heads(features, OUTPUTS, "own")
+    assert [tuple(x.shape) for x in model.outputs] == [(None, 3), (None, 1)]
+    with pytest.raises(UserError, match="one output, the features"):
+        keras_models.with_heads(skipping(), OUTPUTS, "own")

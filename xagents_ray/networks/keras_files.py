@@ -1,0 +1,230 @@
+"""Networks from Keras' own files, `.keras`, read without TensorFlow.
+
+Layers that NumPy knows become those of a .cfg file, under names that depend on their
+kinds and order only: `dense-0`, so that weights fit whatever Keras called them.
+"""
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
+
+from xagents_ray.core import objects
+from xagents_ray.core.errors import UserError
+from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.keras_layers import Activation, LayerNorm
+from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
+
+
+class Network(NamedTuple):
+    """The layers of a model, which of them are its outputs, and its input's shape."""
+
+    layers: tuple[Layer, ...]
+    outputs: tuple[int, ...]
+    input_shape: tuple[int, ...]
+
+
+_LARGEST = 1 << 24  # characters of a model's config
+
+
+def content(name: str) -> bytes | None:
+    """Return the file of a network by its path, or of an object by its name.
+
+    None for a .cfg file.
+
+    Raises:
+        UserError: it can't be read.
+    """
+    kept: bytes | None = objects.find("network-file", name)
+    if kept is not None or not name.endswith(".keras"):
+        return kept
+    try:
+        with open(name, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(
+            f"{name}: can't be read ({error.strerror}); give the path of a .cfg or "
+            ".keras file."
+        ) from None
+
+
+def read(
+    name: str,
+    file: bytes,
+    input_shape: tuple[int, ...],
+    outputs: Sequence[int],
+    scale: float,
+) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+    """Return the layers of a Keras file, and which are outputs.
+
+    Args:
+        name: of the file, for messages.
+        file: its content.
+        input_shape: without the batch, `(H, W, C)` or `(D,)`.
+        outputs: units of each output, in order.
+        scale: what inputs are multiplied by.
+    Raises:
+        UserError: it isn't such a file, or of other sizes.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(file)) as parts:
+            if parts.getinfo("config.json").file_size > _LARGEST:
+                raise ValueError
+            model = json.loads(parts.read("config.json"))
+        network = _translated(model, scale)
+    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError):
+        raise UserError(
+            f"{name}: not a Keras model, or a damaged one; write it with "
+            "model.save('NAME.keras')."
+        ) from None
+    if network is None:
+        whole = resolve_name("xagents_ray.networks.keras_models:whole_model")
+        network = Network(*whole(name, file))
+    _check(name, network, input_shape, outputs)
+    return network.layers, network.outputs
+
+
+def _check(
+    name: str, model: Network, shape: tuple[int, ...], outputs: Sequence[int]
+) -> None:
+    """Raise UserError for other inputs or outputs than the agent's."""
+    if model.input_shape != shape:
+        raise UserError(
+            f"{name}: the model reads {_shown(model.input_shape)} and the network's "
+            f"input here is {_shown(shape)}: make it of keras.Input({shape})."
+        )
+    found = [model.layers[i].output_shape for i in model.outputs]
+    if found != [(units,) for units in outputs]:
+        needed = " and ".join(f"{units} units" for units in outputs)
+        raise UserError(
+            f"{name}: the model's outputs are {' and '.join(map(_shown, found))} and "
+            f"this agent needs {len(outputs)}, in this order: {needed}; "
+            "feature_maker= adds them to a model without."
+        )
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "one number"
+
+
+def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
+    """Return a model's network; None if it has what NumPy doesn't know."""
+    config, kind = model["config"], model["class_name"]
+    if kind not in ("Functional", "Sequential"):
+        return None
+    made: list[Layer] = []
+    places: dict[str, int] = {}  # of layers by Keras' name; -1 for the input
+    shapes: dict[int, tuple[int, ...]] = {}
+    last = -1
+    for entry in config["layers"]:
+        name, own = entry["config"]["name"], entry["config"]
+        if entry["class_name"] == "InputLayer":
+            if -1 in shapes:
+                return None
+            shapes[-1], places[name] = tuple(own["batch_shape"][1:]), -1
+            continue
+        source = last if kind == "Sequential" else _source(entry, places)
+        if source is None or source not in shapes or not _is_plain(entry):
+            return None
+        number = sum(layer.name.startswith(f"{_word(entry)}-") for layer in made)
+        facts = {"name": f"{_word(entry)}-{number}", "source": source}
+        layer = _layer(entry["class_name"], own, shapes[source], facts)
+        if layer is None or (source < 0 and scale != 1 and not _takes_scale(layer)):
+            return None
+        places[name] = last = len(made)
+        shapes[last] = layer.output_shape
+        made.append(layer)
+    ends = [last] if kind == "Sequential" else [places[n] for n in _outputs(config)]
+    read = {layer.source for layer in made}.union(ends)
+    if min(ends) < 0 or not read >= set(range(len(made))):
+        return None
+    return Network(tuple(made), tuple(ends), shapes[-1])
+
+
+def _takes_scale(layer: Layer) -> bool:
+    return bool(layer.shapes) or isinstance(layer, Flatten)
+
+
+def _word(entry: Mapping[str, Any]) -> str:
+    return str(entry["class_name"]).lower()
+
+
+def _is_plain(entry: Mapping[str, Any]) -> bool:
+    """Return whether a layer is Keras' own and has no way of its own to learn."""
+    own = entry["config"]
+    fixed = ("_regularizer", "_constraint", "quantization_config", "lora_rank")
+    special = [v for k, v in own.items() if k.endswith(fixed)]
+    is_float32 = own.get("dtype", {}).get("config", {}).get("name") == "float32"
+    is_ours = entry["module"] == "keras.layers" and own.get("trainable", True)
+    return is_ours and is_float32 and not any(special)
+
+
+def _source(entry: Mapping[str, Any], places: Mapping[str, int]) -> int | None:
+    """Return which layer this one alone reads, once; None if that isn't so."""
+    nodes = entry["inbound_nodes"]
+    if len(nodes) != 1 or len(nodes[0]["args"]) != 1:
+        return None
+    (tensor,) = nodes[0]["args"]
+    if not isinstance(tensor, dict):
+        return None
+    name, *node = tensor["config"]["keras_history"]
+    return places.get(name) if node == [0, 0] else None
+
+
+def _outputs(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of the layers that are a functional model's outputs."""
+    ends = config["output_layers"]
+    if ends and isinstance(ends[0], str):
+        ends = [ends]
+    return [name for name, *_ in ends]
+
+
+def _layer(
+    kind: str, own: Mapping[str, Any], shape: tuple[int, ...], facts: dict[str, Any]
+) -> Layer | None:
+    """Return a layer of Keras as one of ours; None if there is none."""
+    activation = own.get("activation", "linear")
+    if kind == "ReLU" and own["max_value"] is None and own["threshold"] == 0:
+        kind, activation = "Activation", "linear" if own["negative_slope"] else "relu"
+        if own["negative_slope"]:
+            return None
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        return None
+    facts |= {"activation": activation}
+    sizes: dict[str, Any]
+    weighted: dict[str, Any] = {"initializer": "glorot_uniform", "gain": 1.0}
+    if kind == "Dense" and own["use_bias"] and len(shape) == 1:
+        units = int(own["units"])
+        sizes = {"output_shape": (units,), "kernel_shape": (*shape, units)}
+        return Dense(**facts, **weighted, **sizes)
+    if kind == "Conv2D" and _is_square(own) and len(shape) == 3:
+        (size, _), stride = own["kernel_size"], int(own["strides"][0])
+        height, width = ((side - size) // stride + 1 for side in shape[:2])
+        sizes = {
+            "output_shape": (height, width, int(own["filters"])),
+            "kernel_shape": (size, size, shape[-1], int(own["filters"])),
+        }
+        return Convolutional(**facts, **weighted, **sizes, stride=stride)
+    if kind == "Flatten" and own["data_format"] == "channels_last":
+        return Flatten(**facts, output_shape=(math.prod(shape),))
+    if kind == "Activation":
+        return Activation(**facts, output_shape=shape)
+    is_usual = own.get("center") and own.get("scale") and not own.get("rms_scaling")
+    if kind == "LayerNormalization" and is_usual:
+        if own["axis"] in (-1, [-1], len(shape), [len(shape)]):
+            return LayerNorm(**facts, output_shape=shape, epsilon=own["epsilon"])
+    return None
+
+
+def _is_square(own: Mapping[str, Any]) -> bool:
+    """Return whether a convolution is one of ours."""
+    pairs = own["kernel_size"], own["strides"]
+    plain = own["padding"], own["data_format"], own["groups"], own["use_bias"]
+    return (
+        all(one == other for one, other in pairs)
+        and list(own["dilation_rate"]) == [1, 1]
+        and plain == ("valid", "channels_last", 1, True)
+    )

@@ -1,0 +1,135 @@
+"""Layers that Keras models have besides those of .cfg files."""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.layers import Initializer, Layer, Step
+from xagents_ray.networks.onnx import Graph, activate
+from xagents_ray.networks.section import Section
+
+
+class _Unreadable(Layer):
+    """A layer that no section of a .cfg file describes."""
+
+    @classmethod
+    def read(
+        cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
+    ) -> Layer:
+        """Refuse the section."""
+        raise section.error("", "only Keras models have such layers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation(_Unreadable):
+    """An activation alone."""
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy, of its input times a scale."""
+        activate = ACTIVATIONS[self.activation]
+        # In place, so on a copy: other layers may read the same input.
+        return lambda x: activate(x.astype(np.float32) * np.float32(scale))
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        return layers.Activation(self.activation, name=self.name)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        return activate(graph, self.activation, x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm(_Unreadable):
+    """Normalizes vectors, or the channels of images; learns a scale and an offset.
+
+    Source: arXiv:1607.06450.
+    """
+
+    epsilon: float
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its weights by name."""
+        channels = self.output_shape[-1:]
+        return {f"{self.name}/gamma": channels, f"{self.name}/beta": channels}
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy, of its input times a scale."""
+        gamma, beta = arrays[f"{self.name}/gamma"], arrays[f"{self.name}/beta"]
+
+        def normalized(x: Array) -> FloatArray:
+            x = x.astype(np.float32) * np.float32(scale)
+            x -= x.mean(-1, keepdims=True)
+            variance = np.square(x).mean(-1, keepdims=True)
+            y: FloatArray = x / np.sqrt(variance + np.float32(self.epsilon))
+            return y * gamma + beta
+
+        return normalized
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        return layers.LayerNormalization(epsilon=self.epsilon, name=self.name)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        own = (arrays[f"{self.name}/{word}"] for word in ("gamma", "beta"))
+        return graph.add("LayerNormalization", x, *own, axis=-1, epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeModel(_Unreadable):
+    """A Keras model that NumPy can't compute; it brings TensorFlow to what acts.
+
+    Its output is those of the model, side by side.
+    """
+
+    model: str  # its name, for messages
+    config: str  # of the model, JSON
+    custom: tuple[tuple[str, Any], ...]  # classes that Keras doesn't know, by name
+    weights: tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its weights by name."""
+        return dict(self.weights)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its forward pass, if all are matrix products."""
+        return 2 * sum(math.prod(shape) for _, shape in self.weights)
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass, of its input times a scale, by TensorFlow."""
+        forward = resolve_name("xagents_ray.networks.keras_models:forward")
+        bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
+        return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(_Unreadable):
+    """Some of the numbers of a vector: one output of a whole model."""
+
+    first: int  # index of the first one
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return the numbers in NumPy; they are not scaled."""
+        own = slice(self.first, self.first + self.output_shape[0])
+        return lambda x: ACTIVATIONS[self.activation](x[:, own].copy())
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        end = self.first + self.output_shape[0]
+        part = resolve_name("xagents_ray.networks.keras_models:part")
+        return part(self.first, end, self.activation, self.name)

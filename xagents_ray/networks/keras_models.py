@@ -1,0 +1,200 @@
+"""Keras models of the user's: to a file and back, and as parts of our networks."""
+
+import contextlib
+import functools
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from xagents_ray.core.errors import UserError, one_line
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.keras_layers import Part, WholeModel
+from xagents_ray.networks.layers import Layer
+from xagents_ray.networks.layout import Layout
+
+
+def saved(model: Any, name: str) -> bytes:
+    """Return a Keras model as the content of a `.keras` file.
+
+    Raises:
+        UserError: it is no model, is not built, or computes in other numbers.
+    """
+    if not isinstance(model, keras.Model):
+        raise UserError(
+            f"{name}: {model!r:.80} is no keras.Model; give one, or a function that "
+            "returns one."
+        )
+    if not model.built:
+        raise UserError(f"{name}: the model is not built: begin it with keras.Input.")
+    if kinds := {str(v.dtype) for v in model.weights} - {"float32"}:
+        raise UserError(
+            f"{name}: the model has weights of {min(kinds)}: make it in float32; "
+            "--precision bfloat16 lets its layers compute in less."
+        )
+    with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+        path = Path(folder, "model.keras")
+        with warnings.catch_warnings():
+            # Keras' own notice about NumPy 2
+            warnings.simplefilter("ignore", DeprecationWarning)
+            model.save(path)
+        return path.read_bytes()
+
+
+def with_heads(features: Any, units: Sequence[int], name: str) -> Any:
+    """Return a model with an output of so many units each after the features."""
+    if not isinstance(features, keras.Model) or len(features.outputs) != 1:
+        raise UserError(f"{name}: return a keras.Model with one output, the features.")
+    x = features.outputs[0]
+    x = x if len(x.shape) == 2 else keras.layers.Flatten()(x)
+    return keras.Model(features.inputs, [keras.layers.Dense(n)(x) for n in units])
+
+
+def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any:
+    """Return the model of a `.keras` file."""
+    with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
+        path = Path(folder, "model.keras")
+        path.write_bytes(file)
+        try:
+            return keras.saving.load_model(path, custom, compile=False)
+        except Exception as error:
+            raise UserError(
+                f"{name}: Keras can't make the model of it ({one_line(error)}); pass "
+                "the model or its maker again, where its layers are defined."
+            ) from None
+
+
+def weights_of(name: str, file: bytes, layout: Layout) -> dict[str, FloatArray]:
+    """Return the weights in a `.keras` file by the layout's names."""
+    own = layout.layers[0]
+    custom = dict(own.custom) if isinstance(own, WholeModel) else None
+    arrays = _opened(name, file, custom).get_weights()
+    return dict(zip(layout.shapes, arrays, strict=True))
+
+
+def whole_model(
+    name: str, file: bytes
+) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return a model that NumPy can't compute as a `keras_files.Network`."""
+    model = _opened(name, file)
+    if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
+        shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
+        raise UserError(
+            f"{name}: a network has one input, and outputs of the form (None, units); "
+            f"this one has {shapes}."
+        )
+    activations = [_ended_by_softmax(x) for x in model.outputs]
+    layers = model._flatten_layers(include_self=False)
+    kinds = {type(x) for x in layers if not type(x).__module__.startswith("keras.")}
+    custom = [(keras.saving.get_registered_name(kind), kind) for kind in kinds]
+    names = [f"model-0/{i}-{v.name}" for i, v in enumerate(model.weights)]
+    shapes_of = [tuple(v.shape) for v in model.weights]
+    units = [int(x.shape[-1]) for x in model.outputs]
+    whole = WholeModel(
+        name="model-0",
+        source=-1,
+        output_shape=(sum(units),),
+        model=name,
+        config=json.dumps(keras.saving.serialize_keras_object(model)),
+        custom=tuple(custom),
+        weights=tuple(zip(names, shapes_of, strict=True)),
+    )
+    parts = [
+        Part(
+            name=f"part-{i}",
+            source=0,
+            output_shape=(n,),
+            first=sum(units[:i]),
+            activation=activation,
+        )
+        for i, (n, activation) in enumerate(zip(units, activations, strict=True))
+    ]
+    ends = tuple(range(1, len(parts) + 1))
+    return (whole, *parts), ends, tuple(model.inputs[0].shape[1:])
+
+
+def _ended_by_softmax(output: Any) -> str:
+    """Return the activation of an output, and leave a softmax out of the model."""
+    layer = output._keras_history.operation
+    if getattr(layer, "activation", None) is not keras.activations.softmax:
+        return "linear"
+    layer.activation = keras.activations.linear
+    return "softmax"
+
+
+def _made(whole: WholeModel) -> Any:
+    """Return the model, with new weights."""
+    config, custom = json.loads(whole.config), dict(whole.custom)
+    return keras.saving.deserialize_keras_object(config, custom_objects=custom)
+
+
+class _Whole(keras.layers.Layer):
+    """A model as one layer, its outputs side by side."""
+
+    def __init__(self, whole: WholeModel) -> None:
+        super().__init__(name=whole.name)
+        self.model = _made(whole)
+        self.names = [name for name, _ in whole.weights]
+
+    def call(self, x: Any) -> Any:
+        """Return float32 [B, units] of [B, *input_shape]."""
+        return _joined(self.model(x, training=False))
+
+
+class _Part(keras.layers.Layer):
+    """Some of the numbers of a vector."""
+
+    def __init__(self, first: int, end: int, activation: str, name: str) -> None:
+        super().__init__(name=name)
+        self._first, self._end = first, end
+        self._activate = keras.activations.get(activation)
+
+    def call(self, x: Any) -> Any:
+        """Return float32 [B, n] of [B, units]."""
+        return self._activate(x[:, self._first : self._end])
+
+
+def layer_of(whole: WholeModel) -> Any:
+    """Return a whole model as one layer."""
+    return _Whole(whole)
+
+
+part = _Part
+
+
+def _joined(outputs: Any) -> Any:
+    if isinstance(outputs, dict):
+        outputs = list(outputs.values())
+    if isinstance(outputs, list | tuple):
+        return keras.ops.concatenate(list(outputs), axis=-1)
+    return outputs
+
+
+@functools.lru_cache(maxsize=8)
+def forward(whole: WholeModel) -> Callable[[list[FloatArray], Array], tf.Tensor]:
+    """Return the model as a function of its weights and float32 [B, *input_shape]."""
+    with contextlib.suppress(RuntimeError):  # where a learner has chosen already
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    model = _made(whole)
+    held = {id(v): i for i, v in enumerate(model.weights)}
+
+    @tf.function(reduce_retracing=True)
+    def outputs(weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        learned, others = (
+            # The state of a generator is no weight.
+            [weights[held[id(v)]] if id(v) in held else v.value for v in variables]
+            for variables in (model.trainable_variables, model.non_trainable_variables)
+        )
+        found, _ = model.stateless_call(learned, others, x, training=False)
+        return _joined(found)
+
+    def call(weights: list[FloatArray], x: Array) -> tf.Tensor:
+        return outputs([tf.constant(w) for w in weights], tf.constant(x))
+
+    return call

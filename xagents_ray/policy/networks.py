@@ -1,0 +1,123 @@
+"""The Keras models that a run's settings name, made and kept as files."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm, Model
+from xagents_ray.core import objects
+from xagents_ray.core.errors import (
+    EnvironmentFault,
+    RemoteTraceback,
+    UserError,
+    one_line,
+)
+from xagents_ray.core.plugins import resolved
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.user_code import place_that_raised, traceback_of
+from xagents_ray.networks import keras_files
+from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.training import EnvConfig
+
+_KERAS = "xagents_ray.networks.keras_models:"
+
+
+def made(
+    algorithm: Algorithm, config: AlgorithmConfig, env: EnvConfig, spec: EnvSpec
+) -> AlgorithmConfig:
+    """Return the config with all its networks as files; see `keras_files.content`.
+
+    Keras models are saved. Functions are called with an environment whose
+    `observation_space` is what the network reads: a vector, with the action after it
+    for one that reads actions, or an image with its stacked frames as channels.
+
+    Raises:
+        UserError: one is no model.
+        EnvironmentFault: a function raised; the message names its line.
+    """
+    changes: dict[str, Any] = {}
+    for model in algorithm.models:
+        name = getattr(config, model.file)
+        found = None if name is None else _object(name)
+        if name is None and config.feature_maker is not None:
+            if model.reads_actions:
+                continue
+            name = changes[model.file] = f"{config.feature_maker}+{model.name}"
+            features = _features(config.feature_maker, model, env, spec)
+            heads = resolve_name(f"{_KERAS}with_heads")
+            found = heads(features, model.outputs(spec), config.feature_maker)
+        if found is None:
+            continue
+        if not hasattr(found, "get_config"):
+            found = _called(found, name, model, env, spec)
+        file = resolve_name(f"{_KERAS}saved")(found, name)
+        objects.keep("network-file", file, name)
+    return replace(config, **changes) if changes else config
+
+
+def files(algorithm: Algorithm, config: AlgorithmConfig) -> tuple[bytes | None, ...]:
+    """Return the Keras file of each model; None for those of .cfg files."""
+    names = (getattr(config, model.file) for model in algorithm.models)
+    return tuple(None if n is None else keras_files.content(n) for n in names)
+
+
+def notes(layouts: Iterable[Layout]) -> Iterator[str]:
+    """Yield which networks act more slowly than they could."""
+    for layout in layouts:
+        whole = layout.layers[0]
+        if isinstance(whole, WholeModel):
+            yield (
+                f"{whole.model} has layers that NumPy can't compute, so what acts uses "
+                "TensorFlow too: it starts and acts more slowly"
+            )
+
+
+def _object(name: str) -> Any | None:
+    """Return what a setting names, if it isn't a file."""
+    kept = objects.find("network", name)
+    if kept is not None or ":" not in name or Path(name).is_file():
+        return kept
+    return resolved("function", name)
+
+
+def _features(name: str, model: Model, env: EnvConfig, spec: EnvSpec) -> Any:
+    maker = _object(name)
+    if maker is None:
+        raise UserError(f"--feature-maker {name}: name a function, module:function.")
+    return _called(maker, name, model, env, spec)
+
+
+def _called(
+    maker: Callable[[Any], Any],
+    name: str,
+    model: Model,
+    config: EnvConfig,
+    spec: EnvSpec,
+) -> Any:
+    """Return what a function makes of an environment."""
+    import gymnasium as gym
+
+    from xagents_ray.actors.envs import make as environments
+
+    is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
+    low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
+    dtype: Any = "uint8" if is_bytes else "float32"
+    shape = model.input_shape(spec)
+    env: Any = gym.Wrapper(environments.make_single(config, None))
+    env.observation_space = gym.spaces.Box(low, high, shape, dtype)
+    try:
+        return maker(env)
+    except UserError:
+        raise
+    except Exception as error:
+        place, trace = place_that_raised(error), traceback_of(error)
+        where = f" ({place})" if place else ""
+        message = f"{name} made no network: {one_line(error)}{where}; fix it there."
+        raise EnvironmentFault(message, trace) from RemoteTraceback(trace)
+    finally:
+        env.close()
