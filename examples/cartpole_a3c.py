@@ -1,16 +1,27 @@
 """The demo of drlbox: env actors that run free, and layers of 200 and 100 units."""
 
-from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 
 import xagents_ray
 
+
+def make_feature(env: Any) -> Any:
+    """Return the layers before the policy and the value, which they share."""
+    import keras
+
+    feature = state = keras.Input(env.observation_space.shape)
+    for units in (200, 100):
+        feature = keras.layers.Dense(units, activation="relu")(feature)
+    return keras.Model(state, feature)
+
+
 if __name__ == "__main__":
     result = xagents_ray.train(
         "a2c",
         env=lambda: gym.make("CartPole-v1"),
-        model=Path(__file__).with_name("cartpole_a3c.cfg"),
+        feature_maker=make_feature,
         asynchronous=True,
         policy_lag=4,
         n_steps=32,
