@@ -3,14 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from acting import run_of
 from policies import KINDS, cases, policy_of
 
 from xagents_ray import Policy, UserError
 from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.core.trajectory import Weights
 from xagents_ray.extend import Layer, Section, register_layer
 from xagents_ray.learners.formats import decode
 from xagents_ray.networks.activations import ACTIVATIONS
@@ -143,6 +146,33 @@ def test_layers_of_the_users() -> None:
     with pytest.raises(UserError, match=r"\[doubled-0\] can't be exported: Doubled"):
         policy.export("policy.onnx")
     check_onnx(policy_of("dqn", **KINDS["discrete"], model="exported.cfg"))
+
+
+def with_model(agent: str, model: Any) -> Policy:
+    run = run_of(agent, 1, env="CartPole-v1", model=model)
+    rng = np.random.default_rng(3)
+    arrays = {
+        name: rng.normal(0, 0.7, shape).astype(np.float32)
+        for name, shape in run.layout.shapes.items()
+    }
+    return Policy(Trained(run, Weights(1, arrays), "random weights"))
+
+
+def test_networks_that_are_keras_models() -> None:
+    """Translated to our layers where there are such, and refused where not."""
+    x = given = keras.Input((4,))
+    x = keras.layers.LayerNormalization()(keras.layers.Dense(8)(x))
+    x = keras.layers.Activation("tanh")(x)
+    heads = [keras.layers.Dense(n)(x) for n in (2, 1)]
+    check_onnx(with_model("ppo", keras.Model(given, heads)))
+    unknown = keras.layers.Dropout(0.5)(keras.layers.Reshape((2, 2))(given))
+    unknown = keras.layers.Dense(2)(keras.layers.LSTM(3)(unknown))
+    policy = with_model("dqn", keras.Model(given, unknown))
+    with pytest.raises(UserError, match="layers that only Keras knows"):
+        policy.export("policy.onnx")
+    model, batch = policy.to_keras(), observations_of(policy)
+    (ours,) = outputs_of(policy, batch)
+    np.testing.assert_allclose(model(batch).numpy(), ours, 1e-5, 1e-5)
 
 
 def test_weights_files_of_keras() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.layers import Initializer, Layer, Step
@@ -115,6 +116,13 @@ class WholeModel(_Unreadable):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return it as a layer of Keras."""
         return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Refuse: only Keras knows what is in it."""
+        raise UserError(
+            f"{self.model} has layers that only Keras knows: export it with "
+            "to_keras() and Keras' own export."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
