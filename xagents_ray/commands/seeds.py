@@ -77,6 +77,7 @@ class _Process:
 
     def __init__(self, job: _Job) -> None:
         here = os.getcwd(), dict(os.environ), sys.argv
+        forked.shield(__name__)
         self._process, self.messages = forked.start(_train_alone, job, *here)
 
     def terminate(self) -> None:
@@ -239,6 +240,7 @@ def _train_alone(
     threading.Thread(target=_end_with_the_parent, args=(link,), daemon=True).start()
     outcome: Outcome = None
     with suppress(SystemExit), Signals():
+        forked.accept_signals()
         outcome = _outcome(link, job)
     with suppress(OSError):
         link.send(outcome)

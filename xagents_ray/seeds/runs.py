@@ -103,7 +103,7 @@ class SeedRuns:
     def _begin(self, run: SeedRun) -> None:
         try:
             process = self._start(run.seed)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             self._end(run, Failure(f"its process can't be started ({error})"))
             return
         self._running[process.messages] = run, process
