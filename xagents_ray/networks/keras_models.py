@@ -3,20 +3,24 @@
 import contextlib
 import functools
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
-import tensorflow as tf
-
 from xagents_ray.core.errors import UserError, one_line
+from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.keras_layers import Part, WholeModel
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+with quiet_stderr():  # for what TensorFlow writes while it is imported
+    import keras
+    import tensorflow as tf
 
 
 def saved(model: Any, name: str) -> bytes:
@@ -63,8 +67,9 @@ def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any
         try:
             return keras.saving.load_model(path, custom, compile=False)
         except Exception as error:
+            reason = one_line(error).partition(". ")[0]  # the rest is all its settings
             raise UserError(
-                f"{name}: Keras can't make the model of it ({one_line(error)}); pass "
+                f"{name}: Keras can't make the model of it ({reason}); pass "
                 "the model or its maker again, where its layers are defined."
             ) from None
 
