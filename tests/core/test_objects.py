@@ -51,3 +51,28 @@ def test_they_come_whole_to_another_process() -> None:
     objects.install(sent)
     found = objects.find("model", name)
     assert found is not None and found() == 3
+
+
+def test_what_a_run_knows_by_another_place() -> None:
+    """Its script defined it, and now it is imported; or the other way round."""
+    here = f"{__name__}:Outer"
+    assert objects.as_stored("env", here, "Outer") == "Outer"
+    assert objects.find("env", "Outer") is Outer
+    assert objects.as_stored("env", "Outer", "gone:Outer") == "gone:Outer"
+    assert objects.find("env", "gone:Outer") is Outer
+    given, stored = (here, f"{__name__}:Outer.Inner"), ("Outer", "Inner")
+    assert objects.as_stored("wrappers", given, stored) == stored
+    assert objects.find("wrappers", "Inner") is Outer.Inner
+
+
+def test_other_values_stay() -> None:
+    for given, stored in (
+        ("CartPole-v1", "Acrobot-v1"),
+        ("ale_py:CartPole-v1", "CartPole-v1"),
+        (f"{__name__}:Outer", "Other"),
+        ("a.cfg", "b.cfg"),
+        (("json:dumps",), ("dumps", "loads")),
+        (3, "3"),
+        (None, "Outer"),
+    ):
+        assert objects.as_stored("env", given, stored) == given

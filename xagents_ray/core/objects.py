@@ -6,6 +6,7 @@ imported, else its own name, by which it is kept here. `exported` takes what is 
 another process, where `install` keeps it.
 """
 
+import contextlib
 import functools
 import sys
 from collections.abc import Collection, Iterable
@@ -50,6 +51,33 @@ def find(setting: str, name: str) -> Any | None:
 def named(setting: str) -> list[tuple[str, str]]:
     """Return what is kept of a setting, with its names."""
     return [key for key in _kept if key[0] == setting]
+
+
+def as_stored(setting: str, given: Any, stored: Any) -> Any:
+    """Return a value, or the stored one where both name an object by the same name.
+
+    A class that a run knows as `Corridor`, since its script defined it, may be passed
+    again from a module, as `own:Corridor`; it is then kept by the stored name too.
+    """
+    if isinstance(given, tuple) and isinstance(stored, tuple):
+        if len(given) == len(stored):
+            pairs = zip(given, stored, strict=True)
+            return tuple(as_stored(setting, *pair) for pair in pairs)
+    is_text = isinstance(given, str) and isinstance(stored, str)
+    if not is_text or given == stored or _last(given) != _last(stored):
+        return given
+    found = find(setting, given)
+    if found is None and ":" in given:
+        with contextlib.suppress(AttributeError, ImportError, ValueError):  # an id
+            found = resolve_name(given)
+    if found is None:
+        return given
+    _kept[setting, stored] = found
+    return stored
+
+
+def _last(name: str) -> str:
+    return name.rpartition(":")[2].rpartition(".")[2]
 
 
 def exported(named: Iterable[tuple[str, str]]) -> bytes:

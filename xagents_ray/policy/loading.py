@@ -8,6 +8,7 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core import objects
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
@@ -132,6 +133,7 @@ def _stored(
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
+    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
     fixed = [each for each in options(EnvConfig) if each.free_with != "--run"]
     fixed += [each for each in options(algorithm.config) if each.is_path]
     for each in fixed:

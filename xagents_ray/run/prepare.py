@@ -49,6 +49,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
             f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
         )
     own = {each.name for each in options(find(agent).config) if each.is_path}
+    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
     for name, value in given.items():
         if name in own and objects.find("network", value) is not None:
             continue  # made of the same definitions, it fits the checkpoint
