@@ -91,9 +91,9 @@ class Adapter(gym.Env[Any, Any]):
         """Begin an episode; return the first observation and the info."""
         super().reset(seed=seed)
         given = {"seed": seed, "options": options}
-        seeds = getattr(self._env, "seed", None)
-        if seed is not None and "seed" not in self._reset_takes and callable(seeds):
-            seeds(seed)
+        is_old = "seed" not in self._reset_takes and hasattr(self._env, "seed")
+        if seed is not None and is_old:
+            self._env.seed(seed)
         found = self._env.reset(**{name: given[name] for name in self._reset_takes})
         is_pair = isinstance(found, tuple) and len(found) == 2
         return found if is_pair and isinstance(found[1], dict) else (found, {})

@@ -34,7 +34,7 @@ shorter.max_episode_steps = 9
 ENVIRONMENTS += [Own, lambda: Own(), functools.partial(factory), shorter]
 Path("exported").mkdir()
 configs = [EnvConfig(env=env) for env in ENVIRONMENTS]
-parts = {"wrappers": [Wrapper], "state_to_input": lambda seen: seen[:4]}
+parts = {"wrappers": (Wrapper,), "state_to_input": lambda seen: seen[:4]}
 configs.append(EnvConfig(env="Acrobot-v1", **parts))
 for number, config in enumerate(configs):
     Path(f"exported/{number:02}").write_bytes(pickle.dumps((config, export(config))))
