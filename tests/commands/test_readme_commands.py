@@ -53,6 +53,9 @@ The last one of a flag counts. `--local` only leaves out the start of Ray.
 """
 CODE = {
     'env="CartPole-v1", n_envs=8, max_steps=50_000': "50_000 600",
+    "class Watch(xagents_ray.Callback):": (
+        "50_000 1_000 max_steps=100_000 max_steps=2_000"
+    ),
     "result = xagents_ray.tune(": (
         "n_trials=20 n_trials=2 50_000 1_500 "
         f"local=True local=True,address='{ADDRESS}',buffer_initial_size=200"
