@@ -35,7 +35,8 @@ class FusedAdam(keras.optimizers.Adam):
         slots = variables, self._momentums, self._velocities
         for gradient, *held in zip(gradients, *slots, strict=True):
             var, m, v = map(_handle, held)
-            tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=gradient, **settings)
+            dense = tf.convert_to_tensor(gradient)  # of an embedding it is sparse
+            tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=dense, **settings)
 
 
 def _handle(variable: Any) -> tf.Tensor:

@@ -64,6 +64,7 @@ KNOWN: dict[str, Callable[[], Any]] = {
     "chain": lambda: chain(layers.Dense(8, "tanh"), layers.LayerNormalization()),
     "activation": lambda: chain(layers.Dense(8), layers.ReLU(), layers.Dense(5, "elu")),
     "branches": branches,
+    "embedding": lambda: chain(layers.Embedding(9, 3), layers.Flatten()),
 }
 IMAGES: dict[str, Callable[[], Any]] = {
     "convolutions": lambda: chain(
@@ -102,7 +103,7 @@ def test_models_act_and_learn_as_keras_has_them(
     arrays = keras_models.weights_of("own", file, layout)
     assert {k: a.shape for k, a in arrays.items()} == layout.shapes
     shape = (5, *spec.input_shape)
-    x = rng.normal(size=shape).astype(np.float32)
+    x = np.abs(rng.normal(size=shape)).astype(np.float32)
     if spec.is_image:
         x = rng.integers(0, 256, shape).astype(np.uint8)
     expected = model(x.astype(np.float32) * layout.scale)

@@ -165,6 +165,9 @@ def test_networks_that_are_keras_models() -> None:
     x = keras.layers.Activation("tanh")(x)
     heads = [keras.layers.Dense(n)(x) for n in (2, 1)]
     check_onnx(with_model("ppo", keras.Model(given, heads)))
+    x = keras.layers.Embedding(9, 3)(keras.layers.ReLU()(given))
+    x = keras.layers.Dense(2)(keras.layers.Flatten()(x))
+    check_onnx(with_model("dqn", keras.Model(given, x)))
     unknown = keras.layers.Dropout(0.5)(keras.layers.Reshape((2, 2))(given))
     unknown = keras.layers.Dense(2)(keras.layers.LSTM(3)(unknown))
     policy = with_model("dqn", keras.Model(given, unknown))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.activations import ACTIVATIONS
-from xagents_ray.networks.keras_layers import Activation, LayerNorm
+from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
 
@@ -145,7 +145,8 @@ def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
 
 
 def _takes_scale(layer: Layer) -> bool:
-    return bool(layer.shapes) or isinstance(layer, Flatten)
+    has_weights = bool(layer.shapes) and not isinstance(layer, Embedding)
+    return has_weights or isinstance(layer, Flatten)
 
 
 def _word(entry: Mapping[str, Any]) -> str:
@@ -212,6 +213,9 @@ def _layer(
         return Flatten(**facts, output_shape=(math.prod(shape),))
     if kind == "Activation":
         return Activation(**facts, output_shape=shape)
+    if kind == "Embedding" and not own["mask_zero"]:
+        outputs = (*shape, int(own["output_dim"]))
+        return Embedding(**facts, output_shape=outputs, count=int(own["input_dim"]))
     is_usual = own.get("center") and own.get("scale") and not own.get("rms_scaling")
     if kind == "LayerNormalization" and is_usual:
         if own["axis"] in (-1, [-1], len(shape), [len(shape)]):

@@ -86,6 +86,32 @@ class LayerNorm(_Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Embedding(_Unreadable):
+    """A learned vector for each of the whole numbers 0, 1, …, in place of them."""
+
+    count: int  # of numbers that have one
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of its weights by name."""
+        return {f"{self.name}/embeddings": (self.count, self.output_shape[-1])}
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy; what it reads is not scaled."""
+        table = arrays[f"{self.name}/embeddings"]
+        return lambda x: table[x.astype(np.int32)]
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of the module `keras.layers`."""
+        return layers.Embedding(self.count, self.output_shape[-1], name=self.name)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        table = arrays[f"{self.name}/embeddings"]
+        return graph.add("Gather", table, graph.cast(x, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
 class WholeModel(_Unreadable):
     """A Keras model that NumPy can't compute; it brings TensorFlow to what acts.
 
