@@ -110,6 +110,7 @@ def _called(
     shape = model.input_shape(spec)
     env: Any = gym.Wrapper(environments.make_single(config, None))
     env.observation_space = gym.spaces.Box(low, high, shape, dtype)
+    resolve_name("xagents_ray.learners.runtime")  # imports TensorFlow quietly
     try:
         return maker(env)
     except UserError:
