@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import forked
 import optuna
 import psutil
@@ -25,6 +26,7 @@ import yaml
 from optuna.trial import FrozenTrial
 from processes import python, start
 
+from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.tune.trial import Forked
 
 _TUNE = ["-m", "xagents_ray", "tune"]
@@ -281,11 +283,13 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
     """So one that is to be pruned leaves the cores to the others."""
     settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "quiet": True}
     settings["max_steps"] = 10_000_000
-    trial = Forked([2000, 4000, 6000], "ppo", settings, 1, ())
+    row = cloudpickle.dumps(find("ppo"))
+    trial = Forked([2000, 4000, 6000], row, settings, 1, ())
     points: list[int] = []
     spent = []
     while len(points) < 2:
         report = trial.report()
+        assert "failure" not in report, report
         if "point" in report:
             points.append(report["point"])
             time.sleep(2)
