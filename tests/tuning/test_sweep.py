@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import matplotlib
 import numpy as np
 import pytest
@@ -116,13 +117,15 @@ def test_a_command_line_means_the_settings(
     agent: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     got: dict[str, Any] = {}
-    train = cli.root.commands["train"].commands[agent]  # type: ignore[attr-defined]
+    group: Any = cli.root.commands["train"]
+    train = group.get_command(click.Context(group), agent)
 
     def call(**given: Any) -> int:
         got.update({k: v for k, v in given.items() if v not in (None, ())})
         return 0
 
-    monkeypatch.setattr(train, "callback", call)
+    train.callback = call  # a new one is made each time that it is asked for
+    monkeypatch.setattr(group, "get_command", lambda *_: train)
     words = command(ALGORITHMS[agent], settings)
     assert words[:3] == ["xagents-ray", "train", agent]
     assert cli.run(words[1:]) == 0
