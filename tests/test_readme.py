@@ -3,13 +3,12 @@
 import json
 import re
 import statistics
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from benchmarks.report import read, table
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
