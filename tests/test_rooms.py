@@ -161,6 +161,13 @@ def test_files_and_functions_are_short() -> None:
     assert not too_long
 
 
+def test_names_of_test_files_are_unique() -> None:
+    """Pytest imports test files by name alone; a second one would not be collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) > 100
+    assert sorted(set(names)) == sorted(names)
+
+
 def test_the_package_is_what_setup_cfg_says() -> None:
     """Every folder with sources is installed."""
     text = (ROOT / "setup.cfg").read_text(encoding="utf-8")
