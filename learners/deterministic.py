@@ -1,13 +1,17 @@
 """What algorithms with a deterministic actor share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.learners.math import losses
+from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
 class ActorAndCritics:
@@ -25,7 +29,7 @@ class ActorAndCritics:
     """
 
     def __init__(self, setup: LearnerSetup[DeterministicConfig], *names: str) -> None:
-        config = setup.config
+        self._setup, config = setup, setup.config
         self.models: dict[str, Any] = {}
         self.targets: list[tuple[Any, Any]] = []
         for name, layout in zip(names, setup.layouts, strict=True):
@@ -44,6 +48,44 @@ class ActorAndCritics:
             "critic-optimizer": self._critic_optimizer,
         }
         self._grad_norm = config.grad_norm
+
+    def learn(
+        self,
+        batches: TransitionBatches,
+        phase: Phase,
+        value_targets: Callable[[TransitionBatches, tf.Tensor], tf.Tensor],
+        update_policy: Callable[[tf.Tensor, Means], Means],
+    ) -> tuple[Means, tf.Tensor]:
+        """Update the critics on each of K minibatches, and what follows them.
+
+        Args:
+            batches: [K, N, ...].
+            phase: its facts.
+            value_targets: returns those of the critics, float32 [N], of one minibatch
+                and its next observations, float32 [N, D].
+            update_policy: updates the actor on observations [N, D], and targets, as far
+                as it is their turn; returns the policy's metrics so far with its own.
+        Returns:
+            Means of metrics, and the int32 [] updates.
+        """
+
+        def update(k: tf.Tensor, metrics: tuple[Means, Means]) -> tuple[Means, Means]:
+            critic_metrics, policy_metrics = metrics
+            batch = at(batches, k)
+            inputs = self._setup.inputs(batch.observations)
+            obs, next_obs = inputs[:, 0], inputs[:, -1]
+            targets = value_targets(batch, next_obs)
+            critics = self.update_critics(obs, batch.actions, targets)
+            critic_metrics = add(critic_metrics, critics)
+            return critic_metrics, update_policy(obs, policy_metrics)
+
+        metrics = (
+            no_means("value_loss", "q_value", "value_grad_norm"),
+            no_means("policy_loss", "policy_grad_norm"),
+        )
+        metrics = update_on_batches(update, metrics, phase, self._setup)
+        critic_metrics, policy_metrics = metrics
+        return {**critic_metrics, **policy_metrics}, added(critic_metrics)
 
     def update_critics(
         self, obs: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor

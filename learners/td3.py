@@ -9,11 +9,10 @@ from xagents_ray.learners.deterministic import (
     normal_noise,
     smooth_target_actions,
 )
-from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.minibatches import update_on_batches
+from xagents_ray.learners.metrics import Means, add
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, TransitionBatches, at
+from xagents_ray.learners.tensors import Phase, TransitionBatches
 
 
 class TD3:
@@ -38,28 +37,9 @@ class TD3:
         self, batches: TransitionBatches, phase: Phase
     ) -> tuple[Means, tf.Tensor]:
         """Update the critics on each of K minibatches, and the actor on some."""
-
-        def update(k: tf.Tensor, metrics: tuple[Means, Means]) -> tuple[Means, Means]:
-            critic_metrics, actor_metrics = metrics
-            batch = at(batches, k)
-            inputs = self._setup.inputs(batch.observations)
-            obs, next_obs = inputs[:, 0], inputs[:, -1]
-            targets = self._value_targets(batch, next_obs)
-            critics = self._networks.update_critics(obs, batch.actions, targets)
-            critic_metrics = add(critic_metrics, critics)
-            self._updates.assign_add(1)
-            if self._updates % self._config.policy_delay == 0:
-                actor_metrics = add(actor_metrics, self._networks.update_actor(obs))
-                update_targets(self.targets, self._config.tau)
-            return critic_metrics, actor_metrics
-
-        critic_metrics = no_means("value_loss", "q_value", "value_grad_norm")
-        actor_metrics = no_means("policy_loss", "policy_grad_norm")
-        metrics = critic_metrics, actor_metrics
-        critic_metrics, actor_metrics = update_on_batches(
-            update, metrics, phase, self._setup
+        return self._networks.learn(
+            batches, phase, self._value_targets, self._update_policy
         )
-        return {**critic_metrics, **actor_metrics}, added(critic_metrics)
 
     def _value_targets(
         self, batch: TransitionBatches, next_obs: tf.Tensor
@@ -74,3 +54,10 @@ class TD3:
             for critic in self._networks.critic_targets
         )
         return batch.rewards + batch.discounts * tf.minimum(one, other)
+
+    def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
+        self._updates.assign_add(1)
+        if self._updates % self._config.policy_delay == 0:
+            metrics = add(metrics, self._networks.update_actor(obs))
+            update_targets(self.targets, self._config.tau)
+        return metrics
