@@ -10,7 +10,6 @@ from typing import Any
 from xagents_ray.algorithms.row import Algorithm, Model
 from xagents_ray.core import objects
 from xagents_ray.core.errors import (
-    EnvironmentFault,
     RemoteTraceback,
     UserError,
     one_line,
@@ -103,6 +102,7 @@ def _called(
     import gymnasium as gym
 
     from xagents_ray.actors.envs import make as environments
+    from xagents_ray.actors.envs.interface import fault_of
 
     is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
     low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
@@ -116,9 +116,10 @@ def _called(
     except UserError:
         raise
     except Exception as error:
-        place, trace = place_that_raised(error), traceback_of(error)
-        where = f" ({place})" if place else ""
-        message = f"{name} made no network: {one_line(error)}{where}; fix it there."
-        raise EnvironmentFault(message, trace) from RemoteTraceback(trace)
+        trace = traceback_of(error)
+        subject, place = f"{name} made no network", place_that_raised(error)
+        raise fault_of(
+            subject, one_line(error), place, "fix it there", trace
+        ) from RemoteTraceback(trace)
     finally:
         env.close()

@@ -1,30 +1,30 @@
 """What a user sees of a run: a live table, or plain lines where there can't be one."""
 
-import time
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from xagents_ray.run.live import live, standard_output
+from xagents_ray.run.live import Screen
 from xagents_ray.run.profile import Profile
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
-
-_LINE_SECONDS = 5.0
-_REFRESH_SECONDS = 0.2
 
 
 class Display:
     """Shows a run's progress; a context that leaves the terminal as it was."""
 
     def __init__(self, config: Config, console: Console | None = None) -> None:
-        self._config, self._quiet = config, config.display.quiet
-        self._console = console or standard_output()
-        has_lines = self._quiet or config.display.log_frequency is not None
-        self._live = None if has_lines else live(self._console)
-        self._shown = 0.0
+        self._config = config
+        self._screen = Screen(
+            console,
+            quiet=config.display.quiet,
+            lines_only=config.display.log_frequency is not None,
+            refresh_seconds=0.2,
+            line_seconds=5.0,
+            waits=False,
+        )
         self._lines = 0
         self.profile: Profile | None = None
         self._recent = (0, 0.0)
@@ -32,57 +32,45 @@ class Display:
         self._has_ended = False
 
     def __enter__(self) -> "Display":
-        if self._live:
-            self._live.start()
+        self._screen.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live:
-            self._live.stop()
+        self._screen.__exit__(*error)
 
     def show(self, progress: Progress) -> None:
         """Show where the run is, when it is time to."""
-        if self._quiet:
-            return
-        now = time.perf_counter()
         every = self._config.display.log_frequency
         if every is not None:
             if progress.episode_count // every > self._lines:
                 self._lines = progress.episode_count // every
                 self._print(progress)
-        elif now - self._shown >= (_REFRESH_SECONDS if self._live else _LINE_SECONDS):
-            self._shown = now
+        elif self._screen.is_due():
             self._print(progress)
 
     def note(self, text: str) -> None:
         """Print a line above what is live."""
-        if not self._quiet:
-            self._console.print(text, soft_wrap=True, markup=False)
+        self._screen.note(text)
 
     def warn(self, text: str) -> None:
         """Print a warning, quiet or not."""
-        self._console.print(f"Warning: {text}", soft_wrap=True, markup=False)
+        self._screen.console.print(f"Warning: {text}", soft_wrap=True, markup=False)
 
     def end(self, progress: Progress, reason: str) -> None:
         """Show the final state and why the run ended."""
-        if self._quiet:
-            return
         self._has_ended = True
         self._print(progress)
-        if self._live:
-            self._live.stop()
-        self._console.print(reason)
+        self._screen.__exit__()
+        self._screen.note(reason)
 
     def _print(self, progress: Progress) -> None:
         """Show the table, or print a line."""
-        if self._live:
-            self._live.update(self._table(progress), refresh=True)
-            return
+        self._screen.update(lambda: self._table(progress), lambda: self._line(progress))
+
+    def _line(self, progress: Progress) -> str:
         fields = self._fields(progress)
         line = ", ".join(f"{title}: {value}" for title, value in fields.items())
-        self._console.print(line, soft_wrap=True)
-        for text in self._profiled():
-            self._console.print(text, soft_wrap=True)
+        return "\n".join([line, *self._profiled()])
 
     def _fields(self, progress: Progress) -> dict[str, str]:
         """Return the values by title."""

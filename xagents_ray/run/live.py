@@ -2,6 +2,9 @@
 
 import importlib
 import io
+import math
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -53,3 +56,67 @@ def live(console: Console) -> Live | CellOutput | None:
     if Console(file=console.file).is_jupyter:
         return CellOutput()
     return Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+
+class Screen:
+    """Shows a table in place, or plain lines; leaves the terminal as it was.
+
+    Args:
+        console: to print to; default: the standard output.
+        quiet: show nothing but warnings.
+        lines_only: print lines even where a table could be shown in place.
+        refresh_seconds: between two tables.
+        line_seconds: between two lines.
+        waits: before the first one too.
+    """
+
+    def __init__(
+        self,
+        console: Console | None,
+        *,
+        quiet: bool,
+        lines_only: bool = False,
+        refresh_seconds: float,
+        line_seconds: float,
+        waits: bool = True,
+    ) -> None:
+        self.console, self.quiet = console or standard_output(), quiet
+        self._live = None if quiet or lines_only else live(self.console)
+        self._seconds = refresh_seconds if self._live else line_seconds
+        self._shown = time.monotonic() if waits else -math.inf
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a table is shown in place."""
+        return self._live is not None
+
+    def __enter__(self) -> "Screen":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def is_due(self) -> bool:
+        """Return whether it is time to show the next table or line, and note that."""
+        now = time.monotonic()
+        if self.quiet or now - self._shown < self._seconds:
+            return False
+        self._shown = now
+        return True
+
+    def update(
+        self, table: Callable[[], RenderableType], line: Callable[[], str]
+    ) -> None:
+        """Show a table in place; where there can't be one, print a line."""
+        if self._live:
+            self._live.update(table(), refresh=True)
+        else:
+            self.note(line())
+
+    def note(self, text: str) -> None:
+        """Print a line above what is live."""
+        if not self.quiet:
+            self.console.print(text, soft_wrap=True, markup=False)

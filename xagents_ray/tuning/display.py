@@ -1,7 +1,6 @@
 """What a user sees of a sweep: a live table, or plain lines where it can't be one."""
 
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,12 +9,10 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from xagents_ray.run.live import live, standard_output
+from xagents_ray.run.live import Screen
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.plan import TuneConfig
 
-_REFRESH_SECONDS = 0.5
-_LINE_SECONDS = 30.0
 _ROWS = 12
 """Trials that the table shows; the newest."""
 
@@ -51,20 +48,22 @@ class SweepDisplay:
     ) -> None:
         self._config, self._display = config, display
         self._rows = {row.number: row for row in rows}
-        self._console = console or standard_output()
-        has_lines = display.quiet or config.non_silent
-        self._live = None if has_lines else live(self._console)
-        self._shown = time.monotonic()
+        self._screen = Screen(
+            console,
+            quiet=display.quiet,
+            lines_only=config.non_silent,
+            refresh_seconds=0.5,
+            line_seconds=30.0,
+        )
 
     def __enter__(self) -> "SweepDisplay":
-        if self._live:
-            self._live.start()
+        self._screen.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live:
-            self._live.update(self._table(), refresh=True)
-            self._live.stop()
+        if self._screen.is_live:
+            self._screen.update(self._table, self._summary)
+        self._screen.__exit__(*error)
 
     def began(self, number: int, params: Mapping[str, Any]) -> None:
         """Show a new trial."""
@@ -83,25 +82,17 @@ class SweepDisplay:
         row.state, row.seconds = state, seconds
         if reason:
             self.note(f"Trial {number} failed: {reason}")
-        elif not self._live:
+        elif not self._screen.is_live:
             self.note(self._line(row))
 
     def show(self) -> None:
         """Show where the sweep is, when it is time to."""
-        now = time.monotonic()
-        every = _REFRESH_SECONDS if self._live else _LINE_SECONDS
-        if self._display.quiet or now - self._shown < every:
-            return
-        self._shown = now
-        if self._live:
-            self._live.update(self._table(), refresh=True)
-        else:
-            self.note(self._summary())
+        if self._screen.is_due():
+            self._screen.update(self._table, self._summary)
 
     def note(self, text: str) -> None:
         """Print a line above what is live."""
-        if not self._display.quiet:
-            self._console.print(text, soft_wrap=True, markup=False)
+        self._screen.note(text)
 
     def _line(self, row: Row) -> str:
         params = ", ".join(f"{k}: {self._value(v)}" for k, v in row.params.items())
