@@ -19,11 +19,9 @@ def make_feature(env: Any) -> Any:
 
 if __name__ == "__main__":
     result = xagents_ray.train(
-        "a2c",
+        "a3c",
         env=lambda: gym.make("CartPole-v1"),
         feature_maker=make_feature,
-        asynchronous=True,
-        policy_lag=4,
         n_steps=32,
         n_envs=2,
         n_actors=2,

@@ -3,13 +3,10 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.a2c import A2CConfig
-from xagents_ray.learners import frames
-from xagents_ray.learners.math import losses, returns
-from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, added, no_means
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.actor_critic import ActorCritic
+from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout, flatten
+from xagents_ray.learners.tensors import Phase, Rollout
 
 
 class A2C:
@@ -24,66 +21,11 @@ class A2C:
     targets = ()
 
     def __init__(self, setup: LearnerSetup[A2CConfig]) -> None:
-        self._config, self._setup = setup.config, setup
-        self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec)
-        log_std = self._head.variables
-        self._variables = [*self._model.trainable_variables, *log_std.values()]
-        self._optimizer = make_optimizer(setup.config, self._variables)
-        self.models = {"policy": self._model}
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
+        self._parts = parts = ActorCritic(setup)
+        self.models, self.optimizers = parts.models, parts.optimizers
+        self.variables = parts.variables
 
     def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
         """Take one step on [T, B] rows, none if none is valid."""
-        metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
-        # Even without a gradient, Adam's momentum would change the weights.
-        if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
-            is_old = rollout.weights_version < phase.weights_version
-            metrics = add(metrics, self._update(rollout, is_old))
-        return metrics, added(metrics)
-
-    def _update(self, r: Rollout, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Take one gradient step; the rollout `is_old` if older weights acted."""
-        c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
-        inputs = self._setup.inputs(
-            frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        )
-        with tf.GradientTape() as tape:
-            # All rows at once, whatever is valid: inputs of one shape, so that the
-            # memory of the network's kernels stays level.
-            outputs, values = self._model(inputs)
-            policy, values = self._head(outputs[:count]), values[:, 0]
-            log_probs = policy.log_prob(flatten(r.actions))
-            entropy = losses.masked_mean(policy.entropy(), valid)
-            targets, advantages = map(
-                flatten, self._advantages(r, log_probs, values, is_old)
-            )
-            policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
-            value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
-            loss = policy_loss - c.entropy_coef * entropy
-            loss += c.value_loss_coef * value_loss
-        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
-        return {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "grad_norm": norm,
-        }
-
-    def _advantages(
-        self, r: Rollout, log_probs: tf.Tensor, values: tf.Tensor, is_old: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return value targets and advantages, [T, B] each; gradients are stopped."""
-        shape = tf.shape(r.rewards)
-        log_probs = tf.reshape(tf.stop_gradient(log_probs), shape)
-        values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
-        rows = r.rewards, values, r.terminated, r.truncated, self._config.gamma
-        if is_old:
-            targets, advantages = returns.vtrace(
-                log_probs - r.behavior_log_probs, *rows
-            )
-        else:  # no ratios: rounding would keep them from being 1
-            targets = returns.n_step(*rows)
-            advantages = targets - values[:-1]
-        return targets, advantages
+        is_old = rollout.weights_version < phase.weights_version
+        return self._parts.learn(rollout, is_corrected=is_old)

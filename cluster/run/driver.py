@@ -213,7 +213,10 @@ class RayDriver:
     def _take(self, env_steps: int) -> list[Rollout]:
         """Return finished rollouts: one of each actor, or as many that ran free."""
         if self._pipeline.asynchronous:
-            wanted = self.n_actors if self._run.algorithm.on_policy else 1
+            alone = (
+                self._config.learns_each_rollout or not self._run.algorithm.on_policy
+            )
+            wanted = 1 if alone else self.n_actors
             return self._fleet.newest(wanted, env_steps)
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()

@@ -34,6 +34,9 @@ class Fleet:
         self._weights = weights
         self._length = config.algorithm.batch_steps
         self._timeout, self._pipeline = config.placement.actor_timeout, config.pipeline
+        self._takes_one = config.algorithm.learns_each_rollout
+        # With more finished rollouts, an actor that runs free waits.
+        self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
         self._seconds: deque[float] = deque(maxlen=100)
         self._backoff = StoreBackoff(calls)
@@ -78,11 +81,16 @@ class Fleet:
                 self._actors.pause(reports or self._actors.starting)
 
     def newest(self, count: int, env_steps: int) -> list[Rollout]:
-        """Let all actors run free; wait for `count` rollouts, and take them."""
+        """Let all actors run free; wait for `count` rollouts, and take all there are.
+
+        Only the oldest one where each is an update of its own.
+        """
         while True:
             self.tend(env_steps)
             finished = [slot for slot in self._actors.slots for _ in slot.finished]
             if finished and len(finished) >= min(count, len(self._actors.ready)):
+                if self._takes_one:
+                    finished = [min(finished, key=_oldest)]
                 return [slot.finished.popleft() for slot in finished]
             self._actors.pause([*self.heads(), *self._actors.starting])
 
@@ -113,8 +121,7 @@ class Fleet:
             self._request_deferred()
         if env_steps is not None:
             for slot in self._actors.ready:
-                ahead = len(slot.finished) - self._pipeline.policy_lag
-                if not slot.calls and ahead <= 0:
+                if not slot.calls and len(slot.finished) <= self._ahead:
                     self._request(slot, self._weights(), env_steps)
         self._warn_of_stale()
 
@@ -195,3 +202,9 @@ class Fleet:
                     f"{slot.version} while others are at {newest}; lower "
                     "--actor-timeout to have it replaced"
                 )
+
+
+def _oldest(slot: Slot) -> int:
+    """Return the version of the weights of an actor's oldest finished rollout."""
+    version: int = slot.finished[0].report.weights_version
+    return version

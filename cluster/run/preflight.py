@@ -91,7 +91,7 @@ def _observation_bytes(run: RunSpec) -> int:
 def store_bytes(run: RunSpec) -> int:
     """Return the size of the data in flight, with room to spare."""
     replay, pipeline = run.config.algorithm.replay, run.config.pipeline
-    n_envs, ahead = run.config.env.n_envs, pipeline.policy_lag
+    n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead
     if pipeline.asynchronous:  # each env actor may act with weights of its own
         versions += run.config.placement.n_actors or min(n_envs, cores())

@@ -1,4 +1,4 @@
-"""Updates of A2C on linear networks, worked out in NumPy."""
+"""Updates of A2C, A3C and IMPALA on linear networks, worked out in NumPy."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from linear import (
     rollout,
 )
 
-from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
@@ -28,10 +28,15 @@ GAMMA, LOG_STD = 0.9, np.array([0.3, -0.4])
 EVERY = pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 
 
-def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
-    config = A2CConfig(gamma=GAMMA, **settings)
+# What limits V-trace's rho and c.
+CLIPS = {"a2c": (1.0, 1.0), "a3c": (1.0, 1.0), "impala": (1.3, 0.8)}
+AGENTS = pytest.mark.parametrize("agent", CLIPS)
+
+
+def make(folder: Path, spec: EnvSpec, agent: str = "a2c", **settings: Any) -> Learner:
+    config = find(agent).config(gamma=GAMMA, **settings)
     layout = linear_layout(folder, spec, spec.action_units, 1)
-    learner = make_learner("a2c", config, spec, layout)
+    learner = make_learner(agent, config, spec, layout)
     if not spec.is_discrete:
         learner.load({"policy/log_std": LOG_STD})
     return learner
@@ -54,27 +59,35 @@ def acted_on(learner: Learner, spec: EnvSpec, lag: int, seed: int = 1) -> Trajec
     )
 
 
-def vtrace_of(t: Trajectory, values: Any, ratios: Any) -> tuple[Any, Any]:
+def vtrace_of(
+    t: Trajectory, values: Any, ratios: Any, clips: tuple[float, float]
+) -> tuple[Any, Any]:
     """Return V-trace targets and advantages [T, B], from the last row to the first."""
     targets, advantages = np.array(values), np.zeros_like(ratios)
-    rho = np.minimum(ratios, 1)
+    rho, c = (np.minimum(ratios, clip) for clip in clips)
     for i in reversed(range(LENGTH)):
-        later = np.where(t.truncated[i], values[i + 1], targets[i + 1])
-        later = GAMMA * later * ~t.terminated[i]
-        advantages[i] = rho[i] * (t.rewards[i] + later - values[i])
-        # Sums of rho[i] and c[i] times what follows, whose clips are both 1.
-        targets[i] += advantages[i]
+        value, goes_on = GAMMA * values[i + 1] * ~t.terminated[i], ~t.truncated[i]
+        later = GAMMA * (targets[i + 1] - values[i + 1]) * ~t.terminated[i] * goes_on
+        targets[i] += rho[i] * (t.rewards[i] + value - values[i]) + c[i] * later
+        advantages[i] = rho[i] * (t.rewards[i] + value + later - values[i])
     return targets[:-1], advantages
 
 
 def expected(
-    arrays: Any, spec: EnvSpec, t: Trajectory, entropy_coef: float, coef: float
+    agent: str,
+    arrays: Any,
+    spec: EnvSpec,
+    t: Trajectory,
+    entropy_coef: float,
+    coef: float,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Return metrics and the loss's gradient by parameter."""
     x, valid = features(spec, t), t.valid
     values = (x @ parameters(arrays, "dense-1"))[..., 0]
     ratios = np.exp(all_log_probs(arrays, spec, t) - t.log_probs)
-    targets, advantages = vtrace_of(t, values, ratios)
+    if agent == "a3c":  # it takes the newest policy for the one that acted
+        ratios = np.ones_like(ratios)
+    targets, advantages = vtrace_of(t, values, ratios, CLIPS[agent])
     errors, advantages = (targets - values[:-1])[valid], advantages[valid]
     x, actions, count = x[:-1][valid], t.actions[valid], valid.sum()
     policy = x @ parameters(arrays, "dense-0")
@@ -101,18 +114,22 @@ def expected(
 
 
 @EVERY
+@AGENTS
 @pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("grad_norm", [0.1, 1e6])
-def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -> None:
+def test_one_update(
+    spec: EnvSpec, agent: str, grad_norm: float, lag: int, tmp_path: Path
+) -> None:
     """Returns by n steps, or V-trace's, and one step down the clipped gradient.
 
     With its large epsilon the first step of Adam is the gradient's, nearly.
     """
     lr, epsilon, coefs = 0.3, 1.0, (0.1, 0.7)
     names = {"entropy_coef": coefs[0], "value_loss_coef": coefs[1]}
-    learner = make(
-        tmp_path, spec, lr=lr, opt_epsilon=epsilon, grad_norm=grad_norm, **names
-    )
+    names |= {"lr": lr, "opt_epsilon": epsilon, "grad_norm": grad_norm}
+    if agent == "impala":
+        names |= dict(zip(("rho_clip", "c_clip"), CLIPS[agent], strict=True))
+    learner = make(tmp_path, spec, agent, **names)
     for _ in range(2):  # versions that acted before
         publish(learner)
     t = acted_on(learner, spec, lag)
@@ -121,7 +138,7 @@ def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -
     before = {k.removeprefix("policy/"): array for k, array in before.items()}
     ratios = np.exp(all_log_probs(before, spec, t) - t.log_probs)[t.valid]
     assert lag == 0 or 0.2 < (ratios > 1.1).mean() < 0.8
-    metrics, gradient = expected(before, spec, t, *coefs)
+    metrics, gradient = expected(agent, before, spec, t, *coefs)
     got = learner.update(fresh(t), 0)
     after = publish(learner).arrays
     assert got.pop("updates") == 1
@@ -138,8 +155,11 @@ def test_one_update(spec: EnvSpec, grad_norm: float, lag: int, tmp_path: Path) -
 
 
 @EVERY
-def test_a_resumed_learner_continues_exactly(spec: EnvSpec, tmp_path: Path) -> None:
-    learners = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+@AGENTS
+def test_a_resumed_learner_continues_exactly(
+    spec: EnvSpec, agent: str, tmp_path: Path
+) -> None:
+    learners = (make(tmp_path, spec, agent, lr=0.01) for _ in range(2))
     rounds = (fresh(rollout(spec, seed)) for seed in (1, 2))
     assert_same(*resumed_states(*learners, *rounds))
 

@@ -5,7 +5,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xagents_ray.algorithms import a2c, acer, ddpg, dqn, ppo, td3, trpo  # noqa: F401
+from xagents_ray.algorithms import (  # noqa: F401
+    a2c,
+    a3c,
+    acer,
+    ddpg,
+    dqn,
+    impala,
+    ppo,
+    td3,
+    trpo,
+)
 from xagents_ray.algorithms.row import ALGORITHMS, Algorithm
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.core.plugins import load_plugins

@@ -18,9 +18,11 @@ import gymnasium.envs.registration
 
 __all__ = [
     "A2C",
+    "A3C",
     "ACER",
     "DDPG",
     "DQN",
+    "IMPALA",
     "PPO",
     "TD3",
     "TRPO",
@@ -30,9 +32,11 @@ __all__ = [
 agents: dict[str, dict[str, Any]]
 
 class A2C(Agent): ...
+class A3C(Agent): ...
 class ACER(Agent): ...
 class DDPG(Agent): ...
 class DQN(Agent): ...
+class IMPALA(Agent): ...
 class PPO(Agent): ...
 class TD3(Agent): ...
 class TRPO(Agent): ...
@@ -52,7 +56,8 @@ class TrainSettings(TypedDict, total=False):
     asynchronous: bool
     """If specified, env actors run free, each at its own pace; on-policy, what is older
     than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
-    reproducible. Default: False."""
+    reproducible; on Ray the default of asynchronous agents, unless --policy-lag is
+    given. Default: False."""
     callbacks: str | Path | Sequence[str | Path] | OwnCallbacks | None
     """Own code that is called during the run: package.module:name of an
     xagents_ray.Callback, or of a function that is called after each rollout; from
@@ -180,6 +185,55 @@ class TrainSettings(TypedDict, total=False):
     also classes and functions of an environment."""
 
 class TrainA2C(TrainSettings, total=False):
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TrainA3C(TrainSettings, total=False):
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -462,6 +516,62 @@ class TrainDQN(TrainSettings, total=False):
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
+class TrainIMPALA(TrainSettings, total=False):
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    c_clip: float
+    """Largest importance ratio that passes V-trace's later errors back; a lower one
+    reduces the variance and slows the values down (> 0). Default: 1.0."""
+    entropy_coef: float
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    40.0."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
+    n_steps: int
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    20."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    rho_clip: float
+    """Largest importance ratio that weights V-trace's errors and the policy's gradient;
+    a lower one draws values towards those of the policy that acted (> 0). Default:
+    1.0."""
+    value_loss_coef: float
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
 class TrainPPO(TrainSettings, total=False):
     advantage_epsilon: float
     """Value added to the standard deviation that advantages are divided by (> 0).
@@ -698,6 +808,12 @@ def train(
 def train(agent: Literal["a2c"], **settings: Unpack[TrainA2C]) -> Result: ...
 @overload
 def train(
+    agent: Literal["a3c"], *, seeds: Sequence[int], **settings: Unpack[TrainA3C]
+) -> SeedsResult: ...
+@overload
+def train(agent: Literal["a3c"], **settings: Unpack[TrainA3C]) -> Result: ...
+@overload
+def train(
     agent: Literal["acer"], *, seeds: Sequence[int], **settings: Unpack[TrainACER]
 ) -> SeedsResult: ...
 @overload
@@ -714,6 +830,12 @@ def train(
 ) -> SeedsResult: ...
 @overload
 def train(agent: Literal["dqn"], **settings: Unpack[TrainDQN]) -> Result: ...
+@overload
+def train(
+    agent: Literal["impala"], *, seeds: Sequence[int], **settings: Unpack[TrainIMPALA]
+) -> SeedsResult: ...
+@overload
+def train(agent: Literal["impala"], **settings: Unpack[TrainIMPALA]) -> Result: ...
 @overload
 def train(
     agent: Literal["ppo"], *, seeds: Sequence[int], **settings: Unpack[TrainPPO]
@@ -754,7 +876,8 @@ class TuneSettings(TypedDict, total=False):
     asynchronous: bool
     """If specified, env actors run free, each at its own pace; on-policy, what is older
     than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
-    reproducible. Default: False."""
+    reproducible; on Ray the default of asynchronous agents, unless --policy-lag is
+    given. Default: False."""
     checkpoint_every: int
     """Write a checkpoint of the whole run every n steps (env steps, ≥ 1). Default:
     100000."""
@@ -883,6 +1006,60 @@ class TuneSettings(TypedDict, total=False):
     also classes and functions of an environment."""
 
 class TuneA2C(TuneSettings, total=False):
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    0.5."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    5."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
+class TuneA3C(TuneSettings, total=False):
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1185,6 +1362,67 @@ class TuneDQN(TuneSettings, total=False):
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
+class TuneIMPALA(TuneSettings, total=False):
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    c_clip: float | Sequence[float] | Space
+    """Largest importance ratio that passes V-trace's later errors back; a lower one
+    reduces the variance and slows the values down (> 0). Default: 1.0."""
+    entropy_coef: float | Sequence[float] | Space
+    """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space
+    """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
+    40.0."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0007."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    model: str | Path | Callable[..., Any] | None
+    """Path to model .cfg or .keras file; from Python also a Keras model, or a function
+    of the environment that makes one."""
+    n_steps: int | Sequence[int] | Space
+    """Transition steps of each environment per update (vector steps, ≥ 1). Default:
+    20."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    rho_clip: float | Sequence[float] | Space
+    """Largest importance ratio that weights V-trace's errors and the policy's gradient;
+    a lower one draws values towards those of the policy that acted (> 0). Default:
+    1.0."""
+    value_loss_coef: float | Sequence[float] | Space
+    """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
+
 class TunePPO(TuneSettings, total=False):
     advantage_epsilon: float | Sequence[float] | Space
     """Value added to the standard deviation that advantages are divided by (> 0).
@@ -1431,11 +1669,15 @@ class TuneTRPO(TuneSettings, total=False):
 @overload
 def tune(agent: Literal["a2c"], **settings: Unpack[TuneA2C]) -> TuneResult: ...
 @overload
+def tune(agent: Literal["a3c"], **settings: Unpack[TuneA3C]) -> TuneResult: ...
+@overload
 def tune(agent: Literal["acer"], **settings: Unpack[TuneACER]) -> TuneResult: ...
 @overload
 def tune(agent: Literal["ddpg"], **settings: Unpack[TuneDDPG]) -> TuneResult: ...
 @overload
 def tune(agent: Literal["dqn"], **settings: Unpack[TuneDQN]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["impala"], **settings: Unpack[TuneIMPALA]) -> TuneResult: ...
 @overload
 def tune(agent: Literal["ppo"], **settings: Unpack[TunePPO]) -> TuneResult: ...
 @overload

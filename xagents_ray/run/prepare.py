@@ -15,7 +15,7 @@ from xagents_ray.policy import networks
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
-from xagents_ray.settings.training import TrainingConfig
+from xagents_ray.settings.training import PipelineConfig, TrainingConfig
 from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
 from xagents_ray.storage.run_directory import RunDirectory, locate
 from xagents_ray.storage.weights import read_file
@@ -74,7 +74,11 @@ def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     on_ray = {each.name for each in options(PlacementConfig) if each.needs_ray}
     if not {"local", *on_ray} & given.keys():
         return stored
-    ends = on_ray if given.get("local") else {"local"}
+    ends = {"local"}
+    if given.get("local"):
+        # Env actors that ran free act and learn in turn, as local runs do.
+        free = [each.name for each in options(PipelineConfig)]
+        ends = on_ray.union(free if stored.get("asynchronous") else ())
     return {k: v for k, v in stored.items() if k not in ends}
 
 

@@ -26,9 +26,15 @@ class AlgorithmConfig(Checked):
     Attributes:
         replaced: settings of other algorithms, or of xagents, that users may expect
             here, and what to use in their place.
+        runs_free: on Ray its env actors run free, as with `--asynchronous`, unless
+            the user says how far they may be ahead.
+        learns_each_rollout: each rollout of an env actor that runs free is an update
+            of its own, and the actor waits for it.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {}
+    runs_free: ClassVar[bool] = False
+    learns_each_rollout: ClassVar[bool] = False
     gamma: float = fraction(
         0.99, "Discount factor", known_as=("discount", "discount_factor")
     )

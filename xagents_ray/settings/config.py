@@ -9,7 +9,12 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
 from xagents_ray.settings.run import DisplayConfig, PlacementConfig, RunConfig
-from xagents_ray.settings.training import EnvConfig, PipelineConfig, TrainingConfig
+from xagents_ray.settings.training import (
+    EnvConfig,
+    PipelineConfig,
+    TrainingConfig,
+    free,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,8 @@ class Config:
             UserError: a name is unknown, or a value is not allowed.
         """
         algorithm.check_names(values)
+        if algorithm.runs_free and not values.get("local"):
+            values = free(values)
         parts: dict[str, Any] = {name: g.of(values) for name, g in GROUPS.items()}
         own = algorithm.of(values)
         check_known(values, train_options(algorithm))

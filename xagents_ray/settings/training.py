@@ -1,12 +1,13 @@
 """What a run learns from, how it overlaps acting and learning, and when it ends."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import from_python
-from xagents_ray.settings.options import Checked, count, option
+from xagents_ray.settings.options import Checked, count, option, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,12 @@ class TrainingConfig(Checked):
     )
 
 
+_FREE_LAG = 100
+"""Of algorithms whose env actors run free by default; hardly any rollout is older."""
+_FREE_AHEAD = 2
+"""With more finished rollouts, an env actor that runs free waits for the learner."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PipelineConfig(Checked):
     """How far acting may be ahead of learning."""
@@ -175,7 +182,8 @@ class PipelineConfig(Checked):
         False,
         "If specified, env actors run free, each at its own pace; on-policy, what "
         "is older than --policy-lag is dropped; a replay buffer takes rollouts of any "
-        "age; not reproducible",
+        "age; not reproducible; on Ray the default of asynchronous agents, unless "
+        "--policy-lag is given",
         needs_ray=True,
     )
     round_deadline: float | None = option(
@@ -200,3 +208,17 @@ class PipelineConfig(Checked):
                 "--round-deadline is for rounds and --asynchronous has none: drop one "
                 "of the two."
             )
+
+    @property
+    def ahead(self) -> int:
+        """Finished rollouts that an env actor may be ahead of learning."""
+        return (
+            min(self.policy_lag, _FREE_AHEAD) if self.asynchronous else self.policy_lag
+        )
+
+
+def free(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with which env actors run free, if they don't say otherwise."""
+    usual = {"asynchronous": True, "policy_lag": _FREE_LAG}
+    said = given.keys() & {each.name for each in options(PipelineConfig)}
+    return dict(given) if said else {**given, **usual}

@@ -17,12 +17,14 @@ ENV = {"env": "CartPole-v1", "n_envs": 4, "seed": 3}
 AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"max_steps": 6_000},
     "a2c": {"max_steps": 2_000},
+    "a3c": {"max_steps": 2_000},
+    "impala": {"max_steps": 3_000},
     "acer": {"max_steps": 2_000, "buffer_initial_size": 10},
     "dqn": {"max_steps": 3_000, "buffer_initial_size": 500, "train_frequency": 8},
 }
 
 
-@pytest.mark.parametrize(("agent", "lag"), [("dqn", 1), ("a2c", 2)])
+@pytest.mark.parametrize(("agent", "lag"), [("dqn", 1), ("a2c", 2), ("impala", 2)])
 def test_local_and_one_actor_agree_with_a_lag(
     train_all: TrainAll, cluster: str, agent: str, lag: int
 ) -> None:
@@ -56,6 +58,20 @@ def test_free_actors_stay_within_the_bound(
         assert set(run["losses"]) <= {"rollouts older than --policy-lag"}
     else:
         assert run["losses"] == {}
+
+
+@pytest.mark.parametrize("agent", ["a3c", "impala"])
+def test_agents_whose_actors_run_free_by_default(
+    train: Train, cluster: str, agent: str
+) -> None:
+    """A3C learns from each rollout of 5 steps of one environment; nothing is lost."""
+    settings = {**ENV, **AGENTS[agent], "address": cluster, "n_actors": 4}
+    run = train(agent, **settings)
+    rollout = 5 if agent == "a3c" else 4 * 20
+    rollouts = run["env_steps"] / rollout
+    assert run["losses"] == {}
+    assert 0.5 * rollouts < run["updates"] < 1.2 * rollouts
+    assert run["policy_lag"]["max"] > 0
 
 
 def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:

@@ -1,0 +1,106 @@
+"""What A2C, A3C and IMPALA share: a gradient step on a round of trajectories."""
+
+import tensorflow as tf
+
+from xagents_ray.algorithms.families import ActorCriticConfig
+from xagents_ray.learners import frames
+from xagents_ray.learners.math import losses, returns
+from xagents_ray.learners.math.distributions import PolicyHead
+from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import Rollout, flatten
+
+
+class ActorCritic:
+    """A network with a policy and a value, and its optimizer.
+
+    Args:
+        setup: of the algorithm.
+        largest_rho: of V-trace's ratios that weight errors and advantages.
+        largest_c: of V-trace's ratios that pass later errors back.
+    Attributes:
+        models: the network by name.
+        optimizers: by name.
+        variables: learned besides the network's weights, by name.
+    """
+
+    def __init__(
+        self,
+        setup: LearnerSetup[ActorCriticConfig],
+        largest_rho: float = 1.0,
+        largest_c: float = 1.0,
+    ) -> None:
+        self._config, self._setup = setup.config, setup
+        self._largest = largest_rho, largest_c
+        self._model = setup.network(setup.layouts[0], "policy")
+        self._head = PolicyHead(setup.spec)
+        log_std = self._head.variables
+        self._variables = [*self._model.trainable_variables, *log_std.values()]
+        self._optimizer = make_optimizer(setup.config, self._variables)
+        self.models = {"policy": self._model}
+        self.optimizers = {"optimizer": self._optimizer}
+        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
+
+    def learn(
+        self, rollout: Rollout, is_corrected: tf.Tensor
+    ) -> tuple[Means, tf.Tensor]:
+        """Take one step on [T, B] rows, none if none is valid.
+
+        V-trace corrects for what acted if the bool [] `is_corrected` says so; else
+        value targets are n-step returns.
+        """
+        metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
+        # Even without a gradient, Adam's momentum would change the weights.
+        if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
+            metrics = add(metrics, self._update(rollout, is_corrected))
+        return metrics, added(metrics)
+
+    def _update(self, r: Rollout, is_corrected: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Take one gradient step."""
+        c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
+        inputs = self._setup.inputs(
+            frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
+        )
+        with tf.GradientTape() as tape:
+            # All rows at once, whatever is valid: inputs of one shape, so that the
+            # memory of the network's kernels stays level.
+            outputs, values = self._model(inputs)
+            policy, values = self._head(outputs[:count]), values[:, 0]
+            log_probs = policy.log_prob(flatten(r.actions))
+            entropy = losses.masked_mean(policy.entropy(), valid)
+            targets, advantages = map(
+                flatten, self._advantages(r, log_probs, values, is_corrected)
+            )
+            policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
+            value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
+            loss = policy_loss - c.entropy_coef * entropy
+            loss += c.value_loss_coef * value_loss
+        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        return {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "grad_norm": norm,
+        }
+
+    def _advantages(
+        self,
+        r: Rollout,
+        log_probs: tf.Tensor,
+        values: tf.Tensor,
+        is_corrected: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return value targets and advantages, [T, B] each; gradients are stopped."""
+        shape = tf.shape(r.rewards)
+        log_probs = tf.reshape(tf.stop_gradient(log_probs), shape)
+        values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
+        rows = r.rewards, values, r.terminated, r.truncated, self._config.gamma
+        if is_corrected:
+            targets, advantages = returns.vtrace(
+                log_probs - r.behavior_log_probs, *rows, *self._largest
+            )
+        else:  # no ratios: rounding would keep them from being 1
+            targets = returns.n_step(*rows)
+            advantages = targets - values[:-1]
+        return targets, advantages

@@ -1,0 +1,30 @@
+"""Asynchronous advantage actor-critic."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
+from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.settings.algorithm import OneModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class A3CConfig(OneModel, ActorCriticConfig):
+    """Asynchronous advantage actor-critic, arXiv:1602.01783."""
+
+    runs_free: ClassVar[bool] = True
+    learns_each_rollout: ClassVar[bool] = True
+    reads_values: ClassVar[bool] = False  # it computes newer ones
+
+
+add(
+    Algorithm(
+        name="a3c",
+        config=A3CConfig,
+        learner="xagents_ray.learners.a3c:A3C",
+        policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
+        models=(ACTOR_CRITIC,),
+        on_policy=True,
+        multi_discrete=True,
+    )
+)
