@@ -106,7 +106,8 @@ class EnvActor:
         self._stopping = self._midway = False
         self._window: tuple[Array, BoolArray] | None = None
         self._restarts = 0
-        self._moments = RolloutMoments(setup.config.algorithm, setup.n_envs)
+        config = setup.config.algorithm
+        self._moments = RolloutMoments(config, self.spec, setup.n_envs)
 
     def ready(self) -> None:
         """Do nothing: a call that returns shows that the environments are made."""

@@ -5,7 +5,8 @@ import numpy as np
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, Policy
 from xagents_ray.core.errors import Diverged
-from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of
+from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of, pool_goals
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -147,13 +148,18 @@ class EpisodeCounter:
 class RolloutMoments:
     """Moments of observations and discounted returns, of valid rows only.
 
+    Args:
+        config: of the algorithm.
+        spec: of the environments.
+        n_envs: how many there are.
     Attributes:
         returns: float64 [B], sums of the rewards for learning so far, discounted; their
             variance sets the scale of rewards.
     """
 
-    def __init__(self, config: AlgorithmConfig, n_envs: int) -> None:
+    def __init__(self, config: AlgorithmConfig, spec: EnvSpec, n_envs: int) -> None:
         self._config = config
+        self._goals = spec.goals if config.relabels_goals else None
         self.returns: Array = np.zeros(n_envs)
 
     def update(self, trajectory: Trajectory) -> Statistics:
@@ -163,7 +169,10 @@ class RolloutMoments:
         if not (c.normalize_observations or c.normalize_rewards) or not valid.any():
             return found
         if c.normalize_observations:
-            found[OBSERVATION] = moments_of(trajectory.observations[:-1][valid])
+            moments = moments_of(trajectory.observations[:-1][valid])
+            if self._goals is not None:
+                moments = pool_goals(moments, self._goals)
+            found[OBSERVATION] = moments
         if c.normalize_rewards:
             found["return"] = moments_of(self._discounted(trajectory)[valid])
         return found

@@ -57,7 +57,8 @@ class Envs:
         spec = _spec_of(space, actions, config, made_at)
         self.flattened = wrapping.flattened(envs if self._one is None else self._one)
         kind = "" if self.flattened is None else type(self.flattened).__name__
-        self.spec = dataclasses.replace(spec, flattened=kind)
+        goals = wrapping.goals_of(self.flattened)
+        self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
         self._actions = actions
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
         self._is_plain = not (self.spec.action_sizes or is_shifted)

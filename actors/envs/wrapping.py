@@ -1,6 +1,7 @@
 """Wrappers of the user's, and functions of observations, around an environment."""
 
 import functools
+import itertools
 from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Array
 from xagents_ray.core.user_code import line_of
 from xagents_ray.settings.options import flag
@@ -92,6 +94,25 @@ def flattened(env: Any) -> gym.Space[Any] | None:
     layers = interface.layers(env) if isinstance(env, gym.Env) else ()
     found = [each for each in layers if isinstance(each, Flattened)]
     return found[0].env.observation_space if found else None
+
+
+def goals_of(space: gym.Space[Any] | None) -> Goals | None:
+    """Return where the goals are once `flatten` has flattened observations of a space.
+
+    None where it isn't the space of a goal environment: a Dict of `observation`,
+    `achieved_goal` and `desired_goal`, whose goals are vectors of one size.
+    """
+    if not isinstance(space, gym.spaces.Dict):
+        return None
+    sizes = {name: gym.spaces.flatdim(each) for name, each in space.items()}
+    if not {"observation", "achieved_goal", "desired_goal"} <= sizes.keys():
+        return None
+    size, names = sizes["achieved_goal"], ("achieved_goal", "desired_goal")
+    if {space[name].shape for name in names} != {(size,)}:
+        return None
+    ends = dict(zip(sizes, itertools.accumulate(sizes.values()), strict=True))
+    achieved, desired = (ends[name] - size for name in names)
+    return Goals(achieved, desired, size)
 
 
 def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> Array:

@@ -126,7 +126,8 @@ class Parts:
     def shard(self, number: int) -> Any:
         """Make a shard of the replay."""
         service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
-        return service.options(**self._anywhere).remote(self._run, number)
+        setup = self._run, number, self._definitions
+        return service.options(**self._anywhere).remote(*setup)
 
     def env_actor(self, number: int) -> Any:
         """Make an env actor, or a replacement of it."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
-from xagents_ray.core.errors import Broken
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
 from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
@@ -197,6 +197,8 @@ class Shards:
                 return
             except LateError:
                 self.replace(number, "hangs")
+            except UserError:
+                raise
             except self._calls.ray.exceptions.RayError as error:
                 is_full = self._calls.is_full(error)
                 if is_full:  # there was no room for some of the trajectories

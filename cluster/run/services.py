@@ -8,7 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xagents_ray.actors.envs.goals import goal_rewards
+from xagents_ray.actors.envs.interface import naming_their_line
+from xagents_ray.actors.envs.registry import register
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
     Array,
@@ -24,11 +28,17 @@ from xagents_ray.replay.base import Fill, replay_for, shard_bounds
 
 
 class ReplayService:
-    """The n-th shard, from 0, of a run's replay; it answers `is_idle` at any time."""
+    """The n-th shard, from 0, of a run's replay; it answers `is_idle` at any time.
 
-    def __init__(self, run: RunSpec, shard: int) -> None:
-        self._run, self._shard = run, shard
+    The definitions are of environments, for a process that doesn't know them.
+    """
+
+    def __init__(
+        self, run: RunSpec, shard: int, definitions: tuple[bytes, ...] = ()
+    ) -> None:
+        self._run, self._shard, self._definitions = run, shard, definitions
         self._work = threading.Lock()
+        self._fault: UserError | None = None
 
     def start(self) -> int:
         """Allocate the memory; return its size in bytes."""
@@ -38,11 +48,19 @@ class ReplayService:
         n_envs = run.config.env.n_envs
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
-        self._replay = replay_for(kind, run.spec, config, n_envs, run.seed, self._shard)
+        register(self._definitions)
+        facts = config, n_envs, run.seed, self._shard, goal_rewards(run.config)
+        self._replay = replay_for(kind, run.spec, *facts)
         return self._replay.nbytes
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
-        """Insert the shard's environments; return its fill level, and the seconds."""
+        """Insert the shard's environments; return its fill level, and the seconds.
+
+        Raises:
+            UserError: the user's `compute_reward` failed in `sample`.
+        """
+        if self._fault is not None:
+            raise self._fault
         began = time.perf_counter()
         with self._work:
             for trajectory in trajectories:
@@ -81,8 +99,12 @@ class ReplayService:
 
     def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""
-        with self._work:
-            return self._replay.sample(batches, count)
+        try:
+            with self._work, naming_their_line(str(self._run.config.env.env)):
+                return self._replay.sample(batches, count)
+        except UserError as error:
+            self._fault = error
+            raise
 
 
 class LearnerService:

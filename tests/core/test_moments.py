@@ -70,7 +70,7 @@ def test_discounted_returns_by_hand() -> None:
         terminated=[[0, 0], [1, 0], [0, 0], [0, 0]],
         valid=[[1, 1], [1, 1], [0, 1], [1, 1]],
     )
-    moments = RolloutMoments(BOTH, 2)
+    moments = RolloutMoments(BOTH, SPEC, 2)
     found = moments.update(rolled)
     sums = np.array([1, 2.5, 8, 4, 2, 1, 2.5])
     assert found["return"].size == 7
@@ -87,10 +87,11 @@ def test_discounted_returns_by_hand() -> None:
 
 def test_nothing_is_measured_unasked_or_of_resets() -> None:
     rolled = trajectory_of(rewards=[[1, 1]], terminated=[[0, 0]], valid=[[0, 0]])
-    assert RolloutMoments(BOTH, 2).update(rolled) == {}
+    assert RolloutMoments(BOTH, SPEC, 2).update(rolled) == {}
     every = rolled._replace(valid=np.ones((1, 2), bool))
-    assert RolloutMoments(A2CConfig(), 2).update(every) == {}
-    assert RolloutMoments(BOTH, 2).update(every).keys() == {"observation", "return"}
+    assert RolloutMoments(A2CConfig(), SPEC, 2).update(every) == {}
+    found = RolloutMoments(BOTH, SPEC, 2).update(every)
+    assert found.keys() == {"observation", "return"}
 
 
 def trajectory_of(

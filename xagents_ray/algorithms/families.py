@@ -139,15 +139,44 @@ class OffPolicyConfig(ReplayConfig):
         "to it; default: no limit",
     )
 
+    her: str | None = option(
+        None,
+        "Hindsight experience replay, for goal environments: most sampled transitions "
+        "get a goal that their episode achieved at this or a later step (future), at "
+        "its last step (final), or at any step (episode)",
+        choices=("future", "final", "episode"),
+        bare="future",
+        known_as=("hindsight", "goal_selection_strategy"),
+    )
+    her_goals: int = count(
+        4,
+        "Sampled transitions with an achieved goal, for each one that keeps its own",
+        known_as=("n_sampled_goal",),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.her is None and self.her_goals != type(self).her_goals:
+            raise UserError(
+                f"--her-goals {self.her_goals} is for hindsight experience replay: "
+                "add --her future, or leave it out."
+            )
+
     @property
     def batch_steps(self) -> int:
         """Vector steps of one rollout."""
         return self.rollout_length
 
     @property
-    def replay_settings(self) -> tuple[int, float]:
-        """Steps of a sampled transition, and the discount factor."""
-        return self.n_step, self.gamma
+    def relabels_goals(self) -> bool:
+        """Whether its replay puts achieved goals in the place of desired ones."""
+        return self.her is not None
+
+    @property
+    def replay_settings(self) -> tuple[int, float, tuple[str, int] | None]:
+        """Steps of a sampled transition, the discount factor, and HER's settings."""
+        relabeling = None if self.her is None else (self.her, self.her_goals)
+        return self.n_step, self.gamma, relabeling
 
     def update_rows(self, n_envs: int) -> int:
         """Return the rows of one minibatch."""

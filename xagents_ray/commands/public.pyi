@@ -393,6 +393,13 @@ class TrainDDPG(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -473,6 +480,13 @@ class TrainDQN(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -672,6 +686,13 @@ class TrainTD3(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1229,6 +1250,13 @@ class TuneDDPG(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1314,6 +1342,13 @@ class TuneDQN(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1528,6 +1563,13 @@ class TuneTD3(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""

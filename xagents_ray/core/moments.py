@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from xagents_ray.core.spec import Goals
+
 EPSILON = 1e-8
 """Added to variances before the root is taken."""
 LARGEST = 10.0
@@ -46,6 +48,19 @@ def merge(one: Moments, other: Moments) -> Moments:
     variance = one.variance + part * (other.variance - one.variance)
     variance = variance + part * (1 - part) * np.square(apart)
     return Moments(size, one.mean + part * apart, variance)
+
+
+def pool_goals(moments: Moments, goals: Goals) -> Moments:
+    """Return the moments of observations with those of both goals in either's place.
+
+    An achieved goal that takes the place of a desired one is normalized like it.
+    """
+    size, mean, variance = moments
+    parts = [Moments(size, mean[each], variance[each]) for each in goals.slices]
+    pooled, mean, variance = merge(*parts), mean.copy(), variance.copy()
+    for each in goals.slices:
+        mean[each], variance[each] = pooled.mean, pooled.variance
+    return Moments(size, mean, variance)
 
 
 def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:

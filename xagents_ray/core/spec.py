@@ -1,6 +1,27 @@
 """What a network needs to know of an environment."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Goals(NamedTuple):
+    """Where a goal environment's goals are in its observations, flattened to vectors.
+
+    Attributes:
+        achieved: index of the first number of `achieved_goal`.
+        desired: likewise of `desired_goal`.
+        size: numbers of each.
+    """
+
+    achieved: int
+    desired: int
+    size: int
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """The numbers of the achieved goal, and of the desired one."""
+        achieved, desired, size = self
+        return slice(achieved, achieved + size), slice(desired, desired + size)
 
 
 @dataclass(frozen=True)
@@ -20,6 +41,7 @@ class EnvSpec:
     action_sizes: tuple[int, ...] = ()
     # Kind of the space, `Dict`, that was flattened to vectors; "" for none.
     flattened: str = field(default="", compare=False)
+    goals: Goals | None = None  # of a goal environment
 
     @property
     def is_image(self) -> bool:

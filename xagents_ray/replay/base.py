@@ -13,11 +13,23 @@ from xagents_ray.algorithms.row import Place
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Replayed, Trajectory, Transitions
+from xagents_ray.core.trajectory import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Replayed,
+    Trajectory,
+    Transitions,
+)
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoints import read_replay, replay_files
 
+GoalRewards = Callable[[FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]]
+"""Gives rewards of achieved and desired goals, and where a step ends, None if unknown.
+
+The goals are float32 [N, G], the rewards float32 [N], the ends bool [N].
+"""
 _STATE_BYTES = 512
 """Of a generator's state, in JSON."""
 
@@ -36,6 +48,7 @@ class Replay(ABC):
 
     _observations: Array
     _random: np.random.Generator
+    goal_rewards: GoalRewards | None = None  # for a replay that relabels goals
 
     @property
     @abstractmethod
@@ -135,6 +148,7 @@ def replay_for(
     n_envs: int,
     seed: int,
     shard: int = 0,
+    goal_rewards: GoalRewards | None = None,
 ) -> Replay:
     """Return the replay of a run, or a shard of it.
 
@@ -145,6 +159,7 @@ def replay_for(
         n_envs: environments of the run; a shard has those between its bounds.
         seed: of the run.
         shard: which one of `config.replay_shards`.
+        goal_rewards: of the environment, for a replay that relabels goals.
     Raises:
         UserError: the machine's memory can't hold it.
     """
@@ -161,4 +176,5 @@ def replay_for(
             "machine has free: lower it."
         ) from None
     replay.commit()
+    replay.goal_rewards = goal_rewards
     return replay

@@ -8,6 +8,7 @@ import numpy as np
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
+    BoolArray,
     FloatArray,
     IntArray,
     Trajectory,
@@ -15,6 +16,7 @@ from xagents_ray.core.trajectory import (
     seen,
 )
 from xagents_ray.replay.base import Fill, Replay, quotas
+from xagents_ray.replay.hindsight import Hindsight, Relabeled
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
@@ -36,6 +38,7 @@ class TransitionReplay(Replay):
         seed: of the sampling.
         n_step: steps that one sampled transition spans, fewer at an episode's end.
         gamma: discount factor.
+        relabeling: strategy and count of `Hindsight`; None leaves goals as they are.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class TransitionReplay(Replay):
         seed: int,
         n_step: int,
         gamma: float,
+        relabeling: tuple[str, int] | None = None,
     ) -> None:
         self._stack = spec.stack
         self._quota = quotas(capacity, n_envs)
@@ -69,6 +73,12 @@ class TransitionReplay(Replay):
         self._full = np.zeros(n_envs, np.bool_)
         self._random = np.random.default_rng([seed, capacity])
         self._n_step, self._gamma = n_step, gamma
+        self._hindsight = None
+        if relabeling is not None and spec.goals is not None:
+            self._hindsight = Hindsight(spec.goals, *relabeling)
+            # Of the first and the last step held of each step's episode.
+            self._first_steps = np.zeros(shape, np.int64)
+            self._last_steps = np.zeros(shape, np.int64)
 
     @property
     def fill(self) -> Fill:
@@ -110,6 +120,8 @@ class TransitionReplay(Replay):
         self._valid[env, steps] = valid
         self._count[env] += np.count_nonzero(valid)
         self._head[env] = end
+        if self._hindsight is not None:
+            self._mark_episodes(env, head)
         self._evict(env)
 
     def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
@@ -123,6 +135,19 @@ class TransitionReplay(Replay):
         return all(
             np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
         )
+
+    def _mark_episodes(self, env: int, head: int) -> None:
+        """Set the bounds of the episodes of steps at and behind position `head`."""
+        begin, end, length = head, int(self._head[env]), self._length
+        if self._tail[env] < head:  # the newest episode before may continue
+            begin = max(self._first_steps[env, (head - 1) % length], self._tail[env])
+        rows = np.arange(begin, end)
+        valid = self._valid[env, rows % length]
+        # A step that is not valid ends an episode, and the next one begins another.
+        firsts = np.maximum.accumulate(np.where(valid, begin, rows + 1))
+        lasts = np.where(valid, end - 1, rows - 1)[::-1]
+        self._first_steps[env, rows % length] = firsts
+        self._last_steps[env, rows % length] = np.minimum.accumulate(lasts)[::-1]
 
     def _make_room(self, env: int, head: int) -> None:
         """Drop the rows that a head at this position overwrites, or cuts a stack of."""
@@ -152,7 +177,8 @@ class TransitionReplay(Replay):
         if self.fill.size == 0:
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows, places = self._draw(batches * batch_size)
-        rewards, discounts, steps = self._span(envs, rows, places)
+        relabeled = self._relabel(envs, rows, places)
+        rewards, discounts, steps = self._span(envs, rows, places, relabeled)
         window = np.arange(1 - self._stack, 1)
         # One step shares all frames but one.
         after = window if self._n_step > 1 else window[-1:]
@@ -160,20 +186,64 @@ class TransitionReplay(Replay):
             [rows[:, None] + window, (rows + steps)[:, None] + after], axis=1
         )
         frames = envs[:, None] * self._length + shown % self._length
+        observations = _take(self._observations, frames)
+        if self._hindsight is not None and relabeled is not None:
+            goals = relabeled.goals[:, None]
+            observations[relabeled.rows, :, self._hindsight.desired] = goals
 
         def batched(array: Any) -> Any:
             return array.reshape(batches, batch_size, *array.shape[1:])
 
         return Transitions(
-            batched(_take(self._observations, frames)),
+            batched(observations),
             batched(self._starts.take(frames)),
             batched(_take(self._actions, places)),
             batched(rewards),
             batched(discounts),
         )
 
-    def _span(
+    def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray
+    ) -> Relabeled | None:
+        """Return other goals for some of the steps there; None without HER."""
+        if self._hindsight is None:
+            return None
+        head, tail = self._head.take(envs), self._tail.take(envs)
+        first = np.maximum(self._first_steps.take(places), tail)
+        step = head - (head - rows) % self._length
+        bounds = first, step, self._last_steps.take(places)
+        chosen, steps = self._hindsight.draw(*bounds, self._random)
+        return Relabeled(chosen, self._achieved(envs[chosen], steps))
+
+    def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
+        """Return float32 [..., G], what steps achieved: the observations after them."""
+        assert self._hindsight is not None
+        places = envs * self._length + (steps + 1) % self._length
+        goals = _take(self._observations, places)[..., self._hindsight.achieved]
+        return goals.astype(np.float32, copy=False)
+
+    def _reward(
+        self, envs: IntArray, steps: IntArray, goals: FloatArray
+    ) -> tuple[FloatArray, BoolArray | None]:
+        """Return rewards of [M, n] steps for goals [M, G], and whether they terminate.
+
+        float32 and bool [M, n]; None where the environment doesn't say.
+        """
+        assert self.goal_rewards is not None
+        achieved = self._achieved(envs, steps)
+        desired = np.broadcast_to(goals[:, None], achieved.shape)
+        size = goals.shape[-1]
+        pairs = achieved.reshape(-1, size), desired.reshape(-1, size)
+        rewards, over = self.goal_rewards(*pairs)
+        over = None if over is None else over.reshape(steps.shape)
+        return rewards.reshape(steps.shape), over
+
+    def _span(
+        self,
+        envs: IntArray,
+        rows: IntArray,
+        places: IntArray,
+        relabeled: Relabeled | None,
     ) -> tuple[FloatArray, FloatArray, IntArray | int]:
         """Return rewards, discounts and steps of up to `n_step` steps of one episode.
 
@@ -181,12 +251,18 @@ class TransitionReplay(Replay):
         the value that follows, and the steps taken.
         Source: arXiv:1710.02298, "Multi-step learning".
         """
-        if self._n_step == 1:
+        if self._n_step == 1 and relabeled is None:
             discounts = np.float32(self._gamma) * ~self._terminated.take(places)
             return self._rewards.take(places), discounts, 1
         ahead = np.arange(self._n_step)
         at = (places - rows)[:, None] + (rows[:, None] + ahead) % self._length
-        ends = self._terminated.take(at)
+        rewards, ends = self._rewards.take(at), self._terminated.take(at)
+        if relabeled is not None:
+            chosen, goals = relabeled
+            steps_on = envs[chosen, None], rows[chosen, None] + ahead
+            rewards[chosen], over = self._reward(*steps_on, goals)
+            if over is not None:
+                ends[chosen] = over
         # A ring is never full: its head is behind all that it holds.
         left = (self._head.take(envs) - rows) % self._length
         on = self._valid.take(at) & (ahead < left[:, None])
@@ -194,7 +270,7 @@ class TransitionReplay(Replay):
         on = np.logical_and.accumulate(on, axis=1)
         steps, powers = on.sum(axis=1), self._gamma ** np.arange(self._n_step + 1)
         powers = powers.astype(np.float32)
-        rewards = (on * self._rewards.take(at)) @ powers[:-1]
+        rewards = (on * rewards) @ powers[:-1]
         discounts = powers[steps] * ~(on & ends).any(axis=1)
         return rewards, discounts, steps
 

@@ -12,6 +12,7 @@ from threading import Timer
 from typing import Any, TypeVar
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.envs.goals import goal_rewards
 from xagents_ray.actors.envs.interface import naming_their_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -61,7 +62,9 @@ class LocalDriver:
         self.replay_nbytes = 0
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
-            self._replay = replay_for(kind, run.spec, config, n_envs, run.seed)
+            rewards = goal_rewards(run.config)
+            facts = config, n_envs, run.seed, 0, rewards
+            self._replay = replay_for(kind, run.spec, *facts)
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)
         self._seconds = math.inf  # of the last learning phase
@@ -102,7 +105,8 @@ class LocalDriver:
         if sampled:
             assert self._replay is not None and config is not None
             size = config.buffer_batch_size
-            parts.append(self._replay.sample(sampled, size))
+            with naming_their_line(str(self._run.config.env.env)):
+                parts.append(self._replay.sample(sampled, size))
         batch = assemble(parts, size, [self._run.seed, env_steps])
         began = time.perf_counter()
         version = self._weights.version + 1

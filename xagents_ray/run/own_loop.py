@@ -71,7 +71,7 @@ class Agent:
         self._conversion = Conversion.of(run.config.env, run.spec)
         self._policy = ActorSetup.of(run, self._n_envs).make_policy(run.spec)
         self._generators = noise_generators(run.seed, 0, self._n_envs)
-        self._moments = RolloutMoments(self._config, self._n_envs)
+        self._moments = RolloutMoments(self._config, run.spec, self._n_envs)
         self._finished = _Finished()
         self._driver = LocalDriver(run, self._finished)
         self._policy.load(self._driver.weights)

@@ -121,6 +121,7 @@ def prepare(
     algorithm: Algorithm, config: Config, resumed: Resumed | None = None
 ) -> RunSpec:
     """Return a run with notes on its environment; refuse what can't work."""
+    from xagents_ray.actors.envs import goals
     from xagents_ray.actors.envs import make as environments
 
     env = environments.choose(config.env)
@@ -130,6 +131,7 @@ def prepare(
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)
     config = replace(config, env=env)
+    goals.check(config, spec)
     run = build_run(algorithm, config, spec, resumed)
     return replace(run, notes=(*notes, *run.notes))
 

@@ -125,6 +125,11 @@ class AlgorithmConfig(Checked):
         """Vector steps of one rollout."""
         raise NotImplementedError
 
+    @property
+    def relabels_goals(self) -> bool:
+        """Whether its replay puts achieved goals in the place of desired ones."""
+        return False
+
     def update_rows(self, n_envs: int) -> int:
         """Return the rows that one update reads."""
         return self.batch_steps * n_envs

@@ -1,0 +1,103 @@
+"""Rewards of goal environments for other goals than those that were pursued."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.actors.envs import interface, wrapping
+from xagents_ray.actors.envs.make import make_single
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
+from xagents_ray.settings.config import Config
+from xagents_ray.settings.training import EnvConfig
+
+
+class GoalRewards:
+    """What an environment gives for goals: its `compute_reward`, `compute_terminated`.
+
+    They are called with arrays [N, G] where they take these, else once for each row;
+    the info that they get is empty.
+
+    Args:
+        config: of the environment, which is made.
+    Raises:
+        UserError: it has no `compute_reward`, or one that needs more than goals.
+    """
+
+    def __init__(self, config: EnvConfig) -> None:
+        self._env = env = make_single(config, None)
+        if not env.has_wrapper_attr("compute_reward"):
+            place = interface.place_of(env, "step")
+            remedy = "add compute_reward(achieved_goal, desired_goal, info) to it"
+            what = "--her needs its rewards for other goals"
+            raise interface.fault(str(config.env), what, place, remedy)
+        space: Any = wrapping.flattened(env)
+        goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
+        samples = np.stack(goals), np.stack(goals[:1] * 2)
+        self._reward = _by_rows(env.get_wrapper_attr("compute_reward"), *samples)
+        self._terminated = None
+        if env.has_wrapper_attr("compute_terminated"):
+            ends = env.get_wrapper_attr("compute_terminated")
+            self._terminated = _by_rows(ends, *samples)
+
+    def __call__(
+        self, achieved: FloatArray, desired: FloatArray
+    ) -> tuple[FloatArray, BoolArray | None]:
+        """Return float32 [N] rewards of float32 [N, G] goals, and which steps end.
+
+        bool [N]; None where the environment doesn't say.
+        """
+        rewards = self._reward(achieved, desired).astype(np.float32)
+        if self._terminated is None:
+            return rewards, None
+        return rewards, self._terminated(achieved, desired).astype(np.bool_)
+
+    def close(self) -> None:
+        """End the environment."""
+        self._env.close()
+
+
+def goal_rewards(config: Config) -> GoalRewards | None:
+    """Return those of a run's environment; None where its replay relabels no goals."""
+    return GoalRewards(config.env) if config.algorithm.relabels_goals else None
+
+
+def check(config: Config, spec: EnvSpec) -> None:
+    """Raise UserError when a run with --her can't have rewards of other goals."""
+    if not config.algorithm.relabels_goals:
+        return
+    env_id = str(config.env.env)
+    if spec.goals is None:
+        raise UserError(
+            f"--her is for goal environments, whose observations are a Dict of "
+            "observation, achieved_goal and desired_goal (vectors of one size), and "
+            f"{env_id} is none: leave it out."
+        )
+    with interface.naming_their_line(env_id):
+        GoalRewards(config.env).close()
+
+
+def _by_rows(
+    function: Callable[..., Any], achieved: FloatArray, desired: FloatArray
+) -> Callable[[FloatArray, FloatArray], Array]:
+    """Return a function of all rows at once, of one that may take a single row.
+
+    It is tried with two rows.
+    """
+
+    def at_once(achieved: FloatArray, desired: FloatArray) -> Array:
+        return np.asarray(function(achieved, desired, {}))
+
+    def by_rows(achieved: FloatArray, desired: FloatArray) -> Array:
+        rows = zip(achieved, desired, strict=True)
+        return np.array([function(*row, {}) for row in rows])
+
+    expected = by_rows(achieved, desired)
+    try:
+        found = at_once(achieved, desired)
+    except Exception:  # of the user's code, which expects one row
+        return by_rows
+    fits = found.shape == expected.shape and np.allclose(found, expected)
+    return at_once if fits else by_rows
