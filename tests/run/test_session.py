@@ -12,6 +12,7 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
@@ -204,6 +205,29 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
         capsys.readouterr().out
     )
+
+
+def placement(**resumed_with: Any) -> dict[str, Any]:
+    """Return the stored and given placement of a run that is resumed."""
+    settings = find_run("ppo", {"resume": str(RUN), **resumed_with})[1]
+    Config.of(find("ppo").config, settings)  # is accepted
+    return {k: settings[k] for k in ("local", "n_actors", "address") if settings.get(k)}
+
+
+def test_a_run_is_resumed_elsewhere() -> None:
+    """What a placement rules out of the stored one doesn't have to be unset."""
+    on_ray = {"n_actors": 2, "address": "10.0.0.1:6379"}
+    train(FakeDriver([[1, 2]]), max_steps=2, n_envs=4, **on_ray)
+    assert placement() == on_ray
+    assert placement(n_actors=3) == {**on_ray, "n_actors": 3}
+    assert placement(local=True) == {"local": True}
+
+
+def test_a_local_run_is_resumed_on_ray() -> None:
+    train(FakeDriver([[1, 2]]), max_steps=2, n_envs=4, local=True)
+    assert placement() == {"local": True}
+    assert placement(n_actors=2) == {"n_actors": 2}
+    assert placement(local=False) == {}
 
 
 def test_a_run_that_is_over_starts_no_driver() -> None:
