@@ -11,6 +11,7 @@ from benchmarks import chart as charts
 from benchmarks import commits
 from benchmarks import memory as actor_memory
 from benchmarks import predict as acting
+from benchmarks import recording as records
 from benchmarks import roofline as parts
 from benchmarks import scaling as growth
 from benchmarks import soak as long_run
@@ -226,6 +227,15 @@ def startup(runs: int, agent: str) -> None:
 def predict(runs: int) -> None:
     """Seconds to load a policy of CartPole, and for 10,000 single actions of it."""
     click.echo(markdown([["what", "seconds"], *acting.measure(runs)]))
+
+
+@cli.command()
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True)
+def recording(runs: int) -> None:
+    """Share of a run that history, TensorBoard, display and checkpoints take."""
+    click.echo(
+        markdown([["work", "seconds", *records.PARTS, "all"], *records.measure(runs)])
+    )
 
 
 @cli.command()

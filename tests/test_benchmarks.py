@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from benchmarks import peer
 from benchmarks.__main__ import cli
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
+from benchmarks.recording import Stopwatch
 from benchmarks.report import Result, joined, losses, read, report, table
 from benchmarks.roofline import costs, grid, variants
 from benchmarks.throughput import Bench, parse_peers
@@ -198,3 +200,12 @@ def test_throughput_as_it_is_typed(tmp_path: Path) -> None:
     assert done.stdout.strip() == table([measured])
     # Rows that only reset an environment are learned from and are no env steps.
     assert measured.updates == {"xagents-ray local": pytest.approx(1 / 80, rel=0.2)}
+
+
+def test_time_within_another_part_counts_once() -> None:
+    watch = Stopwatch()
+    inner = watch.timed("inner", lambda: time.sleep(0.02))
+    watch.timed("outer", inner)()
+    assert watch.seconds["inner"] == 0 and watch.seconds["outer"] >= 0.02
+    inner()
+    assert watch.seconds["inner"] >= 0.02

@@ -21,7 +21,7 @@ class Display:
             console,
             quiet=config.display.quiet,
             lines_only=config.display.log_frequency is not None,
-            refresh_seconds=0.2,
+            refresh_seconds=0.5,
             line_seconds=5.0,
             waits=False,
         )
