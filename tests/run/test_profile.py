@@ -125,3 +125,14 @@ def test_the_clock_stands_still_after_the_end() -> None:
     first = profile.shares
     time.sleep(0.01)
     assert profile.shares == first
+
+
+def test_the_first_phase_is_shown_by_itself() -> None:
+    """What is compiled for all of them is in its time."""
+    profile = _profile()
+    assert "first learning phase" not in profile.sentence()
+    assert profile.summary()["first_phase_seconds"] is None
+    profile.learned([{"seconds": 1.26}, {"seconds": 0.1}], 1.4)
+    profile.learned([{"seconds": 0.2}], 0.2)
+    assert "; first learning phase 1.3 s; limited by learning" in profile.sentence()
+    assert profile.summary()["first_phase_seconds"] == 1.26

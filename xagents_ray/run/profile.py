@@ -31,6 +31,7 @@ class Profile:
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._rollouts = self._dropped = 0
         self._computing = 0.0
+        self._first_phase: float | None = None  # its seconds, once it has ended
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
@@ -62,9 +63,11 @@ class Profile:
 
     def learned(self, phases: Iterable[dict[str, float]], waited: float) -> None:
         """Count phases that took `waited` to come; pop seconds from their metrics."""
-        seconds = sum(metrics.pop("seconds", 0.0) for metrics in phases)
-        self._seconds["learning"] += seconds
-        self._on_the_way(waited - seconds)
+        each = [metrics.pop("seconds", 0.0) for metrics in phases]
+        if each and self._first_phase is None:
+            self._first_phase = each[0]
+        self._seconds["learning"] += sum(each)
+        self._on_the_way(waited - sum(each))
 
     @property
     def shares(self) -> dict[str, float]:
@@ -96,12 +99,19 @@ class Profile:
     def sentence(self) -> str:
         """Return all of it on one line."""
         shares = ", ".join(f"{k} {v:.0%}" for k, v in self.shares.items())
-        return f"{shares}; limited by {self.limit}: {self.advice}"
+        first = self._first_phase
+        compiled = "" if first is None else f"; first learning phase {first:.1f} s"
+        return f"{shares}{compiled}; limited by {self.limit}: {self.advice}"
 
     def summary(self) -> dict[str, Any]:
         """Return all of it, JSON-able."""
         shares = {part: round(share, 4) for part, share in self.shares.items()}
-        return {"shares": shares, "limited_by": self.limit, "advice": self.advice}
+        return {
+            "shares": shares,
+            "first_phase_seconds": self._first_phase,  # with what is compiled for it
+            "limited_by": self.limit,
+            "advice": self.advice,
+        }
 
     @property
     def _overlaps(self) -> bool:
