@@ -14,7 +14,8 @@ class A2C:
 
     V-trace corrects for weights that acted and are older than the newest.
 
-    Source: arXiv:1602.01783, without its asynchrony; V-trace, arXiv:1802.01561.
+    Source: arXiv:1602.01783, without its asynchrony; V-trace, arXiv:1802.01561;
+        with --lam, arXiv:1506.02438.
     """
 
     data = Rollout

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.families import ActorCriticConfig
+from xagents_ray.algorithms.families import OneStepConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
@@ -27,7 +27,7 @@ class ActorCritic:
 
     def __init__(
         self,
-        setup: LearnerSetup[ActorCriticConfig],
+        setup: LearnerSetup[OneStepConfig],
         largest_rho: float = 1.0,
         largest_c: float = 1.0,
     ) -> None:
@@ -48,7 +48,7 @@ class ActorCritic:
         """Take one step on [T, B] rows, none if none is valid.
 
         V-trace corrects for what acted if the bool [] `is_corrected` says so; else
-        value targets are n-step returns.
+        value targets are n-step returns, or with --lam those of GAE.
         """
         metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
         # Even without a gradient, Adam's momentum would change the weights.
@@ -72,6 +72,8 @@ class ActorCritic:
             targets, advantages = map(
                 flatten, self._advantages(r, log_probs, values, is_corrected)
             )
+            if c.normalize_advantages:
+                advantages = losses.normalize(advantages, c.advantage_epsilon, valid)
             policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
             value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
             loss = policy_loss - c.entropy_coef * entropy
@@ -95,12 +97,16 @@ class ActorCritic:
         shape = tf.shape(r.rewards)
         log_probs = tf.reshape(tf.stop_gradient(log_probs), shape)
         values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
-        rows = r.rewards, values, r.terminated, r.truncated, self._config.gamma
+        c = self._config
+        rows = r.rewards, values, r.terminated, r.truncated, c.gamma
         if is_corrected:
             targets, advantages = returns.vtrace(
-                log_probs - r.behavior_log_probs, *rows, *self._largest
+                log_probs - r.behavior_log_probs, *rows, *self._largest, c.lam
             )
-        else:  # no ratios: rounding would keep them from being 1
+        elif c.lam == 1:  # no ratios: rounding would keep them from being 1
             targets = returns.n_step(*rows)
             advantages = targets - values[:-1]
+        else:
+            advantages = returns.gae(*rows, c.lam)
+            targets = advantages + values[:-1]
         return targets, advantages

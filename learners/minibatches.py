@@ -25,10 +25,11 @@ def update_in_passes(
     parts: int,
     phases: tf.Tensor,
     setup: LearnerSetup[AlgorithmConfig],
+    may_end: bool = False,
 ) -> Means:
     """Update on minibatches of N rows until the learner is stopping.
 
-    Each pass of each phase has another order, and parts of sizes as equal as can be.
+    Each pass has another order, and parts of sizes as equal as can be.
 
     Args:
         update: of int32 [S] rows, and bool [S] which of them count, one at least. S is
@@ -40,24 +41,35 @@ def update_in_passes(
         parts: of one pass.
         phases: int64 [], how many went before in the whole run.
         setup: of the learner.
+        may_end: whether `update` returns also `has_updated`, bool []: False ends all.
     Returns:
         The metrics with those of each update.
     """
-    count = tf.size(valid)
-    size = (count + parts - 1) // parts
+    count, continues = tf.size(valid), tf.constant(True)
     for i in tf.range(passes):
-        if setup.stopping:
+        if setup.stopping or not continues:
             break
         seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
         order = shuffled(count, seed)
         for j in tf.range(parts):
-            begin, end = (n * count // parts for n in (j, j + 1))
-            places = begin + tf.range(size)
-            rows = tf.gather(order, tf.minimum(places, count - 1))
-            counted = tf.gather(valid, rows) & (places < end)
-            if tf.reduce_any(counted):
-                metrics = add(metrics, update(rows, counted))
+            rows, is_own = _part(order, j, parts)
+            counted = tf.gather(valid, rows) & is_own
+            if not may_end:
+                if tf.reduce_any(counted):
+                    metrics = add(metrics, update(rows, counted))
+            elif continues and tf.reduce_any(counted):
+                new = update(rows, counted)
+                continues = new["has_updated"]
+                metrics = add(metrics, new) if continues else metrics
     return metrics
+
+
+def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return part j of an order, [S], and bool [S] which are not the next part's."""
+    count = tf.size(order)
+    begin, end = (n * count // parts for n in (j, j + 1))
+    places = begin + tf.range((count + parts - 1) // parts)
+    return tf.gather(order, tf.minimum(places, count - 1)), places < end
 
 
 def shuffled(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -20,6 +20,7 @@ class Samples(NamedTuple):
 
     actions: tf.Tensor
     behavior_log_probs: tf.Tensor
+    proximal_log_probs: tf.Tensor  # of the policy that the new one stays close to
     behavior_values: tf.Tensor
     advantages: tf.Tensor
     targets: tf.Tensor
@@ -28,9 +29,10 @@ class Samples(NamedTuple):
 class PPO:
     """Several passes of minibatches over each round of trajectories.
 
-    Log-probs and values are those of the weights that acted, however old they are.
+    Log-probs and values are those of the weights that acted, however old they are; with
+    --decoupled-loss, ratios are clipped about the newest weights in place of those.
 
-    Source: arXiv:1707.06347.
+    Source: arXiv:1707.06347; the decoupled loss, arXiv:2110.00641, eq. 4.
     """
 
     data = Rollout
@@ -53,7 +55,7 @@ class PPO:
         """Make all passes over one round."""
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
-        samples, inputs = self._samples(rollout)
+        samples, inputs = self._samples(rollout, phase)
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = Samples(*(tf.gather(x, rows) for x in samples))
@@ -62,20 +64,33 @@ class PPO:
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
         valid, passes, parts = flatten(rollout.valid), c.ppo_epochs, c.mini_batches
         metrics = update_in_passes(
-            update, valid, metrics, passes, parts, self._phases, self._setup
+            update,
+            valid,
+            metrics,
+            passes,
+            parts,
+            self._phases,
+            self._setup,
+            may_end=c.target_kl is not None,
         )
         self._phases.assign_add(1)
         return metrics, added(metrics)
 
-    def _samples(self, r: Rollout) -> tuple[Samples, tf.Tensor]:
+    def _samples(self, r: Rollout, phase: Phase) -> tuple[Samples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""
         c, values = self._config, r.values[:-1]
         advantages = returns.gae(
             r.rewards, r.values, r.terminated, r.truncated, c.gamma, c.lam
         )
-        rows = r.actions, r.behavior_log_probs, values, advantages, advantages + values
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        return Samples(*map(flatten, rows)), inputs
+        log_probs, targets = r.behavior_log_probs, advantages + values
+        rows = r.actions, log_probs, log_probs, values, advantages, targets
+        samples = Samples(*map(flatten, rows))
+        if c.decoupled_loss and r.weights_version < phase.weights_version:
+            outputs, _ = self._model(self._setup.inputs(inputs[: tf.size(targets)]))
+            newest = self._head(outputs).log_prob(samples.actions)
+            samples = samples._replace(proximal_log_probs=newest)
+        return samples, inputs
 
     def _update(
         self, inputs: tf.Tensor, batch: Samples, valid: tf.Tensor, clip: tf.Tensor
@@ -83,14 +98,19 @@ class PPO:
         """Take one gradient step on the valid samples, bool [N]."""
         c = self._config
         clip_value = clip if c.clip_value is None else c.clip_value
-        advantages = losses.normalize(batch.advantages, c.advantage_epsilon, valid)
+        advantages = batch.advantages
+        if c.normalize_advantages:
+            advantages = losses.normalize(advantages, c.advantage_epsilon, valid)
+        old_log_probs = batch.proximal_log_probs
+        if c.decoupled_loss:
+            advantages *= tf.exp(old_log_probs - batch.behavior_log_probs)
         with tf.GradientTape() as tape:
             outputs, values = self._model(self._setup.inputs(inputs))
             policy, values = self._head(outputs), values[:, 0]
             log_probs = policy.log_prob(batch.actions)
             entropy = losses.masked_mean(policy.entropy(), valid)
             policy_loss = losses.clipped_policy_loss(
-                log_probs, batch.behavior_log_probs, advantages, clip, valid
+                log_probs, old_log_probs, advantages, clip, valid
             )
             if c.clip_value == 0:
                 errors = tf.square(batch.targets - values)
@@ -101,11 +121,18 @@ class PPO:
                 )
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
-        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
-        return {
+        metrics = {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "kl": losses.masked_mean(batch.behavior_log_probs - log_probs, valid),
-            "grad_norm": norm,
+            "kl": losses.masked_mean(old_log_probs - log_probs, valid),
         }
+        step = self._optimizer, tape, loss, self._variables, c.grad_norm
+        if c.target_kl is None:
+            return {**metrics, "grad_norm": descend(*step)}
+        divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
+        # Not NaN's way: a policy of NaN must be noticed.
+        is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
+        if is_close:
+            norm = descend(*step)
+        return {**metrics, "grad_norm": norm, "has_updated": is_close}

@@ -89,8 +89,9 @@ class TRPO:
     ) -> dict[str, tf.Tensor]:
         """Take one step within the trust region from N samples."""
         c, valid = self._config, samples.valid
-        advantages = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
-        samples = samples._replace(advantages=advantages)
+        if c.normalize_advantages:
+            scaled = losses.normalize(samples.advantages, c.advantage_epsilon, valid)
+            samples = samples._replace(advantages=scaled)
         old = self._policy(inputs).frozen()
         every = slice(None, None, c.fvp_n_steps)
 

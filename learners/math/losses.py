@@ -32,6 +32,17 @@ def clipped_policy_loss(
     return -masked_mean(gains, valid)
 
 
+def approximate_kl(
+    log_probs: tf.Tensor, old_log_probs: tf.Tensor, valid: tf.Tensor
+) -> tf.Tensor:
+    """Return an estimate of KL(old ‖ new), in nats, of which no row's part is below 0.
+
+    Source: Schulman, "Approximating KL divergence", 2020, k3.
+    """
+    log_ratios = log_probs - old_log_probs
+    return masked_mean(tf.math.expm1(log_ratios) - log_ratios, valid)
+
+
 def clipped_value_loss(
     values: tf.Tensor,
     old_values: tf.Tensor,

@@ -89,23 +89,24 @@ def vtrace(
     gamma: float,
     largest_rho: float = 1.0,
     largest_c: float = 1.0,
+    decay: float = 1.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return V-trace targets and advantages; with ratios of 1, the n-step return's.
+    """Return V-trace targets and advantages; with ratios of 1, those of GAE.
 
     The log-ratios, float32 [T, B], are of the actions' probabilities under the learning
     policy to those under the behavior policy. `largest_rho` limits the ratios that
     weight errors (the fixed point's bias) and advantages, `largest_c` those that pass
-    later errors back (the variance).
+    later errors back (the variance); `decay`, the lambda of GAE, scales the latter.
 
-    Source: arXiv:1802.01561, eq. 1 and section 4.2.
+    Source: arXiv:1802.01561, eq. 1, section 4.2 and remark 2.
     """
     ratios = tf.exp(log_ratios)
     rho, c = tf.minimum(ratios, largest_rho), tf.minimum(ratios, largest_c)
     discounts = gamma * tf.cast(~terminated, tf.float32)
     continues = tf.cast(~(terminated | truncated), tf.float32)
     errors = rho * (rewards + discounts * values[1:] - values[:-1])
-    corrections = linear_recurrence(errors, gamma * c * continues)
-    bootstraps = discounts * (values[1:] + continues * _next(corrections))
+    corrections = linear_recurrence(errors, gamma * decay * c * continues)
+    bootstraps = discounts * (values[1:] + decay * continues * _next(corrections))
     return values[:-1] + corrections, rho * (rewards + bootstraps - values[:-1])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from learner_support import assert_same, fresh, make_learner, publish, resumed_states
 from linear import (
+    ENVS,
     LENGTH,
     SPECS,
     entropies_of,
@@ -73,6 +74,16 @@ def vtrace_of(
     return targets[:-1], advantages
 
 
+def gae_of(t: Trajectory, values: Any, lam: float) -> tuple[Any, Any]:
+    """Return value targets and advantages [T, B], from the last row to the first."""
+    advantages = np.zeros((LENGTH + 1, ENVS))
+    for i in reversed(range(LENGTH)):
+        later = GAMMA * values[i + 1] * ~t.terminated[i]
+        rest = GAMMA * lam * advantages[i + 1] * ~(t.terminated[i] | t.truncated[i])
+        advantages[i] = t.rewards[i] + later - values[i] + rest
+    return advantages[:-1] + values[:-1], advantages[:-1]
+
+
 def expected(
     agent: str,
     arrays: Any,
@@ -80,6 +91,8 @@ def expected(
     t: Trajectory,
     entropy_coef: float,
     coef: float,
+    lam: float | None = None,
+    is_normalized: bool = False,
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Return metrics and the loss's gradient by parameter."""
     x, valid = features(spec, t), t.valid
@@ -88,7 +101,11 @@ def expected(
     if agent == "a3c":  # it takes the newest policy for the one that acted
         ratios = np.ones_like(ratios)
     targets, advantages = vtrace_of(t, values, ratios, CLIPS[agent])
+    if lam is not None:
+        targets, advantages = gae_of(t, values, lam)
     errors, advantages = (targets - values[:-1])[valid], advantages[valid]
+    if is_normalized:
+        advantages = (advantages - advantages.mean()) / advantages.std()
     x, actions, count = x[:-1][valid], t.actions[valid], valid.sum()
     policy = x @ parameters(arrays, "dense-0")
     log_probs = log_probs_of(spec, policy, actions, LOG_STD)
@@ -152,6 +169,39 @@ def test_one_update(
             step = parameters(after, name) - parameters(before, name)
         wanted = first_adam_step(part * whole, lr, epsilon)
         np.testing.assert_allclose(step, wanted, rtol=1e-3, atol=1e-6)
+
+
+@EVERY
+@AGENTS
+@pytest.mark.parametrize("is_normalized", [False, True])
+@pytest.mark.parametrize("lam", [0.0, 0.8])
+def test_an_update_with_gae(
+    spec: EnvSpec, agent: str, lam: float, is_normalized: bool, tmp_path: Path
+) -> None:
+    names = {"entropy_coef": 0.1, "value_loss_coef": 0.7}
+    settings = {"lam": lam, "normalize_advantages": is_normalized}
+    learner = make(tmp_path, spec, agent, **names, **settings)
+    t = acted_on(learner, spec, 0)
+    before = learner.state.arrays()
+    before = {k.removeprefix("policy/"): array for k, array in before.items()}
+    metrics, _ = expected(agent, before, spec, t, *names.values(), lam, is_normalized)
+    got = learner.update(fresh(t), 0)
+    assert got.pop("updates") == 1
+    assert got == {k: pytest.approx(v, rel=1e-4) for k, v in metrics.items()}
+
+
+@EVERY
+def test_a_lagging_round_with_a_lam(spec: EnvSpec, tmp_path: Path) -> None:
+    """With the ratios of 1 it is that of a round that doesn't lag, nearly."""
+    ends = []
+    for lag in (0, 1):
+        learner = make(tmp_path, spec, lr=0.01, lam=0.5)
+        t = acted_on(learner, spec, 0)
+        t = t._replace(weights_version=t.weights_version - lag)
+        learner.update(fresh(t), 0)
+        ends.append(publish(learner).arrays)
+    for name, array in ends[0].items():
+        np.testing.assert_allclose(array, ends[1][name], rtol=1e-3, atol=1e-5)
 
 
 @EVERY

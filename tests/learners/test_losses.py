@@ -51,6 +51,28 @@ def test_clipped_policy_loss_stops_pushing(
     np.testing.assert_allclose(gradient, [-ratio * advantage if moves else 0])
 
 
+def test_approximate_kl_by_hand() -> None:
+    # of ratios 1, 2, 0.5: ratio - 1 - log(ratio)
+    (ratios, old), valid = but_last((1, 2, 0.5), (-1, -2, -3))
+    got = losses.approximate_kl(old + tf.math.log(ratios), old, valid)
+    expected = [0, 1 - np.log(2), -0.5 + np.log(2)]
+    np.testing.assert_allclose(got, np.mean(expected), rtol=1e-6)
+
+
+def test_approximate_kl_is_that_of_gaussians() -> None:
+    """Over actions of the old one."""
+    rng = np.random.default_rng(0)
+    one, other = (
+        distributions.Gaussian(tf.constant([mean]), tf.constant(log_std))
+        for mean, log_std in (([0.0, 1.0], [0.0, 0.1]), ([0.3, 0.9], [-0.2, 0.3]))
+    )
+    noise = rng.normal(size=(200_000, 2)).astype(np.float32)
+    actions = one.means + tf.exp(one.log_std) * noise
+    pair = other.log_prob(actions), one.log_prob(actions)
+    got = losses.approximate_kl(*pair, tf.ones(len(noise), tf.bool))
+    np.testing.assert_allclose(got, one.kl(other)[0], rtol=0.02)
+
+
 def test_clipped_value_loss_by_hand() -> None:
     # values, old values, returns, clip 0.5: the larger of both squared errors
     rows = [

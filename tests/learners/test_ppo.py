@@ -195,3 +195,94 @@ def test_without_a_setting_values_are_clipped_as_ratios_are(decays: bool) -> Non
         ends.append(learner.state.arrays())
     assert_same(ends[0], ends[1])
     assert any(not np.array_equal(ends[0][name], ends[2][name]) for name in ends[0])
+
+
+@EVERY
+def test_advantages_that_are_not_normalized(kind: str) -> None:
+    spec = SPECS[kind]
+    learner = make(spec, mini_batches=1, normalize_advantages=False)
+    t, _ = rollout(learner, spec, 0.0)
+    metrics = learner.update(fresh(t), 0)
+    assert metrics["policy_loss"] == pytest.approx(-advantages_of(t).mean(), rel=1e-4)
+
+
+def second_update(spec: EnvSpec, **settings: Any) -> tuple[Any, Any, Any, Any]:
+    """Return a lagging round, its log-probs before and after an update, and metrics.
+
+    Metrics are those of the first and the second update on the same batch.
+    """
+    means = []
+    for passes in (1, 2):
+        settings |= {"lr": 0.01, "mini_batches": 1, "ppo_epochs": passes}
+        learner = make(spec, **settings)
+        t, _ = rollout(learner, spec, 0.0)
+        move(learner)
+        newest = outputs_of(learner, spec, t.observations[:-1])[0]
+        means.append(learner.update(fresh(t), 0))
+        if passes == 1:
+            log_std = publish(learner).arrays.get("log_std", 0.0)
+            then = outputs_of(learner, spec, t.observations[:-1])[0]
+    log_probs = [
+        log_probs_of(spec, x[t.valid], t.actions[t.valid], own)
+        for x, own in ((newest, 0.0), (then, log_std))
+    ]
+    assert [m["updates"] for m in means] == [1, 2]
+    second = {k: 2 * v - means[0][k] for k, v in means[1].items()}
+    return t, *log_probs, (means[0], second)
+
+
+@EVERY
+def test_the_decoupled_loss_of_a_lagging_round(kind: str) -> None:
+    """Equation 4: weights to what acted, clipping about the newest weights."""
+    spec = SPECS[kind]
+    t, newest, then, metrics = second_update(spec, decoupled_loss=True)
+    weights = np.exp(newest - t.log_probs[t.valid])
+    assert weights.std() > 0.1
+    scaled = advantages_of(t)
+    scaled = (scaled - scaled.mean()) / scaled.std()
+    for log_probs, found in zip((newest, then), metrics, strict=True):
+        ratio = np.exp(log_probs - newest)
+        gains = np.minimum(ratio * scaled, np.clip(ratio, 0.9, 1.1) * scaled)
+        gain = (weights * gains).mean()
+        assert found["policy_loss"] == pytest.approx(-gain, rel=1e-3, abs=1e-4)
+        assert found["kl"] == pytest.approx((newest - log_probs).mean(), abs=1e-4)
+    assert (np.abs(np.exp(then - newest) - 1) > 0.1).any()
+
+
+@EVERY
+def test_without_a_lag_the_decoupled_loss_is_the_usual_one(kind: str) -> None:
+    """To the bit: no weights are computed that rounding would keep from being 1."""
+    ends = []
+    for decoupled in (False, True):
+        learner = make(SPECS[kind], lr=1e-3, ppo_epochs=3, decoupled_loss=decoupled)
+        t, _ = rollout(learner, SPECS[kind], 0.3)
+        move(learner)
+        t = t._replace(weights_version=learner.version)
+        learner.update(fresh(t), 0)
+        ends.append(learner.state.arrays())
+    assert_same(*ends)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_updates_end_before_the_one_that_is_too_far(compiled: bool) -> None:
+    """They leave the weights as the updates before it did, and aren't counted."""
+    spec, settings = SPECS["discrete"], {"lr": 0.01, "mini_batches": 2}
+
+    def trained(passes: int, target_kl: float | None) -> tuple[Any, Any]:
+        config = PPOConfig(
+            gamma=GAMMA, lam=LAM, ppo_epochs=passes, target_kl=target_kl, **settings
+        )
+        learner = make_learner("ppo", config, spec, compiled=compiled)
+        t, _ = rollout(learner, spec, 0.0)
+        metrics = learner.update(fresh(t), 0)
+        return metrics, learner.state.arrays()
+
+    assert trained(2, 1e3)[0]["updates"] == trained(2, None)[0]["updates"] == 4
+    metrics, arrays = trained(20, 0.004)
+    assert 2 < metrics["updates"] < 38
+    # However many passes were left.
+    again, same = trained(30, 0.004)
+    assert again == metrics
+    assert_same(arrays, {k: same[k] for k in arrays})
+    # The first minibatch, before any update, has no divergence.
+    assert trained(4, 1e-12)[0]["updates"] == 1

@@ -255,7 +255,9 @@ def test_n_step_returns_are_gae_without_decay() -> None:
     np.testing.assert_allclose(n_step(*case, 0.9), expected, rtol=1e-4, atol=1e-5)
 
 
-def slow_vtrace(ratios: Any, case: Any, gamma: float, rho: float, c: float) -> Any:
+def slow_vtrace(
+    ratios: Any, case: Any, gamma: float, rho: float, c: float, lam: float = 1.0
+) -> Any:
     """Sum equation 1 as it is printed, episode by episode."""
     rewards, values, terminated, truncated = case
     length, envs = rewards.shape
@@ -269,20 +271,21 @@ def slow_vtrace(ratios: Any, case: Any, gamma: float, rho: float, c: float) -> A
                 targets[s, env] += weight * min(rho, ratios[t, env]) * error
                 if terminated[t, env] or truncated[t, env]:
                     break
-                weight *= gamma * min(c, ratios[t, env])
+                weight *= gamma * lam * min(c, ratios[t, env])
     advantages = np.zeros((length, envs))
     for s, env in np.ndindex(length, envs):
         # The final observation of a truncated episode has only its value.
-        after = values if truncated[s, env] else targets
+        part = 0.0 if truncated[s, env] else lam
+        after = (1 - part) * values + part * targets
         rest = 0.0 if terminated[s, env] else gamma * float(after[s + 1, env])
         advantage = float(rewards[s, env]) + rest - float(values[s, env])
         advantages[s, env] = min(rho, ratios[s, env]) * advantage
     return targets[:-1], advantages
 
 
-@pytest.mark.parametrize("clips", [(1.0, 1.0), (1.5, 0.7)])
+@pytest.mark.parametrize("clips", [(1.0, 1.0), (1.5, 0.7), (1.5, 0.7, 0.6)])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_vtrace(length: int, clips: tuple[float, float]) -> None:
+def test_vtrace(length: int, clips: tuple[float, ...]) -> None:
     case = rollout(length, length)[:-1]
     log_ratios = np.random.default_rng(9).normal(0, 0.5, case[0].shape)
     log_ratios = log_ratios.astype(np.float32)
@@ -290,6 +293,16 @@ def test_vtrace(length: int, clips: tuple[float, float]) -> None:
     expected = slow_vtrace(np.exp(log_ratios), case, 0.9, *clips)
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.7, 1.0])
+def test_vtrace_of_the_acting_policy_is_gae(lam: float) -> None:
+    case = rollout(33, 3)[:-1]
+    targets, advantages = vtrace(np.zeros_like(case[0]), *case, 0.9, decay=lam)
+    expected = gae(*case, 0.9, lam)
+    np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
+    expected += case[1][:-1]
+    np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_vtrace_of_the_acting_policy_is_the_n_step_return() -> None:

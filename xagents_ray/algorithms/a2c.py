@@ -1,18 +1,14 @@
 """Advantage actor-critic."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
+from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.settings.algorithm import OneModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(OneModel, ActorCriticConfig):
+class A2CConfig(OneStepConfig):
     """Advantage actor-critic, arXiv:1602.01783."""
-
-    reads_values: ClassVar[bool] = False  # it computes newer ones
 
 
 add(

@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
+from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.settings.algorithm import OneModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class A3CConfig(OneModel, ActorCriticConfig):
+class A3CConfig(OneStepConfig):
     """Asynchronous advantage actor-critic, arXiv:1602.01783."""
 
     runs_free: ClassVar[bool] = True
     learns_each_rollout: ClassVar[bool] = True
-    reads_values: ClassVar[bool] = False  # it computes newer ones
 
 
 add(

@@ -7,7 +7,12 @@ import numpy as np
 
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig, ReplayConfig
+from xagents_ray.settings.algorithm import (
+    ActorAndCritic,
+    AlgorithmConfig,
+    OneModel,
+    ReplayConfig,
+)
 from xagents_ray.settings.options import (
     changed,
     coefficient,
@@ -85,6 +90,12 @@ class AdvantageConfig(ActorCriticConfig):
         hp_type="categorical",
         known_as=("num_minibatches", "n_minibatches"),
     )
+    normalize_advantages: bool = option(
+        True,
+        "Shift and scale the policy's advantages to a mean of 0 and a deviation of 1; "
+        "--no-normalize-advantages learns from them as they are",
+        known_as=("normalize_advantage", "norm_adv", "standardize_advantages"),
+    )
     advantage_epsilon: float = positive(
         1e-8, "Value added to the standard deviation that advantages are divided by"
     )
@@ -100,6 +111,22 @@ class AdvantageConfig(ActorCriticConfig):
                 f"--mini-batches {self.mini_batches} is more than the batch of "
                 f"{self.n_steps * n_envs} samples (--n-steps x --n-envs): lower it."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStepConfig(OneModel, ActorCriticConfig):
+    """Settings of algorithms that take one gradient step on each round."""
+
+    reads_values: ClassVar[bool] = False  # they compute newer ones
+    lam: float = changed(AdvantageConfig, "lam", 1.0)
+    normalize_advantages: bool = changed(
+        AdvantageConfig,
+        "normalize_advantages",
+        False,
+        help="If specified, the policy's advantages are shifted and scaled to a mean "
+        "of 0 and a deviation of 1",
+    )
+    advantage_epsilon: float = changed(AdvantageConfig, "advantage_epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)

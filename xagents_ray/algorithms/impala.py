@@ -3,20 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, ActorCriticConfig
+from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.settings.algorithm import OneModel
 from xagents_ray.settings.options import changed, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(OneModel, ActorCriticConfig):
+class IMPALAConfig(OneStepConfig):
     """Importance-weighted actor-learner architecture, arXiv:1802.01561."""
 
     runs_free: ClassVar[bool] = True
-    reads_values: ClassVar[bool] = False  # it computes newer ones
-    n_steps: int = changed(ActorCriticConfig, "n_steps", 20)
-    grad_norm: float = changed(ActorCriticConfig, "grad_norm", 40.0)
+    n_steps: int = changed(OneStepConfig, "n_steps", 20)
+    grad_norm: float = changed(OneStepConfig, "grad_norm", 40.0)
     rho_clip: float = positive(
         1.0,
         "Largest importance ratio that weights V-trace's errors and the policy's "

@@ -37,6 +37,19 @@ class PPOConfig(OneModel, AdvantageConfig):
         unit="reward",
         known_as=("clip_range_vf", "vf_clip_param"),
     )
+    target_kl: float | None = positive(
+        None,
+        "No more updates from a batch once the policy's KL divergence from the one "
+        "that acted is above 1.5 times this; default: no limit",
+        unit="nats",
+    )
+    decoupled_loss: bool = option(
+        False,
+        "If specified, older weights that acted are corrected for by importance "
+        "weights, and ratios are clipped about the newest weights before the updates; "
+        "for --policy-lag and --asynchronous",
+        known_as=("use_decoupled_loss", "decoupled_objective"),
+    )
 
 
 add(

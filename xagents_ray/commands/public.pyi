@@ -185,6 +185,9 @@ class TrainSettings(TypedDict, total=False):
     also classes and functions of an environment."""
 
 class TrainA2C(TrainSettings, total=False):
+    advantage_epsilon: float
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -202,6 +205,8 @@ class TrainA2C(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    lam: float
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -214,6 +219,9 @@ class TrainA2C(TrainSettings, total=False):
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -234,6 +242,9 @@ class TrainA2C(TrainSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TrainA3C(TrainSettings, total=False):
+    advantage_epsilon: float
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -251,6 +262,8 @@ class TrainA3C(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    lam: float
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -263,6 +276,9 @@ class TrainA3C(TrainSettings, total=False):
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -531,6 +547,9 @@ class TrainDQN(TrainSettings, total=False):
     Default: 4."""
 
 class TrainIMPALA(TrainSettings, total=False):
+    advantage_epsilon: float
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -551,6 +570,8 @@ class TrainIMPALA(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     40.0."""
+    lam: float
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -563,6 +584,9 @@ class TrainIMPALA(TrainSettings, total=False):
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     20."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -604,6 +628,10 @@ class TrainPPO(TrainSettings, total=False):
     clip_value: float | None
     """Clipping of the value's change, in units of the rewards learned from; 0 for none;
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    decoupled_loss: bool
+    """If specified, older weights that acted are corrected for by importance weights,
+    and ratios are clipped about the newest weights before the updates; for --policy-lag
+    and --asynchronous. Default: False."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -631,6 +659,9 @@ class TrainPPO(TrainSettings, total=False):
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     128."""
+    normalize_advantages: bool
+    """Shift and scale the policy's advantages to a mean of 0 and a deviation of 1;
+    --no-normalize-advantages learns from them as they are. Default: True."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -649,6 +680,9 @@ class TrainPPO(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    target_kl: float | None
+    """No more updates from a batch once the policy's KL divergence from the one that
+    acted is above 1.5 times this; default: no limit (nats, > 0)."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -802,6 +836,9 @@ class TrainTRPO(TrainSettings, total=False):
     n_steps: int
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     512."""
+    normalize_advantages: bool
+    """Shift and scale the policy's advantages to a mean of 0 and a deviation of 1;
+    --no-normalize-advantages learns from them as they are. Default: True."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1027,6 +1064,9 @@ class TuneSettings(TypedDict, total=False):
     also classes and functions of an environment."""
 
 class TuneA2C(TuneSettings, total=False):
+    advantage_epsilon: float | Sequence[float] | Space
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1044,6 +1084,8 @@ class TuneA2C(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    lam: float | Sequence[float] | Space
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1056,6 +1098,9 @@ class TuneA2C(TuneSettings, total=False):
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1081,6 +1126,9 @@ class TuneA2C(TuneSettings, total=False):
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
 class TuneA3C(TuneSettings, total=False):
+    advantage_epsilon: float | Sequence[float] | Space
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1098,6 +1146,8 @@ class TuneA3C(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    lam: float | Sequence[float] | Space
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1110,6 +1160,9 @@ class TuneA3C(TuneSettings, total=False):
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     5."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1398,6 +1451,9 @@ class TuneDQN(TuneSettings, total=False):
     Default: 4."""
 
 class TuneIMPALA(TuneSettings, total=False):
+    advantage_epsilon: float | Sequence[float] | Space
+    """Value added to the standard deviation that advantages are divided by (> 0).
+    Default: 1e-08."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1418,6 +1474,8 @@ class TuneIMPALA(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     40.0."""
+    lam: float | Sequence[float] | Space
+    """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1430,6 +1488,9 @@ class TuneIMPALA(TuneSettings, total=False):
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     20."""
+    normalize_advantages: bool
+    """If specified, the policy's advantages are shifted and scaled to a mean of 0 and a
+    deviation of 1. Default: False."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1476,6 +1537,10 @@ class TunePPO(TuneSettings, total=False):
     clip_value: float | Sequence[float] | Space | None
     """Clipping of the value's change, in units of the rewards learned from; 0 for none;
     default: that of --clip-norm, with its decay (reward, ≥ 0)."""
+    decoupled_loss: bool
+    """If specified, older weights that acted are corrected for by importance weights,
+    and ratios are clipped about the newest weights before the updates; for --policy-lag
+    and --asynchronous. Default: False."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -1503,6 +1568,9 @@ class TunePPO(TuneSettings, total=False):
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     128."""
+    normalize_advantages: bool
+    """Shift and scale the policy's advantages to a mean of 0 and a deviation of 1;
+    --no-normalize-advantages learns from them as they are. Default: True."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1526,6 +1594,9 @@ class TunePPO(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    target_kl: float | Sequence[float] | Space | None
+    """No more updates from a batch once the policy's KL divergence from the one that
+    acted is above 1.5 times this; default: no limit (nats, > 0)."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1684,6 +1755,9 @@ class TuneTRPO(TuneSettings, total=False):
     n_steps: int | Sequence[int] | Space
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     512."""
+    normalize_advantages: bool
+    """Shift and scale the policy's advantages to a mean of 0 and a deviation of 1;
+    --no-normalize-advantages learns from them as they are. Default: True."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
