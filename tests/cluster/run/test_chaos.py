@@ -16,7 +16,6 @@ import psutil
 import pytest
 from processes import start
 
-pytestmark = pytest.mark.alone
 _KILL_SECONDS = 3.0
 _ACTOR, _LEARNER = "ray::EnvActor", "ray::LearnerService"
 _SHARD = "ray::ReplayService"
@@ -34,8 +33,17 @@ def _parts(driver: psutil.Process, title: str) -> list[psutil.Process]:
     return found
 
 
-def _shared_memory() -> set[str]:
-    return {path.name for path in Path("/dev/shm").iterdir()}
+def _shared_memory() -> set[Path]:
+    return set(Path("/dev/shm").iterdir())
+
+
+def _leaked(before: set[Path]) -> set[Path]:
+    """Return new shared memory that no process has mapped; other tests have some."""
+    new, mapped = _shared_memory() - before, ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # the process has ended
+            mapped += maps.read_text()
+    return {path for path in new & _shared_memory() if str(path) not in mapped}
 
 
 def _survive(
@@ -75,7 +83,9 @@ def _survive(
     assert process.returncode == 0, text
     _, alive = psutil.wait_procs(list(others), timeout=10)
     assert alive == []
-    assert _shared_memory() <= memory
+    leaked = _leaked(memory)
+    time.sleep(1)  # what another test makes is mapped by then
+    assert leaked & _leaked(memory) == set()
     (path,) = Path("runs").rglob("summary.json")
     return text, json.loads(path.read_text()), killed
 
