@@ -34,7 +34,7 @@ class ActorCritic:
         self._config, self._setup = setup.config, setup
         self._largest = largest_rho, largest_c
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec)
+        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)

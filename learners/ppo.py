@@ -41,7 +41,7 @@ class PPO:
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec)
+        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)

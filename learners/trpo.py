@@ -41,7 +41,7 @@ class TRPO:
         actor_layout, critic_layout = setup.layouts
         self._actor = setup.network(actor_layout, "actor")
         self._critic = setup.network(critic_layout, "critic")
-        self._head = PolicyHead(setup.spec)
+        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(

@@ -158,17 +158,20 @@ Distribution: TypeAlias = Categorical | MultiCategorical | Gaussian
 class PolicyHead:
     """What makes distributions of a policy network's outputs.
 
+    Args:
+        spec: of the environments.
+        log_std: what `variables` starts with.
     Attributes:
         variables: learned besides the network's weights, by name: `log_std` [A] of
             continuous actions.
     """
 
-    def __init__(self, spec: EnvSpec) -> None:
+    def __init__(self, spec: EnvSpec, log_std: float = 0.0) -> None:
         self.variables: dict[str, Any] = {}
         self._sizes = spec.action_sizes
         if not spec.is_discrete:
-            zeros = tf.zeros(spec.action_units)
-            self.variables["log_std"] = tf.Variable(zeros, name="log_std")
+            first = tf.fill([spec.action_units], float(log_std))
+            self.variables["log_std"] = tf.Variable(first, name="log_std")
 
     def __call__(self, outputs: tf.Tensor) -> Distribution:
         """Return the distributions of float32 [N, n] logits or [N, A] means."""

@@ -241,3 +241,10 @@ def test_a_head_makes_what_the_action_space_needs() -> None:
     continuous.variables["log_std"].assign([1.0, 2.0])
     assert float(policy.entropy()) == pytest.approx(before + 3)
     assert float(frozen.entropy()) == before
+
+
+def test_a_head_starts_with_the_deviation_that_was_asked_for() -> None:
+    spec = EnvSpec((3,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2)
+    head = PolicyHead(spec, -1.5)
+    np.testing.assert_array_equal(head.variables["log_std"], [-1.5, -1.5])
+    assert not PolicyHead(EnvSpec((3,), "float32", 1, 2), -1.5).variables

@@ -11,6 +11,7 @@ import pytest
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
+from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout, layout_for, read_layout
 from xagents_ray.networks.section import INITIALIZERS
@@ -323,3 +324,30 @@ def test_swish_is_silu(tmp_path: Path) -> None:
     text = "[dense-0]\noutput=1\nactivation=swish\n"
     (layer,) = read(tmp_path, text, (3,), [2]).layers
     assert layer.activation == "silu"
+
+
+def test_separated_outputs_share_no_layer(tmp_path: Path) -> None:
+    """With the same weights in the copies, it computes what it did before."""
+    path = tmp_path / "shared.cfg"
+    text = "[dense-0]\nunits=5\nactivation=tanh\n[dense-1]\nunits=4\ncommon=1\n"
+    path.write_text(f"{text}[dense-2]\noutput=1\n[dense-3]\noutput=1\n")
+    shared = read_layout(path, (3,), (2, 1), 1.0)
+    own = shared.separated()
+    names = ["dense-0", "dense-1", "dense-2", "dense-0-2", "dense-1-2", "dense-3"]
+    assert [layer.name for layer in own.layers] == names
+    assert [layer.source for layer in own.layers] == [-1, 0, 1, -1, 3, 4]
+    assert own.outputs == (2, 5)
+    arrays = networks.arrays(networks.build(shared, 1, "policy"))
+    copies = {
+        name: arrays[name.replace("-2/", "/")]
+        for name in own.shapes
+        if name not in arrays
+    }
+    x = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    together, apart = bind(shared, arrays), bind(own, {**arrays, **copies})
+    for one, other in zip(together(x), apart(x), strict=True):
+        np.testing.assert_array_equal(one, other)
+    model = networks.build(own, 1, "policy")
+    assert {v.shape for v in model.weights} == set(own.shapes.values())
+    assert networks.named_weights(model).keys() == own.shapes.keys()
+    assert own.separated() == own

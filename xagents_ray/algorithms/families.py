@@ -1,12 +1,14 @@
 """Settings and networks that algorithms of one family share."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import (
     ActorAndCritic,
     AlgorithmConfig,
@@ -22,8 +24,40 @@ from xagents_ray.settings.options import (
     positive,
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyAndValue(OneModel, AlgorithmConfig):
+    """One network with two outputs: the policy and the value."""
+
+    separate_networks: bool = option(
+        False,
+        "If specified, the policy and the value share no layers: the value has copies "
+        "of those before the policy's output",
+        acts=True,
+        known_as=("share_features_extractor", "vf_share_layers"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = self.feature_maker or Path(self.model or ".cfg").suffix
+        if self.separate_networks and own not in (".cfg", ""):
+            raise UserError(
+                "--separate-networks copies the layers of .cfg files, not of Keras "
+                "models: drop it, and give each output layers of its own in the model."
+            )
+
+
+def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
+    separate = isinstance(config, PolicyAndValue) and config.separate_networks
+    return layout.separated() if separate else layout
+
+
 ACTOR_CRITIC = Model(
-    "policy", "actor-critic-{kind}.cfg", ("actions", "value"), has_log_std=True
+    "policy",
+    "actor-critic-{kind}.cfg",
+    ("actions", "value"),
+    has_log_std=True,
+    adapt=_adapt,
 )
 """One network with two outputs: the policy and the value."""
 DETERMINISTIC_MODELS = (
@@ -78,7 +112,22 @@ class ActorCriticConfig(PolicyGradientConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageConfig(ActorCriticConfig):
+class GaussianConfig(ActorCriticConfig):
+    """Settings of algorithms that draw continuous actions from a Gaussian."""
+
+    init_log_std: float = option(
+        0.0,
+        "Logarithm of the standard deviation that continuous actions start with, in "
+        "the units of the environment's actions; it is learned from then on",
+        low=-20,
+        high=20,
+        hp_type="categorical",
+        known_as=("log_std_init", "initial_log_std", "log_std"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageConfig(GaussianConfig):
     """Settings of algorithms that learn from mini-batches with advantages."""
 
     lam: float = fraction(
@@ -114,7 +163,7 @@ class AdvantageConfig(ActorCriticConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneStepConfig(OneModel, ActorCriticConfig):
+class OneStepConfig(PolicyAndValue, GaussianConfig):
     """Settings of algorithms that take one gradient step on each round."""
 
     reads_values: ClassVar[bool] = False  # they compute newer ones

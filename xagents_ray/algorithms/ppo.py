@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, AdvantageConfig
+from xagents_ray.algorithms.families import (
+    ACTOR_CRITIC,
+    AdvantageConfig,
+    PolicyAndValue,
+)
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.settings.algorithm import OneModel
 from xagents_ray.settings.options import changed, coefficient, count, option, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(OneModel, AdvantageConfig):
+class PPOConfig(PolicyAndValue, AdvantageConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)

@@ -32,6 +32,7 @@ class Model:
         reads_actions: it reads an observation vector and an action, side by side.
         has_log_std: it draws continuous actions, with a learned standard deviation.
         gives_logits: outputs are logits: a softmax that ends one is left out.
+        adapt: returns its layout as the algorithm's config changes it, or None.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Model:
     reads_actions: bool = False
     has_log_std: bool = False
     gives_logits: bool = False
+    adapt: Callable[[Layout, Any], Layout] | None = None
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return its network for an environment, from the user's file or our own."""
@@ -106,9 +108,12 @@ class Algorithm:
 
     def layouts(self, config: AlgorithmConfig, spec: EnvSpec) -> tuple[Layout, ...]:
         """Return its networks for an environment."""
-        return tuple(
-            model.layout(getattr(config, model.file), spec) for model in self.models
-        )
+        return tuple(self.layout_of(model, config, spec) for model in self.models)
+
+    def layout_of(self, model: Model, config: AlgorithmConfig, spec: EnvSpec) -> Layout:
+        """Return one of its networks for an environment."""
+        layout = model.layout(getattr(config, model.file), spec)
+        return layout if model.adapt is None else model.adapt(layout, config)
 
     def extras(
         self, model: Model, config: AlgorithmConfig, spec: EnvSpec

@@ -205,6 +205,10 @@ class TrainA2C(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -238,6 +242,9 @@ class TrainA2C(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -262,6 +269,10 @@ class TrainA3C(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -295,6 +306,9 @@ class TrainA3C(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -570,6 +584,10 @@ class TrainIMPALA(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     40.0."""
+    init_log_std: float
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -607,6 +625,9 @@ class TrainIMPALA(TrainSettings, total=False):
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -643,6 +664,10 @@ class TrainPPO(TrainSettings, total=False):
     grad_norm: float
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     lr: float
@@ -680,6 +705,9 @@ class TrainPPO(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     target_kl: float | None
     """No more updates from a batch once the policy's KL divergence from the one that
     acted is above 1.5 times this; default: no limit (nats, > 0)."""
@@ -820,6 +848,10 @@ class TrainTRPO(TrainSettings, total=False):
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
+    init_log_std: float
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -1084,6 +1116,10 @@ class TuneA2C(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1122,6 +1158,9 @@ class TuneA2C(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1146,6 +1185,10 @@ class TuneA3C(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1184,6 +1227,9 @@ class TuneA3C(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1474,6 +1520,10 @@ class TuneIMPALA(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     40.0."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1516,6 +1566,9 @@ class TuneIMPALA(TuneSettings, total=False):
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1552,6 +1605,10 @@ class TunePPO(TuneSettings, total=False):
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the gradient; larger ones are scaled to it (> 0). Default:
     0.5."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     lr: float | Sequence[float] | Space
@@ -1594,6 +1651,9 @@ class TunePPO(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    separate_networks: bool
+    """If specified, the policy and the value share no layers: the value has copies of
+    those before the policy's output. Default: False."""
     target_kl: float | Sequence[float] | Space | None
     """No more updates from a batch once the policy's KL divergence from the one that
     acted is above 1.5 times this; default: no limit (nats, > 0)."""
@@ -1739,6 +1799,10 @@ class TuneTRPO(TuneSettings, total=False):
     """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
     grad_norm: float | Sequence[float] | Space
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that continuous actions start with, in the
+    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
+    Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space

@@ -50,6 +50,25 @@ class Layout:
         ]
         return replace(self, layers=tuple(layers))
 
+    def separated(self) -> "Layout":
+        """Return it with layers of its own for each output; the first keeps its names.
+
+        What another output reads besides gets copies: `dense-0-2` for the second.
+        """
+        layers: list[Layer] = []
+        ends: list[int] = []
+        for number, end in enumerate(self.outputs, 1):
+            path = [end]
+            while (source := self.layers[path[0]].source) >= 0:
+                path.insert(0, source)
+            used, begin = {layer.name for layer in layers}, len(layers)
+            for i, layer in enumerate(self.layers[index] for index in path):
+                name = f"{layer.name}-{number}" if layer.name in used else layer.name
+                source = begin + i - 1 if i else -1
+                layers.append(replace(layer, name=name, source=source))
+            ends.append(len(layers) - 1)
+        return replace(self, layers=tuple(layers), outputs=tuple(ends))
+
 
 def read_layout(
     path: Path, input_shape: tuple[int, ...], outputs: Sequence[int], scale: float

@@ -108,7 +108,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     algorithm.check_spaces(spec)
     model, config = algorithm.models[0], algorithm.config.of(values)
     config = networks.made(algorithm, config, env, spec)
-    layout = model.layout(getattr(config, model.file), spec)
+    layout = algorithm.layout_of(model, config, spec)
     extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
         own, name = model.own(checkpoint.arrays), str(checkpoint.path)
