@@ -136,9 +136,15 @@ class EpisodeCounter:
         self.ended = step.ended
         if not np.count_nonzero(step.ended):
             return []
-        returns, lengths = self.returns, self.lengths
+        returns, lengths, success = self.returns, self.lengths, step.success
         episodes = [
-            Episode(self._first_env + i, row, float(returns[i]), int(lengths[i]))
+            Episode(
+                self._first_env + i,
+                row,
+                float(returns[i]),
+                int(lengths[i]),
+                None if success is None else bool(success[i]),
+            )
             for i in step.ended.nonzero()[0].tolist()
         ]
         self.returns[step.ended] = self.lengths[step.ended] = 0

@@ -128,7 +128,10 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
 
 def _no_hint(env_id: str) -> str:
     if "-v" in env_id or ":" in env_id:
-        return "; see gymnasium.pprint_registry()."
+        return (
+            "; see gymnasium.pprint_registry(). One of another package has its module "
+            "in front, as in gymnasium_robotics:FetchReach-v4."
+        )
     return (
         "; see gymnasium.pprint_registry(), or pass the class or function of this "
         f"name from Python, as in env={env_id}."

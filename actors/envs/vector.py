@@ -29,6 +29,7 @@ class EnvStep(NamedTuple):
         terminated: bool [B], no value after this; a lost Atari life counts.
         truncated: bool [B], cut off.
         ended: bool [B], the next step only resets.
+        success: [B], whether the goal is reached; None where nothing is said of goals.
     """
 
     observations: Array
@@ -37,6 +38,7 @@ class EnvStep(NamedTuple):
     terminated: BoolArray
     truncated: BoolArray
     ended: BoolArray
+    success: Array | None = None
 
 
 class Envs:
@@ -92,6 +94,7 @@ class Envs:
             terminated,
             truncated,
             ended,
+            infos.get("is_success", infos.get("success")),
         )
 
     @property

@@ -9,6 +9,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
 from xagents_ray.cluster.run.preflight import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
+from xagents_ray.run.driver import Evaluated
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""
@@ -44,7 +45,7 @@ class Evaluations:
         self._longest = 0.0
         self._current: _Evaluation | None = None
         self._waiting: deque[tuple[int, Any]] = deque()
-        self._ended: list[tuple[int, float]] = []
+        self._ended: list[Evaluated] = []
 
     def begin(self, env_steps: int, weights: Any) -> bool:
         """Begin one, or queue it; return False when too many are queued already."""
@@ -62,8 +63,8 @@ class Evaluations:
         self._log.count("evaluations skipped")
         return False
 
-    def ended(self, is_last: bool) -> list[tuple[int, float]]:
-        """Return (env step, mean return) of those that ended; wait for the last."""
+    def ended(self, is_last: bool) -> list[Evaluated]:
+        """Return those that ended; wait for the last."""
         self._advance()
         while is_last and self._current is not None:
             self._finish(self._current, self._current.until - time.monotonic())
@@ -102,8 +103,7 @@ class Evaluations:
             trace = traceback_of(error) or "its process died"
             self._fail(evaluation.step, trace.splitlines()[-1])
         else:
-            mean = sum(each.episode_return for each in episodes) / len(episodes)
-            self._ended.append((evaluation.step, mean))
+            self._ended.append(Evaluated.of(evaluation.step, episodes))
             self._longest = max(self._longest, time.monotonic() - evaluation.began)
         self._current = None
         self._begin_next()

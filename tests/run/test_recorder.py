@@ -9,6 +9,7 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.run import recorder as module
+from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.settings.config import Config
@@ -92,7 +93,7 @@ def test_trackers_are_made_when_there_is_something_to_log(
 ) -> None:
     recorder = Recorded(monitor_session="mine").recorder
     assert trackers == []
-    recorder.evaluated(10, 2.5)
+    recorder.evaluated(Evaluated(10, 2.5))
     recorder.close(20, {"loss": 0.5}, Path("a.mp4"))
     expected = [(10, {"reward/evaluation": 2.5}), (20, {"loss": 0.5})]
     for tracker in trackers:
@@ -114,10 +115,10 @@ def test_metrics_are_tracked_once_per_second(
 
 def test_a_tracker_that_fails_is_left_out(trackers: list[FakeTracker]) -> None:
     recorded = Recorded(monitor_session="mine")
-    recorded.recorder.evaluated(1, 1.0)
+    recorded.recorder.evaluated(Evaluated(1, 1.0))
     failing, other = trackers
     failing.fails = {"log", "close"}
-    recorded.recorder.evaluated(2, 1.0)
+    recorded.recorder.evaluated(Evaluated(2, 1.0))
     recorded.recorder.close(3, {}, None)
     assert failing.is_closed and len(failing.logged) == 1
     assert [step for step, _ in other.logged] == [1, 2, 3]
@@ -135,7 +136,7 @@ def test_a_tracker_that_cannot_be_made(
     monkeypatch.setattr(module, "Wandb", refuse)
     recorded = Recorded(monitor_session="mine", tensorboard=False)
     for step in (1, 2):
-        recorded.recorder.evaluated(step, 1.0)
+        recorded.recorder.evaluated(Evaluated(step, 1.0))
     assert trackers == []
     (warning,) = recorded.warnings
     assert warning.startswith("--monitor-session can't be written")
@@ -145,7 +146,7 @@ def test_every_history_gets_every_episode() -> None:
     histories = History("a.parquet"), History("b.parquet")
     recorder = Recorded(*histories, tensorboard=False).recorder
     recorder.episodes([EndedEpisode(3, 2.0, 1, 2.0, None)], 1.0)
-    recorder.evaluated(3, 7.0)
+    recorder.evaluated(Evaluated(3, 7.0))
     recorder.episodes([EndedEpisode(5, 4.0, 2, 3.0, 3.0)], 2.0)
     recorder.close(5, {}, None)
     for name in ("a.parquet", "b.parquet"):
@@ -172,6 +173,19 @@ def test_own_metrics_reach_histories_and_once_a_second_the_trackers(
     ]
     rows = read_history("h.parquet")
     assert rows["mine"].tolist() == [3.0] and rows["other"].tolist() == [-3.0]
+
+
+def test_success_rates_reach_histories_and_trackers(
+    trackers: list[FakeTracker],
+) -> None:
+    recorder = Recorded(History("h.parquet")).recorder
+    ended = EndedEpisode(3, 2.0, 1, 2.0, None, success=True, success_rate=0.75)
+    recorder.episodes([ended], 1.0)
+    recorder.evaluated(Evaluated(3, 7.0, 0.5))
+    recorder.close(3, {}, None)
+    assert read_history("h.parquet")["success_rate"].tolist() == [0.75]
+    values = {"reward/evaluation": 7.0, "success/evaluation": 0.5}
+    assert trackers[0].logged[0] == (3, values)
 
 
 def test_a_history_that_cannot_be_written_costs_one_warning() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.trajectory import Episode, RolloutReport, WeightsFile
-from xagents_ray.run.driver import Collected, Snapshot
+from xagents_ray.run.driver import Collected, Evaluated, Snapshot
 from xagents_ray.storage.arrays import write_arrays
 
 Round = Sequence[float] | Callable[[], Sequence[float]]
@@ -65,7 +65,7 @@ class FakeDriver:
         self.metrics: Callable[[], Metrics] = lambda: {"loss": 0.5}
         self.lost: set[int] = set()
         self.scores: deque[float] = deque()
-        self._evaluated: list[tuple[int, float]] = []
+        self._evaluated: list[Evaluated] = []
         self.on_drain: Callable[[], None] = lambda: None
 
     def collect(self, env_steps: int) -> Collected:
@@ -115,10 +115,10 @@ class FakeDriver:
     def evaluate(self, env_steps: int) -> bool:
         if not self.scores:
             return False
-        self._evaluated.append((env_steps, self.scores.popleft()))
+        self._evaluated.append(Evaluated(env_steps, self.scores.popleft()))
         return True
 
-    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
+    def evaluations(self, is_last: bool) -> list[Evaluated]:
         self.events.append(("evaluations", is_last))
         ended, self._evaluated = self._evaluated, []
         return ended

@@ -102,6 +102,14 @@ class Episode(NamedTuple):
     row: int  # the rollout's step in which it ended
     episode_return: float  # sum of raw rewards
     length: int  # env steps
+    # What the environment said at its end: `is_success` or `success` of its info.
+    success: bool | None = None
+
+
+def success_rate(episodes: Sequence[Episode]) -> float | None:
+    """Return the share of episodes that reached their goals; None if unknown."""
+    known = [each.success for each in episodes if each.success is not None]
+    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError, counted
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import Episode, Weights
+from xagents_ray.core.trajectory import Episode, Weights, success_rate
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
@@ -54,6 +54,11 @@ class Evaluation:
         return [episode.length for episode in self.episodes]
 
     @property
+    def success_rate(self) -> float | None:
+        """Share of episodes that reached their goals; None if unknown."""
+        return success_rate(self.episodes)
+
+    @property
     def mean(self) -> float:
         """Mean return; NaN without episodes."""
         return float(np.mean(self.returns)) if self.episodes else math.nan
@@ -65,8 +70,9 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints of at least one episode."""
-        returns = self.returns
+        returns, rate = self.returns, self.success_rate
         return {
+            **({} if rate is None else {"success_rate": rate}),
             "mean": self.mean,
             "std": self.std,
             "min": min(returns),
@@ -82,7 +88,9 @@ class Evaluation:
         if not self.episodes:
             return f"{count}, seed {self.seed}"
         names = "mean", "std", "min", "max"
-        numbers = (f"{name} {self.summary()[name]:.2f}" for name in names)
+        numbers = [f"{name} {self.summary()[name]:.2f}" for name in names]
+        if self.success_rate is not None:
+            numbers.append(f"success rate {self.success_rate:.2f}")
         return f"{', '.join(numbers)} of {count}, seed {self.seed}"
 
     def __repr__(self) -> str:
@@ -152,8 +160,9 @@ def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Evaluati
 
 def episode_line(number: int, episode: Episode) -> str:
     """Return the line about an episode that ended."""
-    total, length = episode.episode_return, episode.length
-    return f"episode {number}: reward {total:.2f}, {length} env steps"
+    _, _, total, length, success = episode
+    end = {True: ", goal reached", False: ", goal missed", None: ""}[success]
+    return f"episode {number}: reward {total:.2f}, {length} env steps{end}"
 
 
 def with_envs(run: RunSpec, n_envs: int) -> RunSpec:

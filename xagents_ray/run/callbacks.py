@@ -117,7 +117,9 @@ class Callback:
         Args:
             ctx: the run.
             episode: its `episode_return` (raw rewards), `length` and `step` (env
-                steps), and the run's `mean_reward` and `best_reward` right after it.
+                steps), the run's `mean_reward` and `best_reward` right after it; and
+                `success` with the run's `success_rate`, None outside of goal
+                environments.
         """
 
     def on_update(self, ctx: RunContext, metrics: Mapping[str, float]) -> bool | None:

@@ -87,6 +87,8 @@ class Display:
             "mean reward": number(progress.mean_reward),
             "best reward": number(progress.best_reward),
         }
+        if progress.success_rate is not None:
+            fields["success rate"] = number(progress.success_rate)
         replay = self._config.algorithm.replay
         if replay is not None:
             fields["replay"] = f"{progress.replay_size or 0}/{replay.buffer_max_size}"

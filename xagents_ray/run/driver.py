@@ -8,7 +8,12 @@ from typing import Any, NamedTuple, Protocol
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import RolloutReport, WeightsFile
+from xagents_ray.core.trajectory import (
+    Episode,
+    RolloutReport,
+    WeightsFile,
+    success_rate,
+)
 from xagents_ray.replay.base import Fill
 from xagents_ray.storage.checkpoints import Checkpoint
 
@@ -23,6 +28,25 @@ class Collected(NamedTuple):
     replay_seconds: float = 0.0  # that the replay took to copy them in
     # Reports of rollouts that were too old to learn from.
     dropped: Sequence[RolloutReport] = ()
+
+
+class Evaluated(NamedTuple):
+    """What a greedy evaluation said of weights."""
+
+    step: int  # env steps of the run by then
+    mean_reward: float  # mean return
+    success_rate: float | None = None  # None where the environment doesn't say
+
+    @classmethod
+    def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
+        """Return that of its episodes."""
+        mean = sum(each.episode_return for each in episodes) / len(episodes)
+        return cls(step, mean, success_rate(episodes))
+
+    def __str__(self) -> str:
+        text = f"Evaluation at {self.step} steps: mean reward {self.mean_reward:.2f}"
+        rate = self.success_rate
+        return text if rate is None else f"{text}, success rate {rate:.2f}"
 
 
 class Snapshot(NamedTuple):
@@ -118,8 +142,8 @@ class Driver(Protocol):
     def evaluate(self, env_steps: int) -> bool:
         """Begin a greedy evaluation of the newest weights; False when it is skipped."""
 
-    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
-        """Return (env step, mean return) of those that ended; wait for the last."""
+    def evaluations(self, is_last: bool) -> list[Evaluated]:
+        """Return those that ended; wait for the last."""
 
     def close(self) -> None:
         """End every part."""

@@ -27,7 +27,7 @@ from xagents_ray.core.trajectory import (
     assemble,
 )
 from xagents_ray.replay.base import Replay, replay_for
-from xagents_ray.run.driver import Collected, Snapshot
+from xagents_ray.run.driver import Collected, Evaluated, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 
@@ -72,7 +72,7 @@ class LocalDriver:
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: list[BatchPart] = []
         self._evaluator: Evaluator | None = None
-        self._evaluations: list[tuple[int, float]] = []
+        self._evaluations: list[Evaluated] = []
 
     @property
     def weights(self) -> Weights:
@@ -172,12 +172,11 @@ class LocalDriver:
             episodes = self._evaluator.evaluate(
                 self._weights, config.eval_episodes, self._run.evaluation_seed
             )
-        mean = sum(each.episode_return for each in episodes) / len(episodes)
-        self._evaluations.append((env_steps, mean))
+        self._evaluations.append(Evaluated.of(env_steps, episodes))
         return True
 
-    def evaluations(self, is_last: bool) -> list[tuple[int, float]]:
-        """Return (env step, mean return) of those that ended."""
+    def evaluations(self, is_last: bool) -> list[Evaluated]:
+        """Return those that ended."""
         ended, self._evaluations = self._evaluations, []
         return ended
 

@@ -24,6 +24,8 @@ class EndedEpisode(NamedTuple):
     length: int  # env steps of its own
     mean_reward: float
     best_reward: float | None
+    success: bool | None = None  # None where the environment doesn't say
+    success_rate: float | None = None  # of the newest episodes; None likewise
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Progress:
     resets: int = 0  # rows that only reset an environment
     episode_count: int = 0  # episodes that ended
     updates: int = 0  # gradient steps
+    # Whether the newest episodes reached their goals, as far as that is known.
+    successes: deque[bool] = field(default_factory=deque)
     replay_size: int | None = None  # transitions in the replay; None without one
     # Largest mean reward of a full window; None before there is one.
     best_reward: float | None = None
@@ -81,6 +85,11 @@ class Progress:
     def mean_reward(self) -> float | None:
         """Mean return of the newest episodes; None before the first one."""
         return math.fsum(self.rewards) / len(self.rewards) if self.rewards else None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the newest episodes that reached their goals; None if unknown."""
+        return sum(self.successes) / len(self.successes) if self.successes else None
 
     @property
     def steps_per_second(self) -> float:
@@ -150,6 +159,7 @@ class Progress:
             "games": self.episode_count,
             "best_window": self.rewards.maxlen,
             "rewards": list(self.rewards),
+            "successes": list(self.successes),
             "statistics": to_json(self.statistics),
         }
 
@@ -164,19 +174,25 @@ class Progress:
         self.best_reward = None if best is None else float(best)
         self.earlier_seconds = float(state["seconds"])
         self.rewards.extend(map(float, state["rewards"]))
+        self.successes.extend(map(bool, state.get("successes", ())))
         self.statistics = from_json(state["statistics"])
 
     def _ended(self, step: int, episode: Episode) -> EndedEpisode:
-        _, _, episode_return, length = episode
+        _, _, episode_return, length, success = episode
         self.episode_count += 1
         self.rewards.append(episode_return)
+        if success is not None:
+            if len(self.successes) == self.rewards.maxlen:
+                self.successes.popleft()
+            self.successes.append(success)
         self.episode_steps.append(step)
         self.episode_returns.append(episode_return)
         mean = self.mean_reward
         assert mean is not None
         if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
-        return EndedEpisode(step, episode_return, length, mean, self.best_reward)
+        means = mean, self.best_reward, success, self.success_rate
+        return EndedEpisode(step, episode_return, length, *means)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.process import without_packages
+from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.progress import EndedEpisode
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
@@ -149,13 +150,19 @@ class Recorder:
                     episode.mean_reward,
                     episode.best_reward,
                 )
+                if episode.success_rate is not None:
+                    history.log("success_rate", episode.success_rate)
             self.best_effort("The history", history.flush_if_due)
 
-    def evaluated(self, step: int, reward: float) -> None:
-        """Record an evaluation's mean return."""
+    def evaluated(self, evaluation: Evaluated) -> None:
+        """Record an evaluation."""
+        step, reward, success_rate = evaluation
         for history in self._histories:
             history.evaluated(reward)
-        self._log(step, {"reward/evaluation": reward})
+        values = {"reward/evaluation": reward}
+        if success_rate is not None:
+            values["success/evaluation"] = success_rate
+        self._log(step, values)
 
     def own(self, step: int, name: str, value: float) -> None:
         """Record a metric of the user's own; trackers get its newest once a second.

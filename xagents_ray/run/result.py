@@ -25,6 +25,8 @@ class Result:
         best_reward: largest mean reward of a full reward buffer so far; None before
             there is one.
         best_evaluation: largest mean return of a greedy evaluation; None without one.
+        success_rate: share of the newest episodes that reached their goals; None where
+            the environment doesn't say, by `is_success` or `success` of its info.
         episodes: (env step, return) of every episode of this session, in order.
         dropped: unfinished episodes that were lost on resuming.
         losses: what failures have cost this session, by name.
@@ -58,6 +60,7 @@ class Result:
     directory: str
     n_actors: int = 0
     best_evaluation: float | None = None
+    success_rate: float | None = None
     learner_threads: int = 0
     precision: str = "float32"
     signal: int | None = None
@@ -96,6 +99,7 @@ class Result:
             mean_reward=progress.mean_reward,
             best_reward=progress.best_reward,
             best_evaluation=progress.best_evaluation,
+            success_rate=progress.success_rate,
             episodes=progress.episodes,
             dropped=progress.dropped,
             policy_lag=progress.policy_lag,

@@ -244,10 +244,11 @@ class Session:
         self._take_evaluations(is_last=False)
 
     def _take_evaluations(self, is_last: bool) -> None:
-        for step, mean in self._driver.evaluations(is_last):
-            self._recorder.evaluated(step, mean)
+        for evaluation in self._driver.evaluations(is_last):
+            step, mean, _ = evaluation
+            self._recorder.evaluated(evaluation)
             self._saver.end_evaluation(step, mean)
-            self._display.note(f"Evaluation at {step} steps: mean reward {mean:.2f}")
+            self._display.note(str(evaluation))
             self._callbacks(Callback.on_evaluation, step, mean)
 
     def _save_between_phases(self) -> None:

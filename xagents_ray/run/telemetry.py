@@ -96,6 +96,8 @@ class Telemetry:
         }
         if progress.mean_reward is not None:
             metrics["mean_reward"] = progress.mean_reward
+        if progress.success_rate is not None:
+            metrics["success_rate"] = progress.success_rate
         return metrics | self._health()
 
     def _tracked(self) -> dict[str, float]:
@@ -105,6 +107,7 @@ class Telemetry:
         return {
             **_grouped("train", self._metrics),
             **_grouped("reward", rewards),
+            **_grouped("success", {"rate": progress.success_rate}),
             **self._health(),
             "run/steps_per_second": progress.steps_per_second,
             "run/games": progress.episode_count,

@@ -14,6 +14,7 @@ from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
+from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
@@ -54,7 +55,7 @@ def test_training_never_waits_for_an_evaluation(
         beside.begin(step, "weights")
         assert beside.ended(is_last=False) == []
     assert ray.now == before
-    assert beside.ended(is_last=True) == [(step, 15.0) for step in range(50)]
+    assert beside.ended(is_last=True) == [Evaluated(step, 15.0) for step in range(50)]
     assert not log.counts
 
 
@@ -67,7 +68,7 @@ def test_weights_that_wait_fit_into_the_object_store(
     beside = evaluations(ray, log, run, *[600.0] * 50)
     begun = [beside.begin(step, "weights") for step in range(10)]
     assert begun == [True] * 4 + [False] * 6
-    assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2, 3]
+    assert [each.step for each in beside.ended(is_last=True)] == [0, 1, 2, 3]
     assert log.counts == {"evaluations skipped": 6}
     (sentence,) = log.warnings
     assert sentence.startswith("The evaluation at 4 steps is skipped")
@@ -80,7 +81,7 @@ def test_one_that_fails_costs_no_other(
     beside = evaluations(ray, log, run, 1.0, crash(), NEVER, 1.0, 1.0)
     for step in range(5):
         beside.begin(step, "weights")
-    assert [step for step, _ in beside.ended(is_last=True)] == [0, 3, 4]
+    assert [each.step for each in beside.ended(is_last=True)] == [0, 3, 4]
     assert log.counts == {"evaluations": 2}
     assert log.warnings == [
         "The evaluation at 1 steps failed: RuntimeError: no licence at line 7",
@@ -94,7 +95,7 @@ def test_a_slow_one_is_given_ten_times_the_longest(
     beside = evaluations(ray, log, run, 1_000.0, 6_000.0, 1.0)
     for step in range(3):
         beside.begin(step, "weights")
-    assert [step for step, _ in beside.ended(is_last=True)] == [0, 1, 2]
+    assert [each.step for each in beside.ended(is_last=True)] == [0, 1, 2]
 
 
 def test_one_that_hangs_is_noticed_beside_training(
@@ -107,7 +108,7 @@ def test_one_that_hangs_is_noticed_beside_training(
     while not ended:
         ray.sleep(10)
         ended = beside.ended(is_last=False)
-    assert ended == [(1, 15.0)]
+    assert ended == [Evaluated(1, 15.0)]
     assert ray.now - began < 2_000
 
 
@@ -119,6 +120,6 @@ def test_one_whose_process_dies_has_a_successor(
     first = beside.actor
     first.die()
     beside.begin(1, "weights")
-    assert beside.ended(is_last=True) == [(1, 15.0)]
+    assert beside.ended(is_last=True) == [Evaluated(1, 15.0)]
     assert beside.actor is not first
     assert log.warnings == ["The evaluation at 0 steps failed: its process died"]

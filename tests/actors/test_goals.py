@@ -1,0 +1,184 @@
+"""Goal environments: where goals are, their rewards, and what reached them."""
+
+import re
+from collections import OrderedDict
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from goal_envs import PointReach
+
+from xagents_ray.actors.envs import goals, make, wrapping
+from xagents_ray.actors.envs.vector import EnvStep
+from xagents_ray.actors.rollout import EpisodeCounter
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.moments import Moments, merge, moments_of, pool_goals
+from xagents_ray.core.spec import Goals
+from xagents_ray.core.trajectory import Episode
+from xagents_ray.settings.config import Config
+from xagents_ray.settings.training import EnvConfig
+
+
+def box(size: int) -> gym.Space[Any]:
+    return gym.spaces.Box(-1, 1, (size,))
+
+
+def test_goals_are_found_in_flattened_observations() -> None:
+    """Gymnasium sorts the keys of a Dict, but not of an OrderedDict."""
+    sizes = {"observation": 5, "desired_goal": 2, "achieved_goal": 2, "more": 3}
+    sorted_space = gym.spaces.Dict({name: box(n) for name, n in sizes.items()})
+    ordered = gym.spaces.Dict(OrderedDict((n, box(size)) for n, size in sizes.items()))
+    for space in (sorted_space, ordered):
+        place = wrapping.goals_of(space)
+        assert place is not None
+        sample = space.sample()
+        flat = gym.spaces.flatten(space, sample)
+        achieved, desired = place.slices
+        np.testing.assert_array_equal(flat[achieved], sample["achieved_goal"])
+        np.testing.assert_array_equal(flat[desired], sample["desired_goal"])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        box(3),
+        None,
+        gym.spaces.Dict({"observation": box(2), "desired_goal": box(2)}),
+        gym.spaces.Dict(
+            {"observation": box(2), "achieved_goal": box(2), "desired_goal": box(3)}
+        ),
+    ],
+)
+def test_other_spaces_have_no_goals(space: Any) -> None:
+    assert wrapping.goals_of(space) is None
+
+
+def test_the_spec_says_where_goals_are_in_every_vectorization() -> None:
+    for mode in ("sync", "auto"):
+        config = EnvConfig(env="goal_envs:PointReach", vectorization=mode)
+        assert make.check(config).goals == Goals(0, 2, 2)
+    assert make.check(EnvConfig(env="CartPole-v1")).goals is None
+
+
+def test_rewards_of_many_goals_are_those_of_each() -> None:
+    """`compute_terminated` takes one pair only: of many, it says one thing."""
+    config = EnvConfig(env="goal_envs:PointReach", env_kwargs=("ends=true",))
+    reward = goals.GoalRewards(config)
+    rng, env = np.random.default_rng(1), PointReach(ends=True)
+    achieved = rng.uniform(-0.2, 0.2, (50, 2)).astype(np.float32)
+    desired = rng.uniform(-0.2, 0.2, (50, 2)).astype(np.float32)
+    rewards, ends = reward(achieved, desired)
+    near = [
+        sum((a - d) ** 2) <= 0.15**2 for a, d in zip(achieved, desired, strict=True)
+    ]
+    assert 0 < sum(near) < 50
+    np.testing.assert_array_equal(rewards, np.where(near, 0.0, -1.0))
+    assert rewards.dtype == np.float32
+    assert ends is not None and ends.tolist() == near
+    assert env.compute_terminated(achieved, desired, {}) is False
+
+
+class Simple(PointReach):
+    """Takes single goals only, and doesn't say where episodes end."""
+
+    compute_terminated = property()  # type: ignore[assignment]
+
+    def step(self, action: Any) -> Any:
+        raise NotImplementedError
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> float:
+        return 1.0 if np.abs(achieved - desired).max() < 0.5 else 0.0
+
+
+def test_a_reward_of_single_goals_is_asked_for_each_row() -> None:
+    reward = goals.GoalRewards(EnvConfig(env="test_goals:Simple"))
+    achieved = np.zeros((3, 2), np.float32)
+    desired = np.array([[0, 0.1], [0, 0.9], [0.4, 0.4]], np.float32)
+    rewards, ends = reward(achieved, desired)
+    assert rewards.tolist() == [1, 0, 1] and ends is None
+
+
+class Mute(gym.ObservationWrapper[Any, Any, Any]):
+    """A goal environment that keeps its rewards to itself."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.Wrapper(Silent()))
+
+    def observation(self, observation: Any) -> Any:
+        return observation
+
+
+class Silent(gym.Env[Any, Any]):
+    observation_space = PointReach().observation_space
+    action_space = box(2)
+
+    def reset(self, **_: Any) -> Any:
+        return self.observation_space.sample(), {}
+
+
+class Informed(PointReach):
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return info["bonus"]
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("CartPole-v1", "--her is for goal environments.*CartPole-v1 is none"),
+        ("test_goals:Mute", r"test_goals.py, line \d+.*add compute_reward\("),
+        ("test_goals:Informed", r"KeyError: 'bonus' \(.*test_goals.py, line \d+"),
+    ],
+)
+def test_what_hindsight_needs_is_checked_first(env: str, said: str) -> None:
+    config = Config.of(DDPGConfig, {"env": env, "max_steps": 1, "her": "future"})
+    with pytest.raises(UserError) as error:
+        goals.check(config, make.check(config.env))
+    assert re.search(said, str(error.value)), str(error.value)
+    plain = Config.of(DDPGConfig, {"env": env, "max_steps": 1})
+    goals.check(plain, make.check(plain.env))
+    assert goals.goal_rewards(plain) is None
+
+
+def test_her_goals_without_her_are_refused() -> None:
+    with pytest.raises(UserError, match="add --her future"):
+        DDPGConfig(her_goals=8)
+
+
+def test_goals_share_their_moments() -> None:
+    """So that a relabeled goal is normalized as a desired one."""
+    rows = np.random.default_rng(0).normal([1, 2, 3, 4, 5, 6], 2, (40, 6))
+    place = Goals(1, 4, 2)
+    found = pool_goals(moments_of(rows), place)
+    both = np.concatenate([rows[:, 1:3], rows[:, 4:6]])
+    for each in place.slices:
+        np.testing.assert_allclose(found.mean[each], both.mean(axis=0))
+        np.testing.assert_allclose(found.variance[each], both.var(axis=0))
+    np.testing.assert_allclose(found.mean[[0, 3]], rows[:, [0, 3]].mean(axis=0))
+    again: Moments = merge(found, found)
+    np.testing.assert_allclose(again.mean, found.mean)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_success_comes_with_the_episode(mode: str) -> None:
+    """One that goes straight to the goal, and one that stays."""
+    config = EnvConfig(env="goal_envs:PointReach", vectorization=mode)
+    envs = make.make_envs(config, 2, 1)
+    rows, counter = envs.reset(3), EpisodeCounter(2)
+    ended: list[Episode] = []
+    for row in range(20):
+        way = (rows[:, 2:4] - rows[:, 0:2]) / 0.2
+        way[1] = 0
+        step = envs.step(way.clip(-1, 1))
+        rows = step.observations
+        ended += counter.add(row, step)
+    envs.close()
+    assert [(each.env, each.success) for each in ended] == [(0, True), (1, False)]
+
+
+def test_success_is_unknown_elsewhere() -> None:
+    nothing = np.zeros(1, np.bool_)
+    step = EnvStep(np.zeros(1), np.zeros(1), np.ones(1), ~nothing, nothing, ~nothing)
+    (episode,) = EpisodeCounter(1).add(0, step)
+    assert episode == Episode(0, 0, 1.0, 1, None)
