@@ -106,7 +106,7 @@ class ACER:
         critic: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         average: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Return what the policy's step raises, within the trust region if it's on.
+        """Return what the policy's step raises, kept near the average as settings say.
 
         The policy, its average and the ratios are float32 [N, n], the actions int32
         [N]. The critic's are [N] Retrace targets of the actions, [N, n] values of all
@@ -124,7 +124,9 @@ class ACER:
             entropies = importance.entropy(policy, c.epsilon)
             objective = gains + c.entropy_coef * entropies
         bound = tf.zeros_like(gains)
-        if c.trust_region:
+        if c.kl_weight:
+            objective -= c.kl_weight * importance.kl(average, policy, c.epsilon)
+        elif c.trust_region:
             gradient, binds = importance.project(
                 tape.gradient(objective, policy), policy, average, c.delta, c.epsilon
             )

@@ -20,6 +20,12 @@ def entropy(probabilities: tf.Tensor, epsilon: float) -> tf.Tensor:
     return -tf.reduce_sum(probabilities * tf.math.log(probabilities + epsilon), -1)
 
 
+def kl(probabilities: tf.Tensor, others: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Return float32 [N] divergences KL(probabilities ‖ others), in nats."""
+    log_ratios = tf.math.log(probabilities + epsilon) - tf.math.log(others + epsilon)
+    return tf.reduce_sum(probabilities * log_ratios, axis=-1)
+
+
 def corrected_gain(
     probabilities: tf.Tensor,
     ratios: tf.Tensor,

@@ -35,6 +35,7 @@ from xagents_ray.networks.forward import bind
 
 GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
 ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
+KL_WEIGHT = 0.6
 
 
 def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
@@ -123,7 +124,7 @@ class Frozen:
         excess = slope @ gradient - DELTA
         return gradient - max(0, excess) / (slope @ slope) * slope, excess > 0
 
-    def loss(self, theta: Any, trust_region: bool) -> float:
+    def loss(self, theta: Any, trust_region: bool, kl_weight: float) -> float:
         """Return what the update descends, as a function of all parameters."""
         total = 0.0
         for i in self.rows:
@@ -133,6 +134,8 @@ class Frozen:
             else:
                 log_p = np.log(p + EPSILON)
                 gain = log_p @ self.weights(i) - ENTROPY_COEF * (p @ log_p)
+                average = self.average[i]
+                gain -= kl_weight * (average @ np.log(average / p))
             error = self.targets[i] - q[self.t.actions[i]]
             total += VALUE_COEF * 0.5 * error**2 - gain
         return total / len(self.rows)
@@ -153,37 +156,39 @@ class Frozen:
         }
 
 
-def finite_differences(frozen: Frozen, theta: Any, trust_region: bool) -> Any:
+def finite_differences(frozen: Frozen, theta: Any, *loss: Any) -> Any:
     gradient, step = np.zeros_like(theta), 1e-6
     for index in np.ndindex(theta.shape):
         axis = np.zeros_like(theta)
         axis[index] = step
-        ends = (frozen.loss(theta + s * axis, trust_region) for s in (1, -1))
+        ends = (frozen.loss(theta + s * axis, *loss) for s in (1, -1))
         gradient[index] = np.subtract(*ends) / (2 * step)
     return gradient
 
 
 @pytest.mark.parametrize(
-    ("name", "trust_region", "grad_norm"),
+    ("name", "region", "grad_norm"),
     [
-        ("discrete", True, 1e6),
-        ("discrete", False, 0.1),
-        ("frames", True, 0.1),
-        ("frames", False, 1e6),
+        ("discrete", {}, 1e6),
+        ("discrete", {"trust_region": False}, 0.1),
+        ("discrete", {"kl_weight": KL_WEIGHT}, 1e6),
+        ("frames", {}, 0.1),
+        ("frames", {"trust_region": False}, 1e6),
     ],
 )
 def test_one_update(
-    name: str, trust_region: bool, grad_norm: float, tmp_path: Path
+    name: str, region: dict[str, Any], grad_norm: float, tmp_path: Path
 ) -> None:
     """With its large epsilon the first step of Adam is the gradient's, nearly."""
     spec, lr, epsilon = SPECS[name], 0.3, 1.0
     settings = {"lr": lr, "opt_epsilon": epsilon, "grad_norm": grad_norm}
-    learner = make(tmp_path, spec, trust_region=trust_region, **settings)
+    learner = make(tmp_path, spec, **region, **settings)
+    trust_region, kl_weight = not region, region.get("kl_weight", 0.0)
     t = rolled(spec)
     assert t.terminated.any() and t.truncated.any() and not t.valid.all()
     before, average = (model_of(learner, name) for name in ("policy", "average"))
     frozen = Frozen(learner, spec, t)
-    gradient = finite_differences(frozen, before, trust_region)
+    gradient = finite_differences(frozen, before, trust_region, kl_weight)
     got = learner.update(fresh(t), 0)
     assert got.pop("updates") == 1
     norm = np.sqrt((gradient**2).sum())

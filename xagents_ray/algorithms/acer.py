@@ -75,6 +75,12 @@ class ACERConfig(OneModel, ReplayConfig, ActorCriticConfig):
     delta: float = coefficient(
         1.0, "Trust region's bound on how fast the policy leaves the average one"
     )
+    kl_weight: float = coefficient(
+        0.0,
+        "Weight of the KL divergence from the average policy in the loss, in place of "
+        "the trust region; 0 for the trust region",
+        known_as=("acer_kl_weight",),
+    )
     ema_alpha: float = fraction(
         0.99, "Decay of the average network, which moves after each update"
     )

@@ -350,6 +350,9 @@ class TrainACER(TrainSettings, total=False):
     10.0."""
     importance_c: float
     """Importance weight truncation parameter (≥ 0). Default: 10.0."""
+    kl_weight: float
+    """Weight of the KL divergence from the average policy in the loss, in place of the
+    trust region; 0 for the trust region (≥ 0). Default: 0.0."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1271,6 +1274,9 @@ class TuneACER(TuneSettings, total=False):
     10.0."""
     importance_c: float | Sequence[float] | Space
     """Importance weight truncation parameter (≥ 0). Default: 10.0."""
+    kl_weight: float | Sequence[float] | Space
+    """Weight of the KL divergence from the average policy in the loss, in place of the
+    trust region; 0 for the trust region (≥ 0). Default: 0.0."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
