@@ -34,8 +34,8 @@ _settings = click.option(
 
 
 def _has_replay(name: str) -> bool:
-    algorithm, _ = WORKS[name].config()
-    return algorithm.replay is not None
+    _, config = WORKS[name].config()
+    return config.algorithm.replay is not None
 
 
 def _timed(

@@ -1,12 +1,14 @@
 """Advantage actor-critic."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout
+from xagents_ray.learners.tensors import Phase
 
 
 class A2C:
@@ -18,15 +20,13 @@ class A2C:
         with --lam, arXiv:1506.02438.
     """
 
-    data = Rollout
     targets = ()
 
     def __init__(self, setup: LearnerSetup[A2CConfig]) -> None:
         self._parts = parts = ActorCritic(setup)
+        self.data, self.variables = parts.data, parts.variables
         self.models, self.optimizers = parts.models, parts.optimizers
-        self.variables = parts.variables
 
-    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
-        """Take one step on [T, B] rows, none if none is valid."""
-        is_old = rollout.weights_version < phase.weights_version
-        return self._parts.learn(rollout, is_corrected=is_old)
+    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Take one step on each batch of trajectories."""
+        return self._parts.learn(data, phase, phase.weights_version)

@@ -1,4 +1,6 @@
-"""What A2C, A3C and IMPALA share: a gradient step on a round of trajectories."""
+"""What A2C, A3C and IMPALA share: a gradient step on trajectories."""
+
+from typing import Any
 
 import tensorflow as tf
 
@@ -7,9 +9,10 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Rollout, flatten
+from xagents_ray.learners.tensors import CorrectedBatches, Phase, Rollout, at, flatten
 
 
 class ActorCritic:
@@ -20,6 +23,7 @@ class ActorCritic:
         largest_rho: of V-trace's ratios that weight errors and advantages.
         largest_c: of V-trace's ratios that pass later errors back.
     Attributes:
+        data: what it learns from.
         models: the network by name.
         optimizers: by name.
         variables: learned besides the network's weights, by name.
@@ -33,6 +37,7 @@ class ActorCritic:
     ) -> None:
         self._config, self._setup = setup.config, setup
         self._largest = largest_rho, largest_c
+        self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec, setup.config.init_log_std)
         log_std = self._head.variables
@@ -43,21 +48,36 @@ class ActorCritic:
         self.variables = {f"policy/{k}": v for k, v in log_std.items()}
 
     def learn(
-        self, rollout: Rollout, is_corrected: tf.Tensor
+        self, data: Any, phase: Phase, first_version: Any
     ) -> tuple[Means, tf.Tensor]:
-        """Take one step on [T, B] rows, none if none is valid.
+        """Take one step on a round [T, B], and on each batch that was replayed.
 
-        V-trace corrects for what acted if the bool [] `is_corrected` says so; else
-        value targets are n-step returns, or with --lam those of GAE.
+        V-trace corrects for weights that acted and are older than the first version;
+        else value targets are n-step returns, or with --lam those of GAE. What is
+        replayed counts as version -1.
         """
         metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
-        # Even without a gradient, Adam's momentum would change the weights.
-        if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
-            metrics = add(metrics, self._update(rollout, is_corrected))
+        if self._config.replay is None:
+            if ~self._setup.stopping:
+                metrics = self._step(data, first_version, metrics)
+            return metrics, added(metrics)
+
+        def update(k: tf.Tensor, metrics: Means) -> Means:
+            return self._step(at(data, k), first_version, metrics)
+
+        metrics = update_on_batches(update, metrics, phase, self._setup)
         return metrics, added(metrics)
 
-    def _update(self, r: Rollout, is_corrected: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Take one gradient step."""
+    def _step(self, batch: Any, first_version: Any, metrics: Means) -> Means:
+        """Take one step on rows [T, B], none if none is valid."""
+        # Even without a gradient, Adam's momentum would change the weights.
+        if tf.reduce_any(batch.valid):
+            is_old = batch.weights_version < first_version
+            metrics = add(metrics, self._update(batch, is_old))
+        return metrics
+
+    def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Take one gradient step, which V-trace corrects if the rows are old."""
         c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
         inputs = self._setup.inputs(
             frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
@@ -70,7 +90,7 @@ class ActorCritic:
             log_probs = policy.log_prob(flatten(r.actions))
             entropy = losses.masked_mean(policy.entropy(), valid)
             targets, advantages = map(
-                flatten, self._advantages(r, log_probs, values, is_corrected)
+                flatten, self._advantages(r, log_probs, values, is_old)
             )
             if c.normalize_advantages:
                 advantages = losses.normalize(advantages, c.advantage_epsilon, valid)
@@ -87,11 +107,7 @@ class ActorCritic:
         }
 
     def _advantages(
-        self,
-        r: Rollout,
-        log_probs: tf.Tensor,
-        values: tf.Tensor,
-        is_corrected: tf.Tensor,
+        self, r: Any, log_probs: tf.Tensor, values: tf.Tensor, is_old: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return value targets and advantages, [T, B] each; gradients are stopped."""
         shape = tf.shape(r.rewards)
@@ -99,7 +115,7 @@ class ActorCritic:
         values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
         c = self._config
         rows = r.rewards, values, r.terminated, r.truncated, c.gamma
-        if is_corrected:
+        if is_old:
             targets, advantages = returns.vtrace(
                 log_probs - r.behavior_log_probs, *rows, *self._largest, c.lam
             )

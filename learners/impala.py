@@ -1,29 +1,62 @@
 """Importance-weighted actor-learner architecture."""
 
+import math
+from typing import Any
+
 import tensorflow as tf
 
 from xagents_ray.algorithms.impala import IMPALAConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import Means
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout
+from xagents_ray.learners.tensors import CorrectedBatches, Phase
 
 
 class IMPALA:
     """One gradient step on each round, which V-trace corrects for what acted.
 
+    With a share of replayed trajectories these are side by side with the round's.
+
     Source: arXiv:1802.01561.
     """
 
-    data = Rollout
     targets = ()
 
     def __init__(self, setup: LearnerSetup[IMPALAConfig]) -> None:
-        c = setup.config
+        self._config = c = setup.config
         self._parts = parts = ActorCritic(setup, c.rho_clip, c.c_clip)
+        self.data, self.variables = parts.data, parts.variables
         self.models, self.optimizers = parts.models, parts.optimizers
-        self.variables = parts.variables
 
-    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
-        """Take one step on [T, B] rows, none if none is valid."""
-        return self._parts.learn(rollout, is_corrected=True)
+    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Take one step on each batch of trajectories, or on all at once."""
+        if self._config.replay_share:
+            part = self._config.replayed_part
+            data, phase = mixed(data, part, phase.batches), phase._replace(batches=1)
+        return self._parts.learn(data, phase, first_version=tf.int64.max)
+
+
+def mixed(batches: CorrectedBatches, part: float, count: tf.Tensor) -> CorrectedBatches:
+    """Return a round and what was replayed behind it as one batch, [1, T, K * B, ...].
+
+    Args:
+        batches: [K, T, B, ...]; those from `count` on are copies.
+        part: replayed trajectories that are valid for each fresh one.
+        count: int32 [].
+    """
+    most = 1 + math.ceil(part)
+    held = CorrectedBatches(*(x[:most] for x in batches))
+    width = tf.shape(held.valid)[2]
+    fresh_and_replayed = tf.cast(width, tf.float32) * (1 + part)
+    columns = tf.minimum(tf.cast(tf.round(fresh_and_replayed), tf.int32), width * count)
+    *arrays, versions = held
+    joined = CorrectedBatches._make([*map(_side_by_side, arrays), versions[:1]])
+    is_taken = tf.range(tf.shape(joined.valid)[2]) < columns
+    return joined._replace(valid=joined.valid & is_taken)
+
+
+def _side_by_side(x: tf.Tensor) -> tf.Tensor:
+    """Return [K, T, B, ...] as [1, T, K * B, ...]."""
+    shape, rest = tf.shape(x), x.shape[3:]
+    x = tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+    return tf.reshape(x, [1, shape[1], shape[0] * shape[2], *rest])

@@ -163,7 +163,7 @@ class Learner:
         """Run one learning phase; return its metrics and the weights after it."""
         data = self.algorithm.data.of(batch)
         batches = len(data.rewards)
-        if self._compiled and self._row.replay is not None:
+        if self._compiled and self._config.replay is not None:
             data = padded(data)
         facts = tf.constant([env_steps, version, batches], tf.int64)
         numbers, flat = self._traced(*map(tf.constant, data), facts)

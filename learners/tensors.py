@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Batch, Replayed
+from xagents_ray.core.trajectory import Array, Batch, Replayed
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
 
@@ -79,20 +79,34 @@ class RolloutBatches(NamedTuple):
     @classmethod
     def of(cls, batch: Batch) -> "RolloutBatches":
         """Return the fresh round of a batch, and what was sampled behind it."""
-        t = batch.fresh
-        assert t is not None
-        fresh = [getattr(t, name)[None] for name in Replayed._fields]
-        if batch.sampled is None:
-            return cls(*fresh)
-        # As many trajectories as the round, which may lack those of a lost actor.
-        width, held = t.rewards.shape[1], batch.sampled.rewards.shape[2]
-        columns = np.arange(width) % held
-        return cls(
-            *(
-                np.concatenate([x, y if width == held else np.take(y, columns, axis=2)])
-                for x, y in zip(fresh, batch.sampled, strict=True)
-            )
-        )
+        return cls(*_with_replayed(batch, "probabilities"))
+
+
+class CorrectedBatches(NamedTuple):
+    """K batches of trajectories that V-trace corrects; the fields are a Trajectory's.
+
+    Attributes:
+        weights_version: the oldest that acted in a batch, -1 of those replayed.
+    """
+
+    observations: Annotated[tf.Tensor, "observation", 3]
+    starts: Annotated[tf.Tensor, "bool", 3]
+    actions: Annotated[tf.Tensor, "action", 3]
+    rewards: Annotated[tf.Tensor, "float32", 3]
+    terminated: Annotated[tf.Tensor, "bool", 3]
+    truncated: Annotated[tf.Tensor, "bool", 3]
+    valid: Annotated[tf.Tensor, "bool", 3]
+    behavior_log_probs: Annotated[tf.Tensor, "float32", 3]
+    weights_version: Annotated[tf.Tensor, "int64", 1]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "CorrectedBatches":
+        """Return the fresh round of a batch, and what was sampled behind it."""
+        assert batch.fresh is not None
+        arrays = _with_replayed(batch, "log_probs")
+        versions = np.full(len(arrays[0]), -1, np.int64)
+        versions[0] = batch.fresh.weights_version
+        return cls._make([*arrays, versions])
 
 
 class TransitionBatches(NamedTuple):
@@ -109,6 +123,28 @@ class TransitionBatches(NamedTuple):
         """Return what was sampled."""
         assert batch.sampled is not None
         return cls(*batch.sampled)
+
+
+def _with_replayed(batch: Batch, behavior: str) -> list[Array]:
+    """Return a fresh round's arrays, [1, T, B, …], and those sampled behind them.
+
+    The last one is what `behavior` names of the policies that acted.
+    """
+    t = batch.fresh
+    assert t is not None
+    names = [*Replayed._fields[:7], behavior]
+    fresh = [getattr(t, name)[None] for name in names]
+    if batch.sampled is None:
+        return fresh
+    # As many trajectories as the round, which may lack those of a lost actor; where
+    # one actor made it, its own.
+    width, held = t.rewards.shape[1], batch.sampled.rewards.shape[2]
+    columns = (t.first_env + np.arange(width)) % held
+    sampled = [getattr(batch.sampled, name) for name in names]
+    return [
+        np.concatenate([x, y if width == held else np.take(y, columns, axis=2)])
+        for x, y in zip(fresh, sampled, strict=True)
+    ]
 
 
 def signature(tensors: type[_T], spec: EnvSpec) -> _T:

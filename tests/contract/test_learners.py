@@ -41,6 +41,11 @@ class Life(NamedTuple):
     after_stop: Weights
 
 
+def replay_of(row: Algorithm) -> Any:
+    """Return the class of the replay that it learns from by default."""
+    return row.replay if row.config().replay else None
+
+
 PHASES, UPDATES, KEPT = 20, 50, 3
 SIZES = ((1, 8), (2, 32), (5, 12))
 RAM = cases(["ram"], actions=["discrete"])
@@ -48,7 +53,7 @@ LIVES = [
     *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
     # Numbers of type uint8 go another way for each kind of replay.
-    *{case.values[0].row.replay: case for case in RAM}.values(),
+    *{replay_of(case.values[0].row): case for case in RAM}.values(),
 ]
 
 
@@ -57,7 +62,7 @@ def learns_fresh(row: Algorithm) -> bool:
 
     Only a replay or a clipped ratio prevents that.
     """
-    return row.replay is None and "clip_norm" not in row.config.__dataclass_fields__
+    return replay_of(row) is None and "clip_norm" not in row.config.__dataclass_fields__
 
 
 def seeded(case: Case) -> Any:
@@ -102,13 +107,15 @@ def life(request: Any) -> Life:
 def test_a_fixed_batch_is_learned(life: Life) -> None:
     """The loss falls, and every metric is a number."""
     row, metrics = life.case.row, life.metrics
-    passes = row.replay is not None or "mini_batches" in row.config.__dataclass_fields__
+    passes = (
+        replay_of(row) is not None or "mini_batches" in row.config.__dataclass_fields__
+    )
     for each in metrics:
         assert_finite(each, life.learned)
         assert each["updates"] >= (4 if passes else 1)
     losses = [m[name] for m in metrics for name in ("loss", "value_loss") if name in m]
     has_critic = any("value" in model.heads for model in row.models)
-    assert len(losses) == len(metrics) or not (has_critic or row.replay)
+    assert len(losses) == len(metrics) or not (has_critic or replay_of(row))
     assert not losses or np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
@@ -137,7 +144,7 @@ def test_xla_computes_the_same(case: Case) -> None:
     weights, others = publish(plain).arrays, publish(compiled).arrays
     for name, array in weights.items():
         np.testing.assert_allclose(others[name], array, atol=1e-3, err_msg=name)
-    assert case.row.replay is None or _program(compiled, given, 2) == _program(
+    assert replay_of(case.row) is None or _program(compiled, given, 2) == _program(
         compiled, given, 3
     )
 

@@ -27,19 +27,21 @@ SPECS = {
     "ram": EnvSpec((5,), "uint8", 1, N_ACTIONS),
     "grey": EnvSpec((2, 3), "uint8", 4, N_ACTIONS),
     "rgb": EnvSpec((1, 2, 3), "uint8", 2, N_ACTIONS),
+    "continuous": EnvSpec((4,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2),
 }
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)
 
 
 def rolled(spec: EnvSpec, length: int, first: int, envs: int, rng: Any) -> Trajectory:
-    """Return noise in the shape of a rollout."""
+    """Return noise in the shape of a rollout, with log-probs of continuous actions."""
     rows, steps = (length + spec.stack, envs), (length, envs)
     frames = rng.integers(0, 256, (*rows, *spec.observation_shape))
     flags = [rng.random(steps) < 0.3 for _ in range(3)]
-    return Trajectory(
+    actions = rng.integers(0, N_ACTIONS, steps, np.int32)
+    t = Trajectory(
         frames.astype(spec.observation_dtype),
         rng.random(rows) < 0.3,
-        rng.integers(0, N_ACTIONS, steps, np.int32),
+        actions,
         rng.normal(size=steps).astype(np.float32),
         *flags,
         None,
@@ -48,11 +50,17 @@ def rolled(spec: EnvSpec, length: int, first: int, envs: int, rng: Any) -> Traje
         first,
         rng.random((*steps, N_ACTIONS), np.float32),
     )
+    if spec.is_discrete:
+        return t
+    actions = rng.normal(size=(*steps, 2)).astype(np.float32)
+    log_probs = rng.normal(size=steps).astype(np.float32)
+    return t._replace(actions=actions, log_probs=log_probs, probabilities=None)
 
 
 def contents(t: Any, column: int, batch: int | None = None) -> tuple[bytes, ...]:
     """Return one environment's part of a trajectory, to the bit."""
     parts = [getattr(t, name) for name in Replayed._fields]
+    parts = [part for part in parts if part is not None]
     parts = parts if batch is None else [part[batch] for part in parts]
     return tuple(part[:, column].tobytes() for part in parts)
 
@@ -90,7 +98,9 @@ def test_draws_exactly_the_newest_that_were_inserted(plan: Plan) -> None:
     n_envs = sum(size for _, size in plan.groups)
     quotas = [plan.capacity // n_envs + (e < plan.capacity % n_envs) for e in range(9)]
     held = [deque[Any](maxlen=quotas[env]) for env in range(n_envs)]
-    replay = TrajectoryReplay(spec, plan.capacity, n_envs, plan.length, plan.seed)
+    behavior = "probabilities" if spec.is_discrete else "log_probs"
+    settings = spec, plan.capacity, n_envs, plan.length, plan.seed, behavior
+    replay = TrajectoryReplay(*settings)
     nbytes = replay.nbytes
     for index in plan.inserts:
         first, size = plan.groups[index]
@@ -115,9 +125,10 @@ def test_shapes_of_samples() -> None:
     assert sample.observations.shape == (4, 9, 6, 1, 2, 3)
     assert sample.starts.shape == (4, 9, 6)
     assert sample.probabilities.shape == (4, 7, 6, N_ACTIONS)
-    kept = {name: array.dtype for name, array in sample._asdict().items()}
+    arrays = sample._asdict().items()
+    kept = {name: array.dtype for name, array in arrays if array is not None}
     assert kept["observations"] == np.uint8 and kept["actions"] == np.int32
-    assert all(array.flags.c_contiguous for array in sample)
+    assert all(array.flags.c_contiguous for _, array in arrays if array is not None)
 
 
 @pytest.mark.parametrize("name", ["grey", "rgb"])

@@ -174,7 +174,7 @@ def batch(
     spec, rng = case.spec, np.random.default_rng(seed)
     if case.row.on_policy:
         rolled = [trajectory(case, weights, n // 4, 3, seed * k + i) for i in range(k)]
-        if case.row.replay is None or k == 1:
+        if case.config().replay is None or k == 1:
             return fresh(*rolled)
         return fresh(rolled[0], sampled=replayed(rolled[1:]))
     observations = random_observations(spec, rng, k, n, spec.stack + 1)

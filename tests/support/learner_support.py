@@ -47,7 +47,7 @@ def fresh(*trajectories: Trajectory, sampled: Replayed | None = None) -> Batch:
 def replayed(trajectories: Sequence[Trajectory]) -> Replayed:
     """Return trajectories as batches that a replay gave."""
     parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
-    return Replayed._make(np.stack(part) for part in parts)
+    return Replayed._make(None if p[0] is None else np.stack(p) for p in parts)
 
 
 def sampled(transitions: Transitions) -> Batch:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(OneStepConfig):
+class A2CConfig(OptionalReplayConfig, OneStepConfig):
     """Advantage actor-critic, arXiv:1602.01783."""
 
 
@@ -19,6 +20,7 @@ add(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )
 )

@@ -5,10 +5,11 @@ from typing import ClassVar
 
 from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class A3CConfig(OneStepConfig):
+class A3CConfig(OptionalReplayConfig, OneStepConfig):
     """Asynchronous advantage actor-critic, arXiv:1602.01783."""
 
     runs_free: ClassVar[bool] = True
@@ -23,6 +24,7 @@ add(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )
 )

@@ -83,7 +83,8 @@ class Algorithm:
         models: its networks, in the order of --weights and --checkpoints; the first
             one acts.
         on_policy: whether it learns from each round as it comes.
-        replay: class of the replay that it learns from, or None.
+        replay: class of the replay that it may learn from, or None; the settings say
+            whether it does.
         discrete: takes discrete actions.
         continuous: takes continuous actions.
         multi_discrete: takes several discrete actions at once.

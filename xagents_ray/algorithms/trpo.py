@@ -19,6 +19,9 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         "passes with --critic-iterations",
         "ppo_epochs": "the policy takes one step for each batch; set the critic's "
         "passes with --critic-iterations",
+        "replay_ratio": "its trust region bounds the KL divergence from one policy at "
+        "the states that this policy visited, and replayed steps come from many; use "
+        "a2c, ppo or impala",
     }
     n_steps: int = changed(AdvantageConfig, "n_steps", 512)
     lam: float = changed(AdvantageConfig, "lam", 1.0)

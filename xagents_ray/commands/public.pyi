@@ -194,6 +194,12 @@ class TrainA2C(TrainSettings, total=False):
     beta2: float
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -242,6 +248,13 @@ class TrainA2C(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -258,6 +271,12 @@ class TrainA3C(TrainSettings, total=False):
     beta2: float
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     entropy_coef: float
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -306,6 +325,13 @@ class TrainA3C(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -573,6 +599,12 @@ class TrainIMPALA(TrainSettings, total=False):
     beta2: float
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     c_clip: float
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -624,6 +656,16 @@ class TrainIMPALA(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    replay_share: float
+    """Share of each update's trajectories that come from a replay buffer, beside those
+    of the newest round; 0 for none (≥ 0 and ≤ 0.9). Default: 0.0."""
     rho_clip: float
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:
@@ -1108,6 +1150,12 @@ class TuneA2C(TuneSettings, total=False):
     beta2: float | Sequence[float] | Space
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -1161,6 +1209,13 @@ class TuneA2C(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float | Sequence[float] | Space
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1177,6 +1232,12 @@ class TuneA3C(TuneSettings, total=False):
     beta2: float | Sequence[float] | Space
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     entropy_coef: float | Sequence[float] | Space
     """Entropy coefficient for loss calculation (≥ 0). Default: 0.01."""
     feature_maker: str | Path | Callable[..., Any] | None
@@ -1230,6 +1291,13 @@ class TuneA3C(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float | Sequence[float] | Space
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1512,6 +1580,12 @@ class TuneIMPALA(TuneSettings, total=False):
     beta2: float | Sequence[float] | Space
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     c_clip: float | Sequence[float] | Space
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -1568,6 +1642,16 @@ class TuneIMPALA(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float | Sequence[float] | Space
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    replay_share: float
+    """Share of each update's trajectories that come from a replay buffer, beside those
+    of the newest round; 0 for none (≥ 0 and ≤ 0.9). Default: 0.0."""
     rho_clip: float | Sequence[float] | Space
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:

@@ -45,7 +45,7 @@ class Agent:
         self, envs: Sequence[Any], *parts: Any, trial: Any = None, **settings: Any
     ) -> None:
         names = list(dict.fromkeys(model.file for model in self.row.models))
-        known = [*names, *(["buffers"] if self.row.replay else [])]
+        known = [*names, *(["buffers"] if self.row.config().replay else [])]
         given = _named(known, parts) | settings
         self.envs, self.trial = envs, trial
         self.result: Result | None = None

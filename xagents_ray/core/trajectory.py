@@ -68,12 +68,15 @@ class Replayed(NamedTuple):
 
     observations: Array  # [K, T + stack, B, *observation_shape], as in a Trajectory
     starts: BoolArray  # bool [K, T + stack, B]
-    actions: Array  # int32 [K, T, B]
+    actions: Array  # [K, T, B, ...], as in a Trajectory
     rewards: FloatArray  # float32 [K, T, B]
     terminated: BoolArray  # bool [K, T, B]
     truncated: BoolArray  # bool [K, T, B]
     valid: BoolArray  # bool [K, T, B]
-    probabilities: FloatArray  # float32 [K, T, B, n], of the policies that acted
+    # Of the policies that acted, one of the two: float32 [K, T, B, n] of all actions,
+    # float32 [K, T, B] of those taken.
+    probabilities: FloatArray | None = None
+    log_probs: FloatArray | None = None
 
 
 class Weights(NamedTuple):
@@ -247,4 +250,6 @@ def side_by_side(parts: Sequence[Replayed]) -> Replayed:
     if len(parts) == 1:
         return parts[0]
     columns = zip(*parts, strict=True)
-    return Replayed(*(np.concatenate(arrays, axis=2) for arrays in columns))
+    return Replayed._make(
+        None if x[0] is None else np.concatenate(x, axis=2) for x in columns
+    )

@@ -17,15 +17,23 @@ class TrajectoryReplay(Replay):
     those before that its first stacks show.
 
     Args:
-        spec: of the environments; actions are discrete.
+        spec: of the environments.
         capacity: trajectories of all environments together.
         n_envs: how many environments insert; at most the capacity.
         longest: rows of each trajectory.
         seed: of the sampling.
+        behavior: what it holds of the policies that acted: a trajectory's
+            `probabilities`, of discrete actions, or its `log_probs`.
     """
 
     def __init__(
-        self, spec: EnvSpec, capacity: int, n_envs: int, longest: int, seed: int
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        n_envs: int,
+        longest: int,
+        seed: int,
+        behavior: str = "probabilities",
     ) -> None:
         self._quota = quotas(capacity, n_envs)
         # Time-major within a slot, as trajectories and what is sampled are.
@@ -34,12 +42,16 @@ class TrajectoryReplay(Replay):
         frames = (*rows, *spec.observation_shape)
         self._observations = np.zeros(frames, spec.observation_dtype)
         self._starts = np.zeros(rows, np.bool_)
-        self._actions = np.zeros(shape, np.int32)
+        kind = np.int32 if spec.is_discrete else np.float32
+        self._actions = np.zeros((*shape, *spec.action_shape), kind)
         self._rewards = np.zeros(shape, np.float32)
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
         self._valid = np.zeros(shape, np.bool_)
-        self._probabilities = np.zeros((*shape, spec.n_actions), np.float32)
+        if behavior == "probabilities":
+            self._probabilities = np.zeros((*shape, spec.n_actions), np.float32)
+        else:
+            self._log_probs = np.zeros(shape, np.float32)
         self._inserted = np.zeros(n_envs, np.int64)
         self._random = np.random.default_rng([seed, capacity])
 
@@ -51,7 +63,6 @@ class TrajectoryReplay(Replay):
 
     def insert(self, trajectory: Trajectory) -> None:
         """Copy a trajectory in, each environment's part in place of its oldest one."""
-        assert trajectory.probabilities is not None
         first, count = trajectory.first_env, trajectory.rewards.shape[1]
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
@@ -80,4 +91,4 @@ class TrajectoryReplay(Replay):
     def _contents(self) -> Iterator[tuple[str, Array]]:
         """Yield the ring of each of a trajectory's arrays, by its name."""
         rings = self._rings()
-        yield from ((name, rings[name]) for name in Replayed._fields)
+        yield from ((n, rings[n]) for n in Replayed._fields if n in rings)

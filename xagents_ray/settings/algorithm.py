@@ -195,7 +195,7 @@ class ReplayConfig(AlgorithmConfig):
             )
 
     @property
-    def replay(self) -> "ReplayConfig":
+    def replay(self) -> "ReplayConfig | None":
         """Itself."""
         return self
 

@@ -24,11 +24,18 @@ AGENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("agent", "lag"), [("dqn", 1), ("a2c", 2), ("impala", 2)])
+@pytest.mark.parametrize(
+    ("agent", "lag", "more"),
+    [
+        ("dqn", 1, {}),
+        ("a2c", 2, {}),
+        ("impala", 2, {"replay_ratio": 1, "buffer_initial_size": 20}),
+    ],
+)
 def test_local_and_one_actor_agree_with_a_lag(
-    train_all: TrainAll, cluster: str, agent: str, lag: int
+    train_all: TrainAll, cluster: str, agent: str, lag: int, more: dict[str, Any]
 ) -> None:
-    settings = {**ENV, **AGENTS[agent], "policy_lag": lag}
+    settings = {**ENV, **AGENTS[agent], **more, "policy_lag": lag}
     runs = [{"local": True}, {"address": cluster, "n_actors": 1}]
     local, remote = train_all(agent, [{**settings, **run} for run in runs])
     assert len(local["episodes"]) > 10
@@ -53,7 +60,7 @@ def test_free_actors_stay_within_the_bound(
     assert run["env_steps"] >= settings["max_steps"]
     assert run["updates"] > 0
     assert 0 <= run["policy_lag"]["min"] <= run["policy_lag"]["max"]
-    if find(agent).replay is None:
+    if find(agent).config().replay is None:
         assert run["policy_lag"]["max"] <= 2
         assert set(run["losses"]) <= {"rollouts older than --policy-lag"}
     else:

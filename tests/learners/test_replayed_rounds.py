@@ -1,0 +1,190 @@
+"""On-policy algorithms that replay trajectories: what they take from a replay."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from learner_support import assert_same, fresh, make_learner, publish, replayed
+from linear import ENVS, LENGTH, SPECS, linear_layout, rollout
+
+from xagents_ray import UserError, train
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Batch, Trajectory
+from xagents_ray.learners.impala import mixed
+from xagents_ray.learners.learner import Learner
+from xagents_ray.learners.tensors import CorrectedBatches
+
+RATIO = {"replay_ratio": 1.0}
+
+
+def make(
+    folder: Path, agent: str, spec: EnvSpec, compiled: bool = False, **settings: Any
+) -> Learner:
+    config = find(agent).config(lr=0.01, grad_norm=0.5, **settings)
+    layout = linear_layout(folder, spec, spec.action_units, 1)
+    return make_learner(agent, config, spec, layout, compiled=compiled)
+
+
+def rounds(learner: Learner, spec: EnvSpec) -> list[Trajectory]:
+    """Return a round of the newest weights, and two that others acted in."""
+    version = publish(learner).version
+    return [rollout(spec, i)._replace(weights_version=version) for i in (1, 2, 3)]
+
+
+def weights(learner: Learner) -> dict[str, Any]:
+    return publish(learner).arrays
+
+
+@pytest.mark.parametrize(
+    ("agent", "spec"),
+    [
+        ("a2c", SPECS["frames"]),
+        ("a3c", SPECS["continuous"]),
+        ("impala", SPECS["discrete"]),
+    ],
+)
+def test_replayed_trajectories_are_rounds_of_older_weights(
+    agent: str, spec: EnvSpec, tmp_path: Path
+) -> None:
+    """As A2C corrects these, one by one, after the round itself."""
+    learner, plain = (make(tmp_path, agent, spec, **more) for more in (RATIO, {}))
+    first, *old = rounds(learner, spec)
+    metrics = learner.update(fresh(first, sampled=replayed(old)), 0)
+    publish(plain)
+    plain.update(fresh(first), 0)
+    old_rounds = make(tmp_path, "a2c", spec)
+    old_rounds.state.restore(plain.state.arrays())
+    for each in old:
+        old_rounds.update(fresh(each._replace(weights_version=-1)), 0)
+    assert metrics["updates"] == 3
+    expected = weights(old_rounds)
+    for name, array in weights(learner).items():
+        np.testing.assert_allclose(array, expected[name], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [(SPECS["continuous"], RATIO), (SPECS["frames"], {"replay_share": 0.6})],
+)
+def test_xla_computes_the_same(spec: EnvSpec, settings: Any, tmp_path: Path) -> None:
+    """Of three batches, which it fills up to four."""
+    plain, compiled = (
+        make(tmp_path, "impala", spec, xla, **settings) for xla in (False, True)
+    )
+    first, *old = rounds(plain, spec)
+    publish(compiled)
+    batch = fresh(first, sampled=replayed(old))
+    expected = plain.update(batch, 0)
+    assert compiled.update(batch, 0) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    expected = weights(plain)
+    for name, array in weights(compiled).items():
+        np.testing.assert_allclose(array, expected[name], atol=1e-4, err_msg=name)
+
+
+def numbered(k: int, t: int, b: int) -> CorrectedBatches:
+    """Return K batches whose rewards say where they come from: 100 k + 10 t + b."""
+    k_, t_, b_ = np.ogrid[:k, :t, :b]
+    rewards = (100 * k_ + 10 * t_ + b_).astype(np.float32)
+    ones = np.ones((k, t, b), bool)
+    observations = np.repeat(rewards[..., None], 2, axis=-1)
+    parts = observations, ones, rewards, rewards, ~ones, ~ones, ones, rewards
+    return CorrectedBatches(*map(tf.constant, (*parts, np.arange(k))))
+
+
+@pytest.mark.parametrize(
+    ("part", "count", "columns"),
+    [
+        (0.5, 2, [0, 1, 100]),  # half as many replayed trajectories as fresh ones
+        (1.0, 2, [0, 1, 100, 101]),
+        (1.5, 3, [0, 1, 100, 101, 200]),
+        (1.5, 1, [0, 1]),  # while the replay fills, and the others are copies
+    ],
+)
+def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
+    batch = mixed(numbered(4, 3, 2), part, count)
+    valid = batch.valid.numpy()[0]
+    assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
+    rewards = batch.rewards.numpy()[0]
+    for t in range(3):
+        assert rewards[t][valid[t]].tolist() == [c + 10 * t for c in columns]
+    np.testing.assert_array_equal(batch.observations[0, ..., 1], rewards)
+
+
+def test_a_share_is_one_update_of_all(tmp_path: Path) -> None:
+    """The same as one round of all environments."""
+    spec = SPECS["discrete"]
+    shared, plain = (
+        make(tmp_path, "impala", spec, **more) for more in ({"replay_share": 0.5}, {})
+    )
+    first, old, _ = rounds(shared, spec)
+    publish(plain)
+    metrics = shared.update(fresh(first, sampled=replayed([old])), 0)
+    assert metrics == pytest.approx(plain.update(fresh(first, old), 0), rel=1e-5)
+    expected = weights(plain)
+    for name, array in weights(shared).items():
+        np.testing.assert_allclose(array, expected[name], atol=1e-6, err_msg=name)
+
+
+def test_a_rollout_of_one_actor_replays_its_environments() -> None:
+    """An update of its own takes its own trajectories of the whole replay's."""
+    spec = SPECS["discrete"]
+    t = rollout(spec)
+    arrays = {k: x[:, :1] for k, x in t._asdict().items() if isinstance(x, np.ndarray)}
+    alone = t._replace(**arrays, first_env=2)
+    held = replayed([rollout(spec, 2)])
+    got = CorrectedBatches.of(Batch(alone, held))
+    assert got.rewards.shape == (2, LENGTH, 1) and ENVS == 3
+    np.testing.assert_array_equal(got.rewards[1], held.rewards[0][:, 2:])
+    assert got.weights_version.tolist() == [t.weights_version, -1]
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "said"),
+    [
+        ("trpo", {"replay_ratio": 1}, "its trust region bounds the KL divergence"),
+        ("a2c", {"buffer_max_size": 50}, "add --replay-ratio"),
+        ("a2c", {**RATIO, "buffer_batch_size": 2}, "as many trajectories as a round"),
+        ("a2c", {**RATIO, "buffer_max_size": 1, "n_envs": 2}, "less than one traj"),
+        ("impala", {**RATIO, "replay_share": 0.5}, "drop one of them"),
+    ],
+)
+def test_what_is_refused(agent: str, settings: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        train(agent, env="CartPole-v1", max_steps=10, local=True, **settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "settings"),
+    [
+        ("a2c", "Pendulum-v1", RATIO),
+        ("impala", "several:binary", {"replay_share": 0.5, "n_steps": 5}),
+    ],
+)
+def test_runs_resume(agent: str, env: str, settings: Any) -> None:
+    """With the replay in the checkpoint, they continue as if they had not ended."""
+    run = {"local": True, "quiet": True, "tensorboard": False}
+    new = {"env": env, "n_envs": 2, "seed": 1, "buffer_initial_size": 10}
+    new |= {**settings, "checkpoint_replay": True}
+    whole = train(agent, **new, **run, max_steps=600, name="whole")
+    part = train(agent, **new, **run, max_steps=300, name="part")
+    rest = train(agent, resume=part.directory, max_steps=600, **run)
+    assert (*part.episodes, *rest.episodes) == whole.episodes
+    assert whole.updates == rest.updates
+    if "replay_ratio" in settings:
+        assert whole.updates > 1.5 * whole.env_steps / 10
+
+
+def test_a_learner_resumes_exactly(tmp_path: Path) -> None:
+    spec = SPECS["continuous"]
+    one, other = (make(tmp_path, "impala", spec, **RATIO) for _ in range(2))
+    first, *old = rounds(one, spec)
+    batch = fresh(first, sampled=replayed(old))
+    one.update(batch, 0)
+    other.state.restore(one.state.arrays())
+    for each in (one, other):
+        each.update(batch, 0)
+    assert_same(one.state.arrays(), other.state.arrays())
