@@ -259,7 +259,7 @@ class EnvActor:
         self._counter.returns = decode(state["returns"], self._counter.returns)
         self._counter.ended = decode(state["ended"], self._counter.ended)
         self._moments.returns = decode(state["discounted"], self._moments.returns)
-        shape = (self._setup.n_envs, self.spec.action_units)
+        shape = (self._setup.n_envs, self._policy.memory_units)
         like = np.zeros(shape if state["memory"]["base64"] else 0, np.float32)
         self._policy.memory = decode(state["memory"], like)
         return 0

@@ -49,8 +49,9 @@ class Policy(ABC):
         spec: of the environments.
         layout: of the network that acts.
     Attributes:
-        memory: float32 [B, A], what noise carries from one step to the next; empty
-            where each draw is independent.
+        memory: float32 [B, memory_units], what noise carries from one step to the
+            next; empty where each draw is independent.
+        memory_units: numbers of one environment's memory.
         scales_actions: its network's actions are from -1 to 1, the bounds of the
             environment.
     """
@@ -62,6 +63,7 @@ class Policy(ABC):
         self._low = np.asarray(spec.action_low, np.float32)
         self._high = np.asarray(spec.action_high, np.float32)
         self.memory: Array = np.zeros(0, np.float32)
+        self.memory_units = spec.action_units
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from xagents_ray.actors.policies import parameter_noise
 from xagents_ray.actors.policies.base import Actions, Policy, largest
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.layout import Layout
 
 _THETA, _DT = 0.15, 0.01
@@ -43,7 +44,7 @@ def epsilon(config: DQNConfig, env_steps: int) -> float:
 
 
 class DeterministicPolicy(Policy):
-    """Adds normal noise to the actor's action; acts at random until learning starts.
+    """Adds noise to the actor's action or weights; is random until learning starts.
 
     Actions are drawn, stored and learned from in [-1, 1], and scaled to the bounds of
     the environment when they are stepped.
@@ -57,6 +58,23 @@ class DeterministicPolicy(Policy):
         super().__init__(config, spec, layout)
         self._scale, self._random_steps = config.step_noise_coef, config.initial_size
         self._is_correlated = config.noise == "ou"
+        self._parameters: parameter_noise.ParameterNoise | None = None
+        if config.noise == "parameter":
+            self._parameters = parameter_noise.ParameterNoise(layout, self._scale)
+            self.memory_units = parameter_noise.UNITS
+
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
+        super().load(weights)
+        if self._parameters is not None:
+            self._parameters.load(weights.arrays)
+
+    def reset_memory(self, resets: BoolArray) -> None:
+        """Restart the noise of environments that begin an episode, bool [B]."""
+        if self._parameters is None:
+            super().reset_memory(resets)
+        elif self.memory.size:
+            self.memory[resets, 0] = 0  # its deviation stays
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
         """Return an array for two numbers per component of an action."""
@@ -76,10 +94,25 @@ class DeterministicPolicy(Policy):
             normal = self.memory = ornstein_uhlenbeck(normal, before)
         if env_steps < self._random_steps:
             actions = uniform
+        elif self._parameters is not None:
+            actions = self._perturbed(observations, uniform[:, 0], self._parameters)
         else:
             means = self._forward(observations)[0]
             actions = np.clip(means + self._scale * normal, -1, 1)
         return Actions(actions, self._stepped(actions))
+
+    def _perturbed(
+        self,
+        observations: Array,
+        uniform: FloatArray,
+        noise: parameter_noise.ParameterNoise,
+    ) -> Array:
+        """Return the actions of perturbed actors, and adapt their noise."""
+        memory = noise.begin(self.memory, uniform)
+        actions = np.clip(noise.actions(observations, memory), -1, 1)
+        means = np.clip(self._forward(observations)[0], -1, 1)
+        self.memory = noise.adapted(memory, actions, means)
+        return actions
 
     def greedy(self, observations: Array) -> Array:
         """Return float32 [B, A], the actor's actions without noise."""

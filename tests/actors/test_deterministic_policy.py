@@ -287,8 +287,9 @@ def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
     assert ended.tolist() == [3, 3]
 
 
-def test_ou_noise_is_resumed_exactly() -> None:
-    setup = setup_of("ddpg", 2, env="Pendulum-v1", noise="ou")
+@pytest.mark.parametrize("noise", ["ou", "parameter"])
+def test_noise_is_resumed_exactly(noise: str) -> None:
+    setup = setup_of("ddpg", 2, env="Pendulum-v1", noise=noise)
     weights = Weights(1, random_arrays(setup.layout, 0))
     first, second, third = (EnvActor(setup) for _ in range(3))
     new = third.state()["memory"]

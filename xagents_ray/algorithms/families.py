@@ -283,9 +283,12 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
     )
     noise: str = option(
         "normal",
-        "Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, "
-        "dt 0.01, sigma --step-noise-coef) that starts at 0 in each episode",
-        choices=("normal", "ou"),
+        "Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt "
+        "0.01, sigma --step-noise-coef) that starts at 0 in each episode, or noise on "
+        "the actor's weights that lasts for an episode and adapts until actions "
+        "differ by --step-noise-coef",
+        choices=("normal", "ou", "parameter"),
+        known_as=("action_noise", "noise_type"),
         hp_type="categorical",
         explores=True,
     )

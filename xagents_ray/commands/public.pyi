@@ -468,10 +468,11 @@ class TrainDDPG(TrainSettings, total=False):
     n_step: int
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
-    noise: Literal["normal", "ou"]
-    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
-    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
-    normal."""
+    noise: Literal["normal", "ou", "parameter"]
+    """Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode, or noise on the actor's
+    weights that lasts for an episode and adapts until actions differ by --step-noise-
+    coef (normal|ou|parameter). Default: normal."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -809,10 +810,11 @@ class TrainTD3(TrainSettings, total=False):
     n_step: int
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
-    noise: Literal["normal", "ou"]
-    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
-    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
-    normal."""
+    noise: Literal["normal", "ou", "parameter"]
+    """Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode, or noise on the actor's
+    weights that lasts for an episode and adapts until actions differ by --step-noise-
+    coef (normal|ou|parameter). Default: normal."""
     noise_clip: float
     """Target noise clipping value (≥ 0). Default: 0.5."""
     normalize_observations: bool
@@ -1439,10 +1441,15 @@ class TuneDDPG(TuneSettings, total=False):
     n_step: int | Sequence[int] | Space
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
-    noise: Literal["normal", "ou"] | Sequence[Literal["normal", "ou"]] | Space
-    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
-    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
-    normal."""
+    noise: (
+        Literal["normal", "ou", "parameter"]
+        | Sequence[Literal["normal", "ou", "parameter"]]
+        | Space
+    )
+    """Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode, or noise on the actor's
+    weights that lasts for an episode and adapts until actions differ by --step-noise-
+    coef (normal|ou|parameter). Default: normal."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1800,10 +1807,15 @@ class TuneTD3(TuneSettings, total=False):
     n_step: int | Sequence[int] | Space
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
-    noise: Literal["normal", "ou"] | Sequence[Literal["normal", "ou"]] | Space
-    """Independent noise at each step, or Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
-    sigma --step-noise-coef) that starts at 0 in each episode (normal|ou). Default:
-    normal."""
+    noise: (
+        Literal["normal", "ou", "parameter"]
+        | Sequence[Literal["normal", "ou", "parameter"]]
+        | Space
+    )
+    """Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt 0.01,
+    sigma --step-noise-coef) that starts at 0 in each episode, or noise on the actor's
+    weights that lasts for an episode and adapts until actions differ by --step-noise-
+    coef (normal|ou|parameter). Default: normal."""
     noise_clip: float | Sequence[float] | Space
     """Target noise clipping value (≥ 0). Default: 0.5."""
     normalize_observations: bool

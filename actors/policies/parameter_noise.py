@@ -1,0 +1,110 @@
+"""Exploration by noise on an actor's weights, which lasts for an episode."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.forward import bind
+from xagents_ray.networks.keras_layers import LayerNorm
+from xagents_ray.networks.layout import Layout
+
+Network = Callable[[Array], list[FloatArray]]
+UNITS = 3
+"""Numbers of an environment's memory: a seed, 0 before an episode; the deviation; and
+the running mean of squared differences of actions.
+"""
+_SEEDS, _DRIFT = 2**23, 1.05
+_FACTOR, _NEWEST = 1.005, 0.02  # of a step, in the deviation and in the running mean
+
+
+class ParameterNoise:
+    """Perturbed copies of an actor, one for each environment's episode.
+
+    Each environment adapts the deviation of its own noise, step by step, so that
+    actions are `target` away from the actor's.
+
+    Args:
+        layout: of the actor.
+        target: root mean square of the difference of actions, which span -1 to 1.
+    Source: arXiv:1706.01905, section 3, with a running mean over steps in place of one
+        over a batch.
+    """
+
+    def __init__(self, layout: Layout, target: float) -> None:
+        self._layout, self._target = layout, target
+        # Layer normalization keeps its scale and offset.
+        self._names = [
+            name
+            for layer in layout.layers
+            if not isinstance(layer, LayerNorm)
+            for name in layer.shapes
+        ]
+        self._arrays: dict[str, FloatArray] = {}
+        self._directions: dict[int, tuple[float, dict[str, FloatArray]]] = {}
+        self._copies: dict[int, tuple[float, float, Network]] = {}
+
+    def load(self, arrays: dict[str, FloatArray]) -> None:
+        """Perturb these weights from now on."""
+        self._arrays = arrays
+        self._copies.clear()
+
+    def begin(self, memory: Array, uniform: FloatArray) -> Array:
+        """Return the memory with a new seed for each environment that has none.
+
+        Args:
+            memory: float32 [B, UNITS], or empty before the first step.
+            uniform: float32 [B], from -1 to 1, which seeds are made of.
+        """
+        if not memory.size:
+            memory = np.zeros((len(uniform), UNITS), np.float32)
+            memory[:, 1:] = self._target, self._target**2
+        memory = memory.copy()
+        seeds = 1 + np.floor((uniform + 1) / 2 * (_SEEDS - 2))
+        memory[:, 0] = np.where(memory[:, 0] == 0, seeds, memory[:, 0])
+        return memory
+
+    def actions(self, observations: Array, memory: Array) -> FloatArray:
+        """Return float32 [B, A], the actions of each environment's perturbed actor."""
+        rows = [
+            self._copy(env, *numbers)(observations[env : env + 1])[0]
+            for env, numbers in enumerate(memory[:, :2].tolist())
+        ]
+        return np.concatenate(rows)
+
+    def adapted(self, memory: Array, actions: FloatArray, means: FloatArray) -> Array:
+        """Return the memory after perturbed actions [B, A] in place of the means."""
+        memory = memory.copy()
+        squares = np.square(actions - means).mean(axis=-1)
+        memory[:, 2] += np.float32(_NEWEST) * (squares - memory[:, 2])
+        is_far = memory[:, 2] > self._target**2
+        memory[:, 1] *= np.where(is_far, 1 / _FACTOR, _FACTOR)
+        return memory
+
+    def _copy(self, env: int, seed: float, deviation: float) -> Network:
+        """Return the network of an environment; its deviation lags by 5 % at most."""
+        made = self._copies.get(env)
+        if made is not None and made[0] == seed:
+            if made[1] / _DRIFT <= deviation <= made[1] * _DRIFT:
+                return made[2]
+        arrays, directions = dict(self._arrays), self._direction(env, seed)
+        for name in self._names:
+            arrays[name] = arrays[name] + np.float32(deviation) * directions[name]
+        forward = bind(self._layout, arrays)
+        self._copies[env] = seed, deviation, forward
+        return forward
+
+    def _direction(self, env: int, seed: float) -> dict[str, FloatArray]:
+        """Return the noise of an episode with a deviation of 1, by the array's name."""
+        made = self._directions.get(env)
+        if made is not None and made[0] == seed:
+            return made[1]
+        generator, shapes = np.random.default_rng(int(seed)), self._layout.shapes
+        noise = {
+            name: generator.standard_normal(math.prod(shapes[name]), np.float32)
+            for name in self._names
+        }
+        shaped = {name: x.reshape(shapes[name]) for name, x in noise.items()}
+        self._directions[env] = seed, shaped
+        return shaped
