@@ -77,6 +77,13 @@ class ActorSetup:
         threads = env_threads or run.cores
         return cls(*parts, first_env, n_envs, threads, definitions)
 
+    @property
+    def places(self) -> Array:
+        """Places of its environments among all of the run, float64 [B] from 0 to 1."""
+        own = np.arange(self.first_env, self.first_env + self.n_envs)
+        places: Array = own / max(1, self.config.env.n_envs - 1)
+        return places
+
     def make_envs(self) -> Envs:
         """Make the environments; UserError when they can't be made."""
         register(self.definitions)
@@ -101,6 +108,7 @@ class EnvActor:
         self._envs = setup.make_envs()
         self.spec = self._envs.spec
         self._policy = setup.make_policy(self.spec)
+        self._policy.places = setup.places
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
         self._counter = EpisodeCounter(setup.n_envs, setup.first_env)
         self._stopping = self._midway = False

@@ -1,10 +1,14 @@
-"""Deep Q-learning, plain and double."""
+"""Deep Q-learning: plain, double, dueling, noisy, distributional."""
+
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.learners import frames
+from xagents_ray.learners.deterministic import normal_noise
 from xagents_ray.learners.math import losses
+from xagents_ray.learners.math.categorical import logits_of, projected_targets
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
@@ -12,10 +16,23 @@ from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, TransitionBatches, at
 
 
+class _Predicted(NamedTuple):
+    """What a network says of N observations.
+
+    Attributes:
+        values: float32 [N, n], of the actions.
+        logits: float32 [N, n * atoms], of the distributions of their returns, or None.
+    """
+
+    values: tf.Tensor
+    logits: tf.Tensor | None = None
+
+
 class DQN:
     """Updates from replayed transitions towards a target network's values.
 
-    Source: doi:10.1038/nature14236; double, arXiv:1509.06461.
+    Source: doi:10.1038/nature14236; double, arXiv:1509.06461; dueling,
+        arXiv:1511.06581; noisy, arXiv:1706.10295; distributional, arXiv:1707.06887.
     """
 
     data = TransitionBatches
@@ -42,7 +59,8 @@ class DQN:
                 self._syncs.assign(due)
             return add(metrics, self._update(at(batches, k)))
 
-        metrics = no_means("loss", "q_value", "grad_norm")
+        names = ["loss", "q_value", "grad_norm"]
+        metrics = no_means(*names, *["clipped"] * self._config.distributional)
         metrics = update_on_batches(update, metrics, phase, self._setup)
         return metrics, added(metrics)
 
@@ -62,16 +80,57 @@ class DQN:
         obs, next_obs = frames.transition_inputs(
             batch.observations, batch.starts, self._setup.spec
         )
-        next_inputs = inputs(next_obs)
-        target_values = self._target(next_inputs)
-        selection_values = self._q(next_inputs) if c.double else target_values
-        targets = losses.q_targets(
-            batch.rewards, batch.discounts, target_values, selection_values
-        )
+        next_inputs, noise = inputs(next_obs), self._noise(tf.shape(batch.rewards)[0])
+        target = self._predicted(self._target, next_inputs, noise[0])
+        selection = target
+        if c.double:
+            selection = self._predicted(self._q, next_inputs, noise[1])
+        metrics = dict[str, tf.Tensor]()
+        if c.distributional:
+            targets, clipped = self._target_probs(batch, target, selection)
+            metrics["clipped"] = tf.reduce_mean(clipped)
+        else:
+            targets = losses.q_targets(
+                batch.rewards, batch.discounts, target.values, selection.values
+            )
         with tf.GradientTape() as tape:
-            values = self._q(inputs(obs))
-            taken = tf.gather(values, batch.actions, axis=-1, batch_dims=1)
-            loss = losses.huber(targets - taken)
+            predicted = self._predicted(self._q, inputs(obs), noise[-1])
+            taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
+            if c.distributional:
+                logits = logits_of(predicted.logits, batch.actions, c.atoms)
+                loss = losses.cross_entropy(targets, logits)
+            else:
+                loss = losses.huber(targets - taken)
         variables = self._q.trainable_variables
         norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
-        return {"loss": loss, "q_value": tf.reduce_mean(taken), "grad_norm": norm}
+        q_value = tf.reduce_mean(taken)
+        return {"loss": loss, "q_value": q_value, "grad_norm": norm, **metrics}
+
+    def _target_probs(
+        self, batch: TransitionBatches, target: _Predicted, selection: _Predicted
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return distributions to learn, [N, atoms], and the clipped share, [N]."""
+        best = tf.argmax(selection.values, axis=-1)
+        probs = tf.nn.softmax(logits_of(target.logits, best, self._config.atoms))
+        return projected_targets(
+            batch.rewards, batch.discounts, probs, self._config.support
+        )
+
+    def _predicted(self, model: Any, x: tf.Tensor, noise: tf.Tensor) -> _Predicted:
+        """Return what a network predicts for [N, *input_shape], with noise or None."""
+        outputs = model(x if noise is None else [x, noise])
+        if self._config.distributional:
+            return _Predicted(*outputs)
+        return _Predicted(outputs)
+
+    def _noise(self, rows: tf.Tensor) -> list[tf.Tensor]:
+        """Return noise for the rows of an update's three passes, float32 [N, units].
+
+        Where no layer is noisy, None for each.
+        """
+        units = self._setup.layouts[0].noise_units
+        if not units:
+            return [None] * 3
+        update = tf.cast(self._optimizer.iterations, tf.int64)
+        noise = normal_noise(self._setup.seed, update, [3, rows, units])
+        return tf.unstack(noise)

@@ -36,7 +36,8 @@ class LearnerSetup(Generic[ConfigT]):
 
     def network(self, layout: Layout, name: str) -> Any:
         """Return a new network, a `keras.Model`; see `networks.keras.build`."""
-        return networks.build(layout, self.seed, name, self.config.precision)
+        takes_noise, dtype = layout.noise_units > 0, self.config.precision
+        return networks.build(layout, self.seed, name, dtype, takes_noise)
 
     def with_target(self, layout: Layout, name: str) -> tuple[Any, Any]:
         """Return a new network and its target, another one of the same weights."""

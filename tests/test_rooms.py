@@ -12,7 +12,9 @@ from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("actors", "learners", "cluster")
-KERAS = ("xagents_ray.networks.keras", "xagents_ray.networks.keras_models")
+KERAS = tuple(
+    f"xagents_ray.networks.{name}" for name in ("keras", "keras_heads", "keras_models")
+)
 FRAMEWORKS = ("tensorflow", "keras", "ray")
 # Top floor first: a room imports from lower floors only.
 FLOORS = (

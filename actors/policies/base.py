@@ -52,6 +52,8 @@ class Policy(ABC):
         memory: float32 [B, memory_units], what noise carries from one step to the
             next; empty where each draw is independent.
         memory_units: numbers of one environment's memory.
+        places: float64 [B], of the environments among all of a run, from 0 to 1; None
+            outside of training.
         scales_actions: its network's actions are from -1 to 1, the bounds of the
             environment.
     """
@@ -64,6 +66,7 @@ class Policy(ABC):
         self._high = np.asarray(spec.action_high, np.float32)
         self.memory: Array = np.zeros(0, np.float32)
         self.memory_units = spec.action_units
+        self.places: Array | None = None
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""

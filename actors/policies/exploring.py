@@ -11,22 +11,34 @@ from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.layout import Layout
 
 _THETA, _DT = 0.15, 0.01
+_LADDER_START, _LADDER_STEPS = 0.4, 7
 
 
 class EpsilonGreedyPolicy(Policy):
-    """Takes the action of the largest value, with decaying probability a random one."""
+    """Takes the action of the largest value, with decaying probability a random one.
+
+    A network with noisy layers explores by their noise instead.
+    """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for two numbers per step."""
+        """Return an array for two numbers per step, or the network's noise."""
+        if units := self._layout.noise_units:
+            return np.empty((*shape, units), np.float32)
         return np.empty((*shape, 2))
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T, 2]: a coin and an action for each step."""
-        generator.random(out=out)
+        """Draw uniform [T, 2], a coin and an action for each step, or normal noise."""
+        if self._layout.noise_units:
+            generator.standard_normal(out=out, dtype=np.float32)
+        else:
+            generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
-        """Choose an action for each observation, one coin each."""
-        explore = noise[:, 0] < epsilon(self._config, env_steps)
+        """Choose an action for each observation, one coin or row of noise each."""
+        if self._layout.noise_units:
+            actions = largest(self._forward(observations, noise)[0])
+            return Actions(actions, actions)
+        explore = noise[:, 0] < epsilon(self._config, env_steps, self.places)
         actions = (noise[:, 1] * self._spec.n_actions).astype(np.int32)
         if not explore.all():
             actions = np.where(explore, actions, self.greedy(observations))
@@ -37,10 +49,28 @@ class EpsilonGreedyPolicy(Policy):
         return largest(self._forward(observations)[0])
 
 
-def epsilon(config: DQNConfig, env_steps: int) -> float:
-    """Return the probability of a random action after this many env steps."""
+def epsilon(
+    config: DQNConfig, env_steps: int, places: Array | None = None
+) -> float | Array:
+    """Return the probability of a random action after this many env steps.
+
+    On a ladder, the float64 [B] probabilities of environments by their places.
+    """
+    if config.epsilon_ladder and places is not None:
+        return epsilon_ladder(places)
     part = min(1.0, env_steps / config.epsilon_decay_steps)
     return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * part
+
+
+def epsilon_ladder(places: Array) -> Array:
+    """Return the probabilities of a random action of each environment, float64 [B].
+
+    From their places among all of a run, from 0 to 1.
+
+    Source: arXiv:1803.00933, section 4.1.
+    """
+    ladder: Array = _LADDER_START ** (1 + _LADDER_STEPS * places)
+    return ladder
 
 
 class DeterministicPolicy(Policy):

@@ -35,10 +35,9 @@ def encode(
     with temporary_folder(size) as folder, tf.device("CPU"):
         layers = {
             f"layer_with_weights-{i}": tf.train.Checkpoint(
-                kernel=tf.Variable(arrays[f"{name}/kernel"]),
-                bias=tf.Variable(arrays[f"{name}/bias"]),
+                **{part: tf.Variable(arrays[f"{name}/{part}"]) for part in parts}
             )
-            for i, name in enumerate(_keras_order(layout))
+            for i, (name, parts) in enumerate(_keras_order(layout))
         }
         others = {name: tf.Variable(array) for name, array in extras.items()}
         path = str(folder / _NAME)
@@ -81,17 +80,22 @@ def _names(layout: Layout) -> dict[str, str]:
     """Return the names of the network's arrays by their Keras 2 checkpoint key."""
     return {
         f"layer_with_weights-{i}/{part}": f"{name}/{part}"
-        for i, name in enumerate(_keras_order(layout))
-        for part in ("kernel", "bias")
+        for i, (name, parts) in enumerate(_keras_order(layout))
+        for part in parts
     }
 
 
-def _keras_order(layout: Layout) -> list[str]:
-    """Return the names of layers with weights as Keras 2 and 3 number them.
+def _keras_order(layout: Layout) -> list[tuple[str, list[str]]]:
+    """Return layers with weights as Keras 2 and 3 number them, and their weights.
 
     They go by depth, so the layers of two branches take turns.
     """
-    return [layer.name for layer in model_of(layout).layers if layer.weights]
+    layers = {layer.name: layer for layer in layout.layers}
+    return [
+        (made.name, [name.partition("/")[2] for name in layers[made.name].shapes])
+        for made in model_of(layout).layers
+        if made.weights
+    ]
 
 
 def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:

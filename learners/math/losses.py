@@ -93,6 +93,12 @@ def huber(errors: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(small * (size - 0.5 * small))
 
 
+def cross_entropy(probs: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the float32 [] mean of cross-entropies of float32 [N, n] distributions."""
+    each = tf.nn.softmax_cross_entropy_with_logits(tf.stop_gradient(probs), logits)
+    return tf.reduce_mean(each)
+
+
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """Return the mean of x where it is valid; the mean of no rows is 0.
 

@@ -52,7 +52,7 @@ def generators(seed: int, envs: Any) -> list[np.random.Generator]:
 def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
     """Return a policy with random weights, and the network's function."""
     name = {EpsilonGreedyPolicy: "dqn", CategoricalPolicy: "acer"}.get(kind, "ppo")
-    layout = find(name).layout(None, spec)
+    layout = find(name).layouts(config, spec)[0]
     arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
     policy = kind(config, spec, layout)
     policy.load(Weights(1, arrays))
@@ -200,6 +200,7 @@ def test_gaussian_draws_have_the_mean_and_deviation() -> None:
     assert abs(np.corrcoef(raw.T)[0, 1]) < 5 / DRAWS**0.5
 
 
+NOISY = DQNConfig(noisy="factorised", epsilon_start=1, epsilon_end=1)
 SCHEDULE = {"epsilon_start": 0.9, "epsilon_end": 0.1, "epsilon_decay_steps": 1000}
 
 
@@ -293,8 +294,9 @@ def test_greedy_takes_the_mean_within_bounds() -> None:
         (ActorCriticPolicy, PPOConfig(), CONTINUOUS),
         (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
         (CategoricalPolicy, ACERConfig(), DISCRETE),
+        (EpsilonGreedyPolicy, NOISY, DISCRETE),
     ],
-    ids=["categorical", "gaussian", "epsilon", "acer"],
+    ids=["categorical", "gaussian", "epsilon", "acer", "noisy"],
 )
 def test_noise_depends_on_the_environment_only(
     kind: type, config: Any, spec: EnvSpec
@@ -307,7 +309,64 @@ def test_noise_depends_on_the_environment_only(
         parts = [policy.noise(group, steps) for group in apart]
         assert whole.shape[:2] == (steps, 4)
         np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
-        assert len(np.unique(whole)) == whole.size
+        assert len(np.unique(whole)) > 0.999 * whole.size
+
+
+def ladder_of(n_envs: int, own: range) -> Any:
+    """Return shares of random actions of environments of an actor, by its policy."""
+    run = run_of("dqn", n_envs, env="CartPole-v1", epsilon_ladder=True)
+    setup = ActorSetup.of(run, len(own), own.start, 1)
+    policy, forward = setup.make_policy(run.spec), setup.layout
+    arrays = random_arrays(forward, 2)
+    policy.load(Weights(1, arrays))
+    policy.places = setup.places
+    x = np.repeat(np.ones((1, 4), np.float32), len(own), axis=0)
+    greedy = bind(forward, arrays)(x)[0].argmax(-1)
+    noise = policy.noise(generators(0, own), DRAWS)
+    others = [policy.act(x, row, 10**9).stored != greedy for row in noise]
+    return 2 * np.mean(others, axis=0)  # half of the random actions are greedy
+
+
+@pytest.mark.parametrize(
+    ("n_envs", "own", "expected"),
+    [
+        (1, range(1), [0.4]),
+        # 0.4^1, 0.4^4.5, 0.4^8 by a calculator
+        (3, range(3), [0.4, 0.016191, 0.00065536]),
+        (3, range(1, 3), [0.016191, 0.00065536]),
+    ],
+)
+def test_each_environment_has_its_step_of_the_ladder(
+    n_envs: int, own: range, expected: list[float]
+) -> None:
+    deviations = np.sqrt(2 * np.array(expected) / DRAWS)
+    assert (np.abs(ladder_of(n_envs, own) - expected) <= 5 * deviations).all()
+
+
+def test_an_actor_knows_its_places_and_an_evaluation_has_none() -> None:
+    run = run_of("dqn", 5, env="CartPole-v1", epsilon_ladder=True)
+    setup = ActorSetup.of(run, 2, 3, 1)
+    actor = EnvActor(setup)
+    np.testing.assert_array_equal(actor._policy.places, [0.75, 1])
+    actor.close()
+    assert setup.make_policy(run.spec).places is None
+
+
+def test_noisy_layers_explore_in_place_of_epsilon() -> None:
+    """With other noise in each row; greedy actions have none."""
+    layout = find("dqn").layouts(NOISY, DISCRETE)[0]
+    arrays = random_arrays(layout, 2)
+    policy, forward = EpsilonGreedyPolicy(NOISY, DISCRETE, layout), bind(layout, arrays)
+    policy.load(Weights(1, arrays))
+    noise = policy.noise(generators(0, range(64)), 2)
+    assert (noise.shape, noise.dtype) == ((2, 64, layout.noise_units), np.float32)
+    x = one_observation(64)
+    for row in noise:
+        actions = policy.act(x, row, 0)
+        np.testing.assert_array_equal(actions.stored, forward(x, row)[0].argmax(-1))
+        assert len(set(actions.stored.tolist())) > 1
+    assert len(set(policy.greedy(x).tolist())) == 1
+    np.testing.assert_array_equal(policy.greedy(x), forward(x)[0].argmax(-1))
 
 
 class Bounded(Stepping):

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from processes import python
 
+from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -42,11 +43,10 @@ UNEVEN = (
 )
 
 
-def layout_of(spec: EnvSpec) -> Layout:
-    return find("ppo").layout(None, spec)
-
-
-VECTOR = layout_of(CARTPOLE)
+LAYOUTS = {name: find("ppo").layout(None, spec) for name, spec in SPECS.items()}
+VECTOR = LAYOUTS["vector"]
+RAINBOW = DQNConfig(dueling=True, noisy="factorised", distributional=True)
+LAYOUTS["rainbow"] = find("dqn").layouts(RAINBOW, CARTPOLE)[0]
 
 
 def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -76,20 +76,18 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_shapes_are_those_that_keras_builds(spec: EnvSpec) -> None:
-    layout = layout_of(spec)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_shapes_are_those_that_keras_builds(layout: Layout) -> None:
     built = networks.arrays(networks.build(layout, 1, "net"))
     assert layout.shapes == {name: array.shape for name, array in built.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("extras", [{}, EXTRAS], ids=["plain", "extras"])
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_round_trip(
-    spec: EnvSpec, extras: dict[str, tuple[int, ...]], kind: str, tmp_path: Path
+    layout: Layout, extras: dict[str, tuple[int, ...]], kind: str, tmp_path: Path
 ) -> None:
-    layout = layout_of(spec)
     arrays = arrays_of(layout, extras)
     write_file(formats.encode(arrays, layout, str(tmp_path / f"a{kind}")))
     file = read_file(str(tmp_path / f"a{kind}"))
@@ -102,9 +100,8 @@ def test_round_trip(
         assert notes == [f"{file.path} has no log_std; it starts at 0."]
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_keras_reads_ours(spec: EnvSpec, tmp_path: Path) -> None:
-    layout = layout_of(spec)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_keras_reads_ours(layout: Layout, tmp_path: Path) -> None:
     arrays = arrays_of(layout, EXTRAS)
     path = tmp_path / "a.weights.h5"
     write_file(formats.encode(arrays, layout, str(path)))
@@ -179,10 +176,10 @@ def test_branches_in_checkpoints(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_network(kind: str, tmp_path: Path) -> None:
     file = formats.encode(arrays_of(VECTOR, {}), VECTOR, f"a{kind}")
-    wide = layout_of(EnvSpec((6,), "float32", 1, 2))
+    wide = find("ppo").layout(None, EnvSpec((6,), "float32", 1, 2))
     text = refused(file, wide)
     assert "dense-0/kernel is [4, 64], this agent's network needs [6, 64]" in text
-    assert "--model must be the .cfg" in text
+    assert "--model, and other settings of the network, must be those that" in text
     single = find("dqn").layout(None, CARTPOLE)
     assert "has " in refused(file, single)
     fewer = formats.encode(arrays_of(single, {}), single, f"a{kind}")

@@ -22,7 +22,7 @@ from learner_cases import (
 from learner_support import fresh, publish
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import rows
+from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory, Weights
@@ -49,9 +49,23 @@ def replay_of(row: Algorithm) -> Any:
 PHASES, UPDATES, KEPT = 20, 50, 3
 SIZES = ((1, 8), (2, 32), (5, 12))
 RAM = cases(["ram"], actions=["discrete"])
+RAINBOW = Case(
+    find("dqn"),
+    EnvSpec((4,), "float32", 1, 3),
+    {
+        "double": True,
+        "dueling": True,
+        "noisy": "factorised",
+        "distributional": True,
+        "atoms": 11,
+        "v_min": -1.0,
+        "v_max": 2.0,
+    },
+)
 LIVES = [
     *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
+    pytest.param(RAINBOW, id="dqn-discrete-vector-rainbow"),
     # Numbers of type uint8 go another way for each kind of replay.
     *{replay_of(case.values[0].row): case for case in RAM}.values(),
 ]
@@ -132,7 +146,14 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [each for actions in ACTIONS for each in cases(["vector"], actions=[actions])],
+    [
+        *(each for kind in ACTIONS for each in cases(["vector"], actions=[kind])),
+        # Without noise, of which XLA draws other numbers.
+        pytest.param(
+            RAINBOW._replace(settings={**RAINBOW.settings, "noisy": None}),
+            id="dqn-discrete-rainbow",
+        ),
+    ],
 )
 def test_xla_computes_the_same(case: Case) -> None:
     """Of three batches, which it fills up to four; from the same random numbers."""

@@ -62,6 +62,17 @@ def test_onnx_of_colors(frame_stack: int) -> None:
     check_onnx(policy)
 
 
+RAINBOW = {"dueling": True, "noisy": "independent", "distributional": True}
+
+
+def rainbow() -> Policy:
+    return policy_of("dqn", **KINDS["discrete"], **RAINBOW)
+
+
+def test_onnx_of_all_parts_of_dqn() -> None:
+    check_onnx(rainbow())
+
+
 def normalizing() -> Policy:
     policy = policy_of("ppo", **KINDS["continuous"], normalize_observations=True)
     statistics = {
@@ -94,8 +105,8 @@ def test_onnx_has_every_activation() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: policy_of("acer", env="policy/Colored-v0"), normalizing],
-    ids=["image", "normalizing"],
+    [lambda: policy_of("acer", env="policy/Colored-v0"), normalizing, rainbow],
+    ids=["image", "normalizing", "rainbow"],
 )
 def test_keras(make: Any) -> None:
     policy = make()

@@ -12,6 +12,7 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped
 from xagents_ray.core.signals import Signals
+from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
@@ -190,6 +191,19 @@ def test_failures_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.count("Warning: Env actor 0 died; it is replaced") == 1
     assert out.endswith("Lost and replaced: env actors: 1\n")
+
+
+def test_an_algorithm_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of targets outside the support of distributions, from 5 % on."""
+    driver = FakeDriver([[1]] * 4)
+    driver.fill = Fill(1, False)
+    shares = iter([0.01, 0.04, 0.27, 0.5])
+    driver.metrics = lambda: {"loss": 0.5, "clipped": next(shares)}
+    c51 = {"distributional": True, "v_max": 100, "buffer_initial_size": 1}
+    every = {"rollout_length": 1, "train_frequency": 1, "buffer_batch_size": 1}
+    train(driver, agent="dqn", max_steps=4, **c51, **every)
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "arning" in x]
+    assert "27% of the targets are outside --v-min -10 and --v-max 100" in line
 
 
 def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.trajectory import Episode, RolloutReport, WeightsFile
+from xagents_ray.replay.base import Fill
 from xagents_ray.run.driver import Collected, Evaluated, Snapshot
 from xagents_ray.storage.arrays import write_arrays
 
@@ -45,6 +46,7 @@ class FakeDriver:
             function that gives them.
         ahead: phases that are in progress when `learn` returns.
     Attributes:
+        fill: of the replay, or None.
         learned: phases of the learner.
         events: methods that were called and what they asked for.
         metrics: returns what a phase measures.
@@ -60,6 +62,7 @@ class FakeDriver:
         self._phases: deque[Metrics] = deque()
         self.notes: list[str] = []
         self.supervision: FakeSupervision | None = None
+        self.fill: Fill | None = None
         self.learned = 0
         self.events: list[tuple[Any, ...]] = []
         self.metrics: Callable[[], Metrics] = lambda: {"loss": 0.5}
@@ -71,7 +74,7 @@ class FakeDriver:
     def collect(self, env_steps: int) -> Collected:
         round_ = self._rounds.popleft()
         returns = round_() if callable(round_) else round_
-        return Collected([report(*returns)], None, [0])
+        return Collected([report(*returns)], self.fill, [0])
 
     def learn(self, batches: int, env_steps: int, statistics: Any) -> list[Metrics]:
         self.events.append(("learn", batches, env_steps))

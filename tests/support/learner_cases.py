@@ -1,7 +1,7 @@
 """Every learner with every kind of observation and action that it takes."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,10 +64,11 @@ def deterministic() -> Iterator[None]:
 class Case(NamedTuple):
     row: Algorithm
     spec: EnvSpec
+    settings: Mapping[str, Any] = {}
 
     def config(self, **settings: Any) -> Any:
         names = self.row.config.__dataclass_fields__
-        values = {**SETTINGS, **settings}
+        values = {**SETTINGS, **self.settings, **settings}
         return self.row.config(**{k: v for k, v in values.items() if k in names})
 
     def learner(self, seed: int = 0, compiled: bool = False, **settings: Any) -> Any:
@@ -75,8 +76,9 @@ class Case(NamedTuple):
         return make_learner(name, config, self.spec, seed=seed, compiled=compiled)
 
     def policy(self, weights: Weights) -> Any:
-        layout = self.row.layout(None, self.spec)
-        policy = resolved("policy", self.row.policy)(self.config(), self.spec, layout)
+        config = self.config()
+        layout = self.row.layouts(config, self.spec)[0]
+        policy = resolved("policy", self.row.policy)(config, self.spec, layout)
         policy.load(weights)
         return policy
 

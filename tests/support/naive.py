@@ -26,12 +26,8 @@ def random_arrays(layout: Layout, seed: int, gain: float = 1.0) -> dict[str, Any
     """Return weights for a layout, biases too, so that no term is zero."""
     rng = np.random.default_rng(seed)
     arrays = {}
-    for layer in layout.layers:
-        if layer.shapes:
-            *inputs, units = layer.shapes[f"{layer.name}/kernel"]
-            scale = gain / np.sqrt(np.prod(inputs))
-            kernel = rng.normal(0, scale, (*inputs, units))
-            arrays[f"{layer.name}/kernel"] = kernel.astype(np.float32)
-            bias = rng.normal(0, 0.3, units)
-            arrays[f"{layer.name}/bias"] = bias.astype(np.float32)
+    for name, shape in layout.shapes.items():
+        inputs = shape[:-1]
+        scale = gain / np.sqrt(np.prod(inputs)) if inputs else 0.3
+        arrays[name] = rng.normal(0, scale, shape).astype(np.float32)
     return arrays

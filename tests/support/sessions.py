@@ -30,15 +30,16 @@ SETTINGS = {
 def train(
     driver: FakeDriver, signals: Signals | None = None, **settings: Any
 ) -> Result:
-    """Train with a scripted driver; resume the run where settings say so."""
+    """Train `agent`, ppo, with a scripted driver; resume where settings say so."""
+    agent = settings.pop("agent", "ppo")
     watch: Callable[[Progress], None] | None = settings.pop("watch", None)
     callbacks = settings.pop("callbacks", ())
     resumed, given = None, {**SETTINGS, **settings}
     if "resume" in settings:
-        resumed, given = find_run("ppo", settings)
-    config = Config.of(find("ppo").config, given)
+        resumed, given = find_run(agent, settings)
+    config = Config.of(find(agent).config, given)
     start = lambda run, signals: driver  # noqa: E731
-    facts = find("ppo"), config, signals or Signals(), start, resumed, watch
+    facts = find(agent), config, signals or Signals(), start, resumed, watch
     return fit(*facts, listeners=callbacks)
 
 

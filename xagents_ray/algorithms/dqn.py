@@ -1,11 +1,23 @@
-"""Deep Q-learning."""
+"""Deep Q-learning, and the parts of Rainbow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from xagents_ray.algorithms.families import OffPolicyConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.networks import keras_files
+from xagents_ray.networks.heads import with_atoms, with_expectations, with_streams
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
 from xagents_ray.settings.algorithm import OneModel
-from xagents_ray.settings.options import count, fraction, option
+from xagents_ray.settings.options import count, flag, fraction, option
+
+_CLIPPED = 0.05
+"""Share of targets outside the support of distributions that is worth a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +55,101 @@ class DQNConfig(OneModel, OffPolicyConfig):
         "sync; 1 copies it",
         exclusive=True,
     )
+    epsilon_ladder: bool = option(
+        False,
+        "If specified, each of the N environments keeps an epsilon of its own, "
+        "0.4^(1 + 7i/(N - 1)) of the i-th, from 0 on",
+    )
+    dueling: bool = option(
+        False,
+        "If specified, the network ends in two streams, of values and advantages",
+        acts=True,
+    )
+    noisy: str | None = option(
+        None,
+        "Noise on the weights of dense layers, of learned deviation, which explores "
+        "in place of epsilon",
+        choices=(FACTORISED, INDEPENDENT),
+        acts=True,
+        known_as=("noisy_nets",),
+    )
+    distributional: bool = option(
+        False,
+        "If specified, learns the distribution of returns (C51), not only its mean",
+        acts=True,
+        known_as=("c51", "categorical"),
+    )
+    atoms: int = count(
+        51,
+        "Returns that a distribution has probabilities of, at equal distances",
+        low=2,
+        acts=True,
+        known_as=("n_atoms", "num_atoms"),
+    )
+    v_min: float = option(
+        -10.0, "The smallest of these returns", acts=True, known_as=("vmin",)
+    )
+    v_max: float = option(
+        10.0, "The largest of these returns", acts=True, known_as=("vmax",)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.v_min >= self.v_max:
+            raise UserError(
+                f"--v-min {self.v_min:g} is not below --v-max {self.v_max:g}: give "
+                "the smallest and the largest return to expect."
+            )
+        if self.noisy is not None and self.epsilon_ladder:
+            raise UserError(
+                "--noisy explores in place of epsilon: drop it or --epsilon-ladder."
+            )
+        for name in ("atoms", "v_min", "v_max"):
+            if not self.distributional and getattr(self, name) != getattr(
+                type(self), name
+            ):
+                raise UserError(f"{flag(name)} is for --distributional: add that.")
+
+    @property
+    def support(self) -> FloatArray:
+        """The returns that distributions have probabilities of, float32 [atoms]."""
+        return np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32)
+
+    def warning(self, metrics: Mapping[str, float]) -> str | None:
+        """Return what is wrong with the support of distributions, if anything is."""
+        share = metrics.get("clipped", 0.0)
+        if share <= _CLIPPED:
+            return None
+        return (
+            f"{share:.0%} of the targets are outside --v-min {self.v_min:g} and "
+            f"--v-max {self.v_max:g} and are clipped: widen them to the returns that "
+            "are possible, or the agent can't tell good from better."
+        )
+
+
+def adapted(layout: Layout, config: DQNConfig) -> Layout:
+    """Return the network with the parts that the config asks for.
+
+    Raises:
+        UserError: the network is from a Keras file, which has its own layers.
+    """
+    is_plain = not (config.dueling or config.noisy or config.distributional)
+    if is_plain:
+        return layout
+    if config.model is not None and keras_files.content(config.model) is not None:
+        raise UserError(
+            "--dueling, --noisy and --distributional change layers of a network and "
+            f"{config.model} is a Keras model: give --model a .cfg file, or drop them."
+        )
+    atoms = config.atoms if config.distributional else 1
+    layout = with_atoms(layout, atoms)
+    if config.noisy is not None:
+        layout = with_noise(layout, config.noisy)
+    if config.dueling:
+        layout = with_streams(layout, atoms)
+    if config.distributional:
+        layout = with_expectations(layout, config.support)
+    return layout
 
 
 add(
@@ -51,7 +158,7 @@ add(
         config=DQNConfig,
         learner="xagents_ray.learners.dqn:DQN",
         policy="xagents_ray.actors.policies.exploring:EpsilonGreedyPolicy",
-        models=(Model("q", "q-{kind}.cfg", ("actions",)),),
+        models=(Model("q", "q-{kind}.cfg", ("actions",), adapt=adapted),),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         continuous=False,

@@ -505,6 +505,9 @@ class TrainDDPG(TrainSettings, total=False):
     Default: 1."""
 
 class TrainDQN(TrainSettings, total=False):
+    atoms: int
+    """Returns that a distribution has probabilities of, at equal distances (≥ 2).
+    Default: 51."""
     beta1: float
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -519,13 +522,22 @@ class TrainDQN(TrainSettings, total=False):
     buffer_max_size: int
     """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
     Default: 10000."""
+    distributional: bool
+    """If specified, learns the distribution of returns (C51), not only its mean.
+    Default: False."""
     double: bool
     """If specified, DDQN will be used. Default: False."""
+    dueling: bool
+    """If specified, the network ends in two streams, of values and advantages. Default:
+    False."""
     epsilon_decay_steps: int
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
     epsilon_end: float
     """Epsilon end value (minimum exploration rate) (≥ 0 and ≤ 1). Default: 0.02."""
+    epsilon_ladder: bool
+    """If specified, each of the N environments keeps an epsilon of its own, 0.4^(1 +
+    7i/(N - 1)) of the i-th, from 0 on. Default: False."""
     epsilon_start: float
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
@@ -559,6 +571,9 @@ class TrainDQN(TrainSettings, total=False):
     n_step: int
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noisy: Literal["factorised", "independent"] | None
+    """Noise on the weights of dense layers, of learned deviation, which explores in
+    place of epsilon (factorised|independent)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -589,6 +604,10 @@ class TrainDQN(TrainSettings, total=False):
     train_frequency: int
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
+    v_max: float
+    """The largest of these returns. Default: 10.0."""
+    v_min: float
+    """The smallest of these returns. Default: -10.0."""
 
 class TrainIMPALA(TrainSettings, total=False):
     advantage_epsilon: float
@@ -1487,6 +1506,9 @@ class TuneDDPG(TuneSettings, total=False):
     Default: 1."""
 
 class TuneDQN(TuneSettings, total=False):
+    atoms: int
+    """Returns that a distribution has probabilities of, at equal distances (≥ 2).
+    Default: 51."""
     beta1: float | Sequence[float] | Space
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
@@ -1501,13 +1523,22 @@ class TuneDQN(TuneSettings, total=False):
     buffer_max_size: int | Sequence[int] | Space
     """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
     Default: 10000."""
+    distributional: bool
+    """If specified, learns the distribution of returns (C51), not only its mean.
+    Default: False."""
     double: bool
     """If specified, DDQN will be used. Default: False."""
+    dueling: bool
+    """If specified, the network ends in two streams, of values and advantages. Default:
+    False."""
     epsilon_decay_steps: int | Sequence[int] | Space
     """Number of steps for `epsilon-start` to reach `epsilon-end` (env steps, ≥ 1).
     Default: 150000."""
     epsilon_end: float | Sequence[float] | Space
     """Epsilon end value (minimum exploration rate) (≥ 0 and ≤ 1). Default: 0.02."""
+    epsilon_ladder: bool
+    """If specified, each of the N environments keeps an epsilon of its own, 0.4^(1 +
+    7i/(N - 1)) of the i-th, from 0 on. Default: False."""
     epsilon_start: float | Sequence[float] | Space
     """Starting epsilon value which is used to control random exploration (≥ 0 and ≤ 1).
     Default: 1.0."""
@@ -1541,6 +1572,9 @@ class TuneDQN(TuneSettings, total=False):
     n_step: int | Sequence[int] | Space
     """Steps of an environment whose rewards a target sums before it takes a value from
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    noisy: Literal["factorised", "independent"] | None
+    """Noise on the weights of dense layers, of learned deviation, which explores in
+    place of epsilon (factorised|independent)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1576,6 +1610,10 @@ class TuneDQN(TuneSettings, total=False):
     train_frequency: int | Sequence[int] | Space
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
+    v_max: float
+    """The largest of these returns. Default: 10.0."""
+    v_min: float
+    """The smallest of these returns. Default: -10.0."""
 
 class TuneIMPALA(TuneSettings, total=False):
     advantage_epsilon: float | Sequence[float] | Space

@@ -12,7 +12,7 @@ from xagents_ray.networks.layout import Layout
 
 def bind(
     layout: Layout, arrays: Mapping[str, FloatArray]
-) -> Callable[[Array], list[FloatArray]]:
+) -> Callable[..., list[FloatArray]]:
     """Return the network with its weights bound, as a function.
 
     Args:
@@ -20,20 +20,32 @@ def bind(
         arrays: float32 weights by name, `dense-0/kernel`.
     Returns:
         A function from [B, *input_shape], uint8 or float32, to float32 [B, units]
-        of each output. With arrays of `moments.shapes` it normalizes first.
+        of each output. With arrays of `moments.shapes` it normalizes first. A network
+        with noisy layers takes noise after it, float32 [B, noise_units], or none.
     """
     normalize = _normalizing(arrays)
     scale = layout.scale if normalize is None else 1.0
     steps = [
-        (layer.bind(arrays, scale if _is_first(layout, layer) else 1.0), layer.source)
-        for layer in layout.layers
+        (
+            layer.bind(arrays, scale if _is_first(layout, layer) else 1.0),
+            layer.source,
+            layer.more_sources,
+            own,
+        )
+        for layer, own in zip(layout.layers, layout.noise_places, strict=True)
     ]
 
-    def forward(x: Array) -> list[FloatArray]:
+    def forward(x: Array, noise: FloatArray | None = None) -> list[FloatArray]:
         x = x if normalize is None else normalize(x)
         values: list[FloatArray] = []
-        for step, source in steps:
-            values.append(step(x if source < 0 else values[source]))
+        for step, source, more, own in steps:
+            read = x if source < 0 else values[source]
+            if more:
+                read = np.concatenate([read, *(values[i] for i in more)], axis=-1)
+            if noise is None or own is None:
+                values.append(step(read))
+            else:
+                values.append(step(read, noise[:, own]))
         return [values[i] for i in layout.outputs]
 
     return forward

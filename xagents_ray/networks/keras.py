@@ -11,35 +11,69 @@ import tensorflow as tf
 from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
+from xagents_ray.networks.heads import Head
 from xagents_ray.networks.layout import Layout
 
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
     """Return a kernel's initializer; every layer needs a seed of its own."""
-    special = {"orthogonal": {"gain": gain, "seed": seed}, "zeros": {}}
+    special: dict[str, dict[str, Any]] = {
+        "orthogonal": {"gain": gain, "seed": seed},
+        "random_uniform": {"minval": -gain, "maxval": gain, "seed": seed},
+        "zeros": {},
+    }
     config = special.get(name, {"seed": seed})
     return keras.initializers.get({"class_name": name, "config": config})
 
 
-def build(layout: Layout, seed: int, name: str, dtype: str = "float32") -> Any:
+def build(
+    layout: Layout,
+    seed: int,
+    name: str,
+    dtype: str = "float32",
+    takes_noise: bool = False,
+) -> Any:
     """Return a `keras.Model` of float32 [B, *input_shape] to its output or outputs.
 
     Initial weights differ by the seed, and by the name of the model. Weights and
     outputs are float32; with dtype `bfloat16` the layers before the outputs compute in
-    it, and the outputs, which are small, in float32.
+    it, and the outputs, which are small, in float32. One that takes noise has a second
+    input, float32 [B, noise_units] or [1, noise_units] for all rows.
     """
     entropy = np.random.SeedSequence([seed, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
     x = keras.Input(layout.input_shape, name="observation")
-    values: list[Any] = []
-    for i, (layer, own) in enumerate(zip(layout.layers, seeds, strict=True)):
-        source = x if layer.source < 0 else values[layer.source]
+    noise: Any = None
+    if takes_noise:
+        noise = keras.Input((layout.noise_units,), name="noise")
+    exact, values = _heads(layout), list[Any]()
+    places = zip(layout.layers, seeds, layout.noise_places, strict=True)
+    for i, (layer, own, place) in enumerate(places):
+        read = x if layer.source < 0 else values[layer.source]
+        if layer.more_sources:
+            more = [values[j] for j in layer.more_sources]
+            read = keras.ops.concatenate([read, *more], axis=-1)
         initializer = functools.partial(_initializer, seed=int(own))
         made = layer.keras(keras.layers, initializer)
-        if dtype == "bfloat16" and i not in layout.outputs:
+        if dtype == "bfloat16" and i not in exact:
             made.dtype_policy = "mixed_bfloat16"
-        values.append(made(source))
-    return keras.Model(x, [values[i] for i in layout.outputs], name=name)
+        if noise is None or place is None:
+            values.append(made(read))
+        else:
+            values.append(made(read, noise[:, place]))
+    given = x if noise is None else [x, noise]
+    return keras.Model(given, [values[i] for i in layout.outputs], name=name)
+
+
+def _heads(layout: Layout) -> set[int]:
+    """Return the outputs, and the layers that outputs are made of without weights."""
+    heads, new = set[int](), list(layout.outputs)
+    while new:
+        layer = layout.layers[i := new.pop()]
+        heads.add(i)
+        if isinstance(layer, Head):
+            new += layer.source, *layer.more_sources
+    return heads
 
 
 def of_observations(

@@ -17,7 +17,7 @@ from xagents_ray.networks.onnx import Graph, activate
 from xagents_ray.networks.section import Section
 
 
-class _Unreadable(Layer):
+class Unreadable(Layer):
     """A layer that no section of a .cfg file describes."""
 
     @classmethod
@@ -29,7 +29,7 @@ class _Unreadable(Layer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Activation(_Unreadable):
+class Activation(Unreadable):
     """An activation alone."""
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
@@ -48,7 +48,7 @@ class Activation(_Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorm(_Unreadable):
+class LayerNorm(Unreadable):
     """Normalizes vectors, or the channels of images; learns a scale and an offset.
 
     Source: arXiv:1607.06450.
@@ -86,7 +86,7 @@ class LayerNorm(_Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedding(_Unreadable):
+class Embedding(Unreadable):
     """A learned vector for each of the whole numbers 0, 1, …, in place of them."""
 
     count: int  # of numbers that have one
@@ -112,7 +112,7 @@ class Embedding(_Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeModel(_Unreadable):
+class WholeModel(Unreadable):
     """A Keras model that NumPy can't compute; it brings TensorFlow to what acts.
 
     Its output is those of the model, side by side.
@@ -152,7 +152,7 @@ class WholeModel(_Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(_Unreadable):
+class Part(Unreadable):
     """Some of the numbers of a vector: one output of a whole model."""
 
     first: int  # index of the first one

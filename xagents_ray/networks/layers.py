@@ -15,8 +15,12 @@ from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.onnx import Graph, activate
 from xagents_ray.networks.section import Section
 
-Step = Callable[[Array], FloatArray]
-"""A layer with its weights bound, [B, *input] to float32 [B, *output_shape]."""
+Step = Callable[..., FloatArray]
+"""A layer with its weights bound, [B, *input] to float32 [B, *output_shape].
+
+One with `noise_units` takes noise too, float32 [B, noise_units]; without it there is
+none.
+"""
 Initializer = Callable[[str, float], Any]
 """Returns a Keras initializer by its name and gain."""
 
@@ -30,6 +34,8 @@ class Layer(ABC):
     source: int  # index of the layer that it reads; -1 for the input
     output_shape: tuple[int, ...]  # without the batch
     activation: str = "linear"  # one of ACTIVATIONS
+    # Of more layers that it reads: vectors, which follow the source's side by side.
+    more_sources: tuple[int, ...] = ()
 
     @classmethod
     @abstractmethod
@@ -50,6 +56,11 @@ class Layer(ABC):
     @property
     def flops(self) -> int:
         """Floating-point operations of its forward pass on one input."""
+        return 0
+
+    @property
+    def noise_units(self) -> int:
+        """Standard normal numbers that it takes besides each input, to explore."""
         return 0
 
     @abstractmethod

@@ -5,6 +5,7 @@ from the newest `common=1` layer, or from the input when there is none. A dense
 output layer without `units` gets as many as the algorithm expects there.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,20 @@ class Layout:
     def n_weights(self) -> int:
         """How many numbers its weights are."""
         return sum(map(math.prod, self.shapes.values()))
+
+    @property
+    def noise_units(self) -> int:
+        """Standard normal numbers that its layers take besides each input."""
+        return sum(layer.noise_units for layer in self.layers)
+
+    @property
+    def noise_places(self) -> list[slice | None]:
+        """The part of a row of noise that each layer takes; None if it takes none."""
+        ends = itertools.accumulate(layer.noise_units for layer in self.layers)
+        return [
+            slice(end - layer.noise_units, end) if layer.noise_units else None
+            for layer, end in zip(self.layers, ends, strict=True)
+        ]
 
     def without_softmax(self) -> "Layout":
         """Return it with logits for each output that ends in a softmax."""

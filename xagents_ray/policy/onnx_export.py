@@ -1,5 +1,6 @@
 """A policy as an ONNX model: observations in, the actions of `predict` out."""
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -112,11 +113,16 @@ def _network(
 ) -> str:
     """Add the layers up to the output that holds the action; return that."""
 
+    @functools.cache
     def output_of(i: int) -> str:
         if i < 0:
             return x
         layer = layout.layers[i]
-        return layer.onnx(graph, output_of(layer.source), arrays)
+        read = output_of(layer.source)
+        if layer.more_sources:
+            more = map(output_of, layer.more_sources)
+            read = graph.add("Concat", read, *more, axis=-1)
+        return layer.onnx(graph, read, arrays)
 
     return output_of(layout.outputs[0])
 

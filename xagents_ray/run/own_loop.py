@@ -69,7 +69,9 @@ class Agent:
         self._run = run = prepare(algorithm, config)
         self._config, self._n_envs = config.algorithm, config.env.n_envs
         self._conversion = Conversion.of(run.config.env, run.spec)
-        self._policy = ActorSetup.of(run, self._n_envs).make_policy(run.spec)
+        setup = ActorSetup.of(run, self._n_envs)
+        self._policy = setup.make_policy(run.spec)
+        self._policy.places = setup.places
         self._generators = noise_generators(run.seed, 0, self._n_envs)
         self._moments = RolloutMoments(self._config, run.spec, self._n_envs)
         self._finished = _Finished()

@@ -32,7 +32,8 @@ class Telemetry:
     ) -> None:
         self._supervision, self._progress = driver.supervision, progress
         self._recorder, self._display, self._watch = recorder, display, watch
-        self._callbacks = callbacks
+        self._callbacks, self._config = callbacks, run.config.algorithm
+        self._has_advised = False
         self.profile = display.profile = Profile(run.config, driver.n_actors)
         self.failures: dict[str, int] = {}  # what they have cost so far, by name
         self._metrics: dict[str, float] = {}  # of the newest learning phase
@@ -61,6 +62,7 @@ class Telemetry:
         for metrics in phases:
             self._progress.learned(int(metrics.pop("updates")))
             self._check(metrics)
+            self._advise(metrics)
             self._metrics = metrics
             self._recorder.metrics(self._progress.env_steps, self._tracked)
             self._callbacks(Callback.on_update, metrics)
@@ -86,6 +88,12 @@ class Telemetry:
                     "lower --lr, and start from the --weights of a checkpoint or from "
                     "scratch."
                 )
+
+    def _advise(self, metrics: Mapping[str, float]) -> None:
+        """Show what the algorithm has to say of the metrics, once."""
+        if not self._has_advised and (warning := self._config.warning(metrics)):
+            self._has_advised = True
+            self._display.warn(warning)
 
     def _published(self) -> dict[str, float]:
         """Return what can be watched from outside during the run."""

@@ -134,6 +134,13 @@ class AlgorithmConfig(Checked):
         """Return the rows that one update reads."""
         return self.batch_steps * n_envs
 
+    def warning(self, metrics: Mapping[str, float]) -> str | None:
+        """Return what the user should know of a learning phase's metrics, if anything.
+
+        It is shown once in a session.
+        """
+        return None
+
     @property
     def objects(self) -> list[tuple[str, str]]:
         """The settings that may name objects passed from Python, and the names."""

@@ -26,7 +26,10 @@ _PARTS = {
     ".weights.h5": ("",),
     ".npz": ("",),
 }
-_REMEDY = "--model must be the .cfg file that these weights were trained with"
+_REMEDY = (
+    "--model, and other settings of the network, must be those that these weights were "
+    "trained with"
+)
 # Weights hardly compress; a file that grows more isn't weights.
 _GROWTH = 16
 

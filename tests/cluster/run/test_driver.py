@@ -20,6 +20,13 @@ from xagents_ray.storage.checkpoints import newest_valid
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
 DQN = {**PPO, "buffer_initial_size": 500, "epsilon_decay_steps": 1000, "n_step": 3}
+RAINBOW = {
+    "max_steps": 1500,
+    "dueling": True,
+    "noisy": "factorised",
+    "distributional": True,
+    "v_max": 100.0,
+}
 ACER = {**PPO, "n_steps": 10, "buffer_initial_size": 8, "buffer_max_size": 40}
 PPO_COMMAND = ["-m", "xagents_ray", "train", "ppo", "--env", "CartPole-v1"]
 PONG = {
@@ -38,6 +45,7 @@ RUNS = {
     "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1", **CHANGING}),
     "ppo-pong": ("ppo", PONG),
     "dqn": ("dqn", DQN),
+    "dqn-rainbow": ("dqn", {**DQN, **RAINBOW}),
     "acer": ("acer", ACER),
 }
 

@@ -1,0 +1,184 @@
+"""What networks of action values may end in: two streams, and distributions."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.activations import softmax
+from xagents_ray.networks.keras_layers import Unreadable
+from xagents_ray.networks.layers import Dense, Initializer, Step
+from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.onnx import Graph
+
+_KERAS = "xagents_ray.networks.keras_heads:"
+
+
+class Head(Unreadable):
+    """Computes outputs of those of other layers; it has no weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dueling(Head):
+    """Adds values to advantages less their mean over the actions.
+
+    It reads float32 [n * atoms], the advantages of n actions, and the values, [atoms].
+
+    Source: arXiv:1511.06581, eq. 9.
+    """
+
+    atoms: int  # numbers per action
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy."""
+        end = self.output_shape[0]
+
+        def dueling(x: Array) -> FloatArray:
+            advantages = x[:, :end].reshape(len(x), -1, self.atoms)
+            advantages = advantages - advantages.mean(axis=1, keepdims=True)
+            y: FloatArray = (advantages + x[:, None, end:]).reshape(len(x), end)
+            return y
+
+        return dueling
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        return resolve_name(f"{_KERAS}Dueling")(self)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        end = self.output_shape[0]
+        parts = graph.add("Reshape", x, np.array([0, -1, self.atoms]))
+        count, axis = end // self.atoms, np.array([1])
+        advantages = graph.add("Slice", parts, np.array([0]), np.array([count]), axis)
+        last = np.array([count + 1])
+        values = graph.add("Slice", parts, np.array([count]), last, axis)
+        mean = graph.add("ReduceMean", advantages, axes=[1])
+        y = graph.add("Add", graph.add("Sub", advantages, mean), values)
+        return graph.add("Reshape", y, np.array([0, end]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation(Head):
+    """Returns the mean of each action's distribution, of its logits.
+
+    Source: arXiv:1707.06887, section 4.
+    """
+
+    atoms: tuple[float, ...]  # returns, float32
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy."""
+        support = np.array(self.atoms, np.float32)
+
+        def expectation(x: Array) -> FloatArray:
+            chances = softmax(x.reshape(len(x), -1, len(support)))
+            return chances.dot(support)  # type: ignore[no-any-return]
+
+        return expectation
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        return resolve_name(f"{_KERAS}Expectation")(self)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add its forward pass to an ONNX graph."""
+        logits = graph.add("Reshape", x, np.array([0, -1, len(self.atoms)]))
+        chances = graph.add("Softmax", logits, axis=-1)
+        return graph.add("MatMul", chances, np.array(self.atoms, np.float32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledGradient(Unreadable):
+    """Returns what it reads; its gradient is scaled."""
+
+    factor: float
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy; it has no weights to scale."""
+        return lambda x: x
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        return resolve_name(f"{_KERAS}ScaledGradient")(self)
+
+    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Return its input."""
+        return x
+
+
+def with_atoms(layout: Layout, atoms: int) -> Layout:
+    """Return a network whose last layer has so many logits for each of its units."""
+    *others, last = layout.layers
+    assert isinstance(last, Dense)
+    resized = _resized(last, atoms * last.output_shape[0])
+    return replace(layout, layers=(*others, resized))
+
+
+def with_expectations(layout: Layout, support: FloatArray) -> Layout:
+    """Return a network with the means of its distributions before its logits.
+
+    The support, float32 [atoms], has the returns that they have probabilities of.
+    """
+    end = len(layout.layers)
+    logits = layout.layers[-1].output_shape[0]
+    means = Expectation(
+        name="expectation",
+        source=end - 1,
+        output_shape=(logits // len(support),),
+        atoms=tuple(support.tolist()),
+    )
+    return replace(
+        layout, layers=(*layout.layers, means), outputs=(end, *layout.outputs)
+    )
+
+
+def with_streams(layout: Layout, atoms: int) -> Layout:
+    """Return a network whose last two layers are two streams: advantages and values.
+
+    They go on from a trunk of all others, whose gradient is scaled by 1/√2; where only
+    one layer is dense, the streams are that one.
+
+    Source: arXiv:1511.06581, section 4.2.
+    """
+    dense = [
+        isinstance(layer, Dense) and len(layer.output_shape) == 1
+        for layer in layout.layers[-2:]
+    ]
+    begin = len(layout.layers) - (len(dense) if all(dense) else 1)
+    layers, stream = list(layout.layers[:begin]), layout.layers[begin:]
+    if any(layer.shapes for layer in layers):
+        shape, factor = layers[-1].output_shape, math.sqrt(0.5)
+        name, source = "scaled-gradient", begin - 1
+        layers.append(
+            ScaledGradient(name=name, source=source, output_shape=shape, factor=factor)
+        )
+    trunk, ends = len(layers) - 1, list[int]()
+    for ending, units in (("", stream[-1].output_shape[0]), ("-value", atoms)):
+        source = trunk
+        for layer in stream:
+            assert isinstance(layer, Dense)
+            sized = _resized(layer, units) if layer is stream[-1] else layer
+            layers.append(replace(sized, name=layer.name + ending, source=source))
+            source = len(layers) - 1
+        ends.append(source)
+    layers.append(
+        Dueling(
+            name="dueling",
+            source=ends[0],
+            more_sources=(ends[1],),
+            output_shape=stream[-1].output_shape,
+            atoms=atoms,
+        )
+    )
+    return replace(layout, layers=tuple(layers), outputs=(len(layers) - 1,))
+
+
+def _resized(layer: Dense, units: int) -> Dense:
+    """Return a dense layer with another number of units."""
+    shape = (*layer.kernel_shape[:-1], units)
+    return replace(layer, output_shape=(units,), kernel_shape=shape)

@@ -1,0 +1,85 @@
+"""Noisy layers and the ends of networks of action values, as layers of Keras."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from xagents_ray.networks import heads, noisy
+
+
+class Noisy(keras.layers.Layer):
+    """A `noisy.Noisy`; without noise its mean."""
+
+    def __init__(
+        self, layer: noisy.Noisy, is_factorised: bool, kernel: Any, sigma: float
+    ) -> None:
+        super().__init__(name=layer.name)
+        self._activate = keras.activations.get(layer.activation)
+        self._is_factorised, self._inputs = is_factorised, layer.kernel_shape[0]
+        shape, deviation = layer.kernel_shape, keras.initializers.Constant(sigma)
+        bias = kernel.from_config({**kernel.get_config(), "seed": kernel.seed + 1})
+        self.kernel = self.add_weight(shape, kernel, name="kernel")
+        self.bias = self.add_weight(shape[1:], bias, name="bias")
+        self.kernel_sigma = self.add_weight(shape, deviation, name="kernel_sigma")
+        self.bias_sigma = self.add_weight(shape[1:], deviation, name="bias_sigma")
+
+    def call(self, x: Any, noise: Any = None) -> Any:
+        """Return [B, units] of [B, inputs]; see `noisy.Noisy`."""
+        y = ops.matmul(x, self.kernel) + self.bias
+        if noise is not None:
+            add = self._factorised if self._is_factorised else self._independent
+            y += add(x, noise)
+        return self._activate(y)
+
+    def _factorised(self, x: Any, noise: Any) -> Any:
+        scaled = ops.sign(noise) * ops.sqrt(ops.abs(noise))
+        into, out = scaled[:, : self._inputs], scaled[:, self._inputs :]
+        return (ops.matmul(x * into, self.kernel_sigma) + self.bias_sigma) * out
+
+    def _independent(self, x: Any, noise: Any) -> Any:
+        variance = ops.matmul(ops.square(x), ops.square(self.kernel_sigma))
+        return ops.sqrt(variance + ops.square(self.bias_sigma)) * noise
+
+
+class Dueling(keras.layers.Layer):
+    """A `heads.Dueling`."""
+
+    def __init__(self, layer: heads.Dueling) -> None:
+        super().__init__(name=layer.name)
+        self._units, self._atoms = layer.output_shape[0], layer.atoms
+
+    def call(self, x: Any) -> Any:
+        """Return float32 [B, n * atoms] of [B, n * atoms + atoms]."""
+        parts = ops.reshape(x, [-1, self._units // self._atoms + 1, self._atoms])
+        advantages, values = parts[:, :-1], parts[:, -1:]
+        advantages -= ops.mean(advantages, axis=1, keepdims=True)
+        return ops.reshape(advantages + values, [-1, self._units])
+
+
+class Expectation(keras.layers.Layer):
+    """A `heads.Expectation`."""
+
+    def __init__(self, layer: heads.Expectation) -> None:
+        super().__init__(name=layer.name)
+        self._shape = [-1, layer.output_shape[0], len(layer.atoms)]
+        self._atoms = np.array(layer.atoms, np.float32)
+
+    def call(self, x: Any) -> Any:
+        """Return float32 [B, n] of [B, n * atoms]."""
+        chances = ops.softmax(ops.reshape(x, self._shape))
+        return ops.sum(chances * self._atoms, axis=-1)
+
+
+class ScaledGradient(keras.layers.Layer):
+    """A `heads.ScaledGradient`."""
+
+    def __init__(self, layer: heads.ScaledGradient) -> None:
+        super().__init__(name=layer.name)
+        self._factor = layer.factor
+
+    def call(self, x: Any) -> Any:
+        """Return what it reads."""
+        held = ops.stop_gradient(x)
+        return held + self._factor * (x - held)

@@ -1,0 +1,108 @@
+"""Dense layers with learned noise on their weights, which explores."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.activations import ACTIVATIONS
+from xagents_ray.networks.layers import Dense, Initializer, Step
+from xagents_ray.networks.layout import Layout
+
+FACTORISED, INDEPENDENT = "factorised", "independent"
+_SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
+"""Initial deviations of the noise, the first one over the root of the inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noisy(Dense):
+    """A dense layer whose weights and biases have normal noise of learned deviation.
+
+    Without noise it computes with the mean weights. Independent noise is drawn as what
+    it adds to each unit, which has the same distribution (arXiv:1506.02557, eq. 6).
+
+    Source: arXiv:1706.10295, section 3.
+    """
+
+    noise: str  # FACTORISED or INDEPENDENT
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of means and deviations of kernel and bias by name."""
+        means = super().shapes
+        return means | {f"{name}_sigma": shape for name, shape in means.items()}
+
+    @property
+    def noise_units(self) -> int:
+        """One number for each unit, and for factorised noise one for each input."""
+        inputs, units = self.kernel_shape
+        return units + (inputs if self.noise == FACTORISED else 0)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of its forward pass on one input."""
+        return 2 * super().flops
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        """Return its forward pass in NumPy, of [B, inputs] times a scale.
+
+        It takes noise too, float32 [B, noise_units], or none.
+        """
+        mean = super().bind(arrays, scale)
+        exact = replace(self, activation="linear")
+        linear = Dense.bind(exact, arrays, scale)
+        kernel = arrays[f"{self.name}/kernel_sigma"] * np.float32(scale)
+        bias = arrays[f"{self.name}/bias_sigma"]
+        activate, inputs = ACTIVATIONS[self.activation], len(kernel)
+        variances = np.square(kernel), np.square(bias)
+
+        def factorised(x: Array, noise: FloatArray) -> FloatArray:
+            scaled = np.copysign(np.sqrt(np.abs(noise)), noise)
+            into, out = scaled[:, :inputs], scaled[:, inputs:]
+            y: FloatArray = ((x * into).dot(kernel) + bias) * out
+            return y
+
+        def independent(x: Array, noise: FloatArray) -> FloatArray:
+            squares = np.square(x, dtype=np.float32)
+            y: FloatArray = np.sqrt(squares.dot(variances[0]) + variances[1]) * noise
+            return y
+
+        added = factorised if self.noise == FACTORISED else independent
+
+        def noisy(x: Array, noise: FloatArray | None = None) -> FloatArray:
+            if noise is None:
+                return mean(x)
+            return activate(linear(x) + added(x, noise))
+
+        return noisy
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        """Return it as a layer of Keras."""
+        inputs = self.kernel_shape[0]
+        is_factorised = self.noise == FACTORISED
+        bound = math.sqrt((1 if is_factorised else 3) / inputs)
+        sigma = _SIGMA[self.noise] / (math.sqrt(inputs) if is_factorised else 1)
+        made = resolve_name("xagents_ray.networks.keras_heads:Noisy")
+        return made(self, is_factorised, initializer("random_uniform", bound), sigma)
+
+
+def with_noise(layout: Layout, noise: str) -> Layout:
+    """Return a network with noise on the weights of dense layers.
+
+    These are all but a first one, which finds features of vectors as convolutions do
+    of images; a network of one layer has noise on that. The noise is FACTORISED or
+    INDEPENDENT.
+    """
+    weighted = [layer for layer in layout.layers if layer.shapes]
+    features = weighted[: len(weighted) > 1]
+    layers = [
+        Noisy(**vars(layer), noise=noise)
+        if type(layer) is Dense and layer not in features
+        else layer
+        for layer in layout.layers
+    ]
+    return replace(layout, layers=tuple(layers))
