@@ -141,6 +141,29 @@ def test_what_hindsight_needs_is_checked_first(env: str, said: str) -> None:
     assert goals.goal_rewards(plain) is None
 
 
+@pytest.mark.parametrize(
+    ("env", "arguments", "place", "distance"),
+    [
+        ("FetchReach-v4", (), Goals(0, 3, 3), 0.05),
+        ("PointMaze_UMaze-v3", ("continuing_task=false",), Goals(0, 2, 2), 0.45),
+    ],
+)
+def test_robots(
+    env: str, arguments: tuple[str, ...], place: Goals, distance: float
+) -> None:
+    """A maze may end at its goal, and says so of one pair only."""
+    pytest.importorskip("gymnasium_robotics")
+    config = EnvConfig(env=f"gymnasium_robotics:{env}", env_kwargs=arguments)
+    assert make.check(config).goals == place
+    desired = np.random.default_rng(0).normal(size=(20, place.size)).astype("f4")
+    away = np.linspace(0, 2 * distance, 20, dtype="f4")
+    achieved = desired + away[:, None] * np.eye(place.size, dtype="f4")[0]
+    rewards, ends = goals.GoalRewards(config)(achieved, desired)
+    near = away <= distance
+    assert ends is not None and ends.tolist() == (near & bool(arguments)).tolist()
+    np.testing.assert_array_equal(rewards, near if arguments else near - 1.0)
+
+
 def test_her_goals_without_her_are_refused() -> None:
     with pytest.raises(UserError, match="add --her future"):
         DDPGConfig(her_goals=8)
