@@ -63,3 +63,12 @@ class PointReach(gym.Env[Any, Any]):
 
 def _distance(achieved: Any, desired: Any) -> Any:
     return np.linalg.norm(achieved - desired, axis=-1)
+
+
+class BrokenRewards(PointReach):
+    """Can't say what many goals at once are worth."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        if np.size(achieved) > 100:
+            raise RuntimeError("no such table")
+        return super().compute_reward(achieved, desired, info)

@@ -8,6 +8,7 @@ import pytest
 from fake_ray import FakeActor, FakeRay, Ref, full
 from ray.exceptions import ObjectLostError
 
+from xagents_ray.actors.envs import make
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls
@@ -140,6 +141,27 @@ def test_the_file_is_that_of_a_run_without_ray(ray: FakeRay, tmp_path: Path) -> 
     own = replay_for(run.algorithm.replay, _SPEC, run.config.algorithm, 3, 5, 1)
     own.load(path, 1)
     assert own.fill == shards.made[1].instance._replay.fill
+
+
+def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
+    """And isn't taken for lost data, which would be drawn again."""
+    settings = {"env": "goal_envs:BrokenRewards", "her": "future", "max_steps": 1}
+    given = {**settings, "n_envs": 3, "replay_shards": 2}
+    config = Config.of(find("ddpg").config, given)
+    run = RunSpec(find("ddpg"), config, make.check(config.env), (), seed=5)
+    shard = ReplayService(run, 0)
+    shard.start()
+    steps = _trajectory(0)._replace(
+        observations=np.zeros((9, 3, 6), np.float32),
+        starts=np.zeros((9, 3), np.bool_),
+        actions=np.zeros((8, 3, 2), np.float32),
+    )
+    shard.insert(steps)
+    said = r"no such table \(.*goal_envs.py, line \d+\)"
+    with pytest.raises(UserError, match=said):
+        shard.sample(1, 300)
+    with pytest.raises(UserError, match=said):
+        shard.insert()
 
 
 def test_a_replay_of_another_size_is_refused(ray: FakeRay, tmp_path: Path) -> None:
