@@ -87,6 +87,8 @@ class DeterministicPolicy(Policy):
     ) -> None:
         super().__init__(config, spec, layout)
         self._scale, self._random_steps = config.step_noise_coef, config.initial_size
+        if config.random_steps is not None:
+            self._random_steps = config.random_steps
         self._is_correlated = config.noise == "ou"
         self._parameters: parameter_noise.ParameterNoise | None = None
         if config.noise == "parameter":

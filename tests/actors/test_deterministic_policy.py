@@ -96,6 +96,19 @@ def test_actions_are_random_until_learning_starts(name: str) -> None:
 
 
 @both
+@pytest.mark.parametrize("random_steps", [0, 30, 250])
+def test_random_steps_need_not_be_those_before_learning(
+    name: str, random_steps: int
+) -> None:
+    policy, _ = loaded(name, random_steps=random_steps)
+    noise = noise_for(policy)
+    for env_steps in (0, 29, 30, 99, 100, 249, 250):
+        stored = policy.act(observations(), noise, env_steps).stored
+        is_random = np.array_equal(stored, noise[:, 1])
+        assert is_random == (env_steps < random_steps)
+
+
+@both
 def test_greedy_is_the_actor_itself(name: str) -> None:
     policy, forward = loaded(name)
     means = forward(observations())[0]

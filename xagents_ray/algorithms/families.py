@@ -281,6 +281,15 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         "Standard deviation of the noise added to actions, which span -1 to 1",
         explores=True,
     )
+    random_steps: int | None = count(
+        None,
+        "Env steps of all environments together whose actions are uniformly random, at "
+        "the beginning; default: those before learning starts",
+        low=0,
+        unit="env steps",
+        hp_type="int",
+        known_as=("start_steps", "start_timesteps"),
+    )
     noise: str = option(
         "normal",
         "Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt "

@@ -489,6 +489,9 @@ class TrainDDPG(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    random_steps: int | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
@@ -857,6 +860,9 @@ class TrainTD3(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    random_steps: int | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
@@ -1490,6 +1496,9 @@ class TuneDDPG(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    random_steps: int | Sequence[int] | Space | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
@@ -1882,6 +1891,9 @@ class TuneTD3(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    random_steps: int | Sequence[int] | Space | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
