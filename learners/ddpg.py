@@ -4,10 +4,11 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.learners.deterministic import ActorAndCritics, action_values
-from xagents_ray.learners.metrics import Means, add
+from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import update_targets
+from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, TransitionBatches
+from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
 
 
 class DDPG:
@@ -16,26 +17,23 @@ class DDPG:
     Source: arXiv:1509.02971.
     """
 
-    data = TransitionBatches
+    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[DDPGConfig]) -> None:
         self._config = setup.config
+        self.data = sampled_batches(setup.config)
         self._networks = networks = ActorAndCritics(setup, "actor", "critic")
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
         self.variables: dict[str, tf.Variable] = {}
 
-    def learn(
-        self, batches: TransitionBatches, phase: Phase
-    ) -> tuple[Means, tf.Tensor]:
+    def learn(self, batches: SampledBatches, phase: Phase) -> Learned:
         """Update all networks on each of K minibatches."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy
         )
 
-    def _value_targets(
-        self, batch: TransitionBatches, next_obs: tf.Tensor
-    ) -> tf.Tensor:
+    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
         actions = self._networks.actor_target(next_obs)
         (critic,) = self._networks.critic_targets
         next_values = action_values(critic, next_obs, actions)

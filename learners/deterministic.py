@@ -7,11 +7,17 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.learners.math import losses
-from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.priorities import (
+    Errors,
+    importance_weights,
+    no_errors,
+    with_errors,
+)
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, TransitionBatches, at
+from xagents_ray.learners.tensors import Phase, SampledBatches, at
 
 
 class ActorAndCritics:
@@ -51,11 +57,11 @@ class ActorAndCritics:
 
     def learn(
         self,
-        batches: TransitionBatches,
+        batches: SampledBatches,
         phase: Phase,
-        value_targets: Callable[[TransitionBatches, tf.Tensor], tf.Tensor],
+        value_targets: Callable[[SampledBatches, tf.Tensor], tf.Tensor],
         update_policy: Callable[[tf.Tensor, Means], Means],
-    ) -> tuple[Means, tf.Tensor]:
+    ) -> Learned:
         """Update the critics on each of K minibatches, and what follows them.
 
         Args:
@@ -66,41 +72,55 @@ class ActorAndCritics:
             update_policy: updates the actor on observations [N, D], and targets, as far
                 as it is their turn; returns the policy's metrics so far with its own.
         Returns:
-            Means of metrics, and the int32 [] updates.
+            Means of metrics, the int32 [] updates, and the errors, float32 [K, N], of
+            each sample of a prioritized replay.
         """
 
-        def update(k: tf.Tensor, metrics: tuple[Means, Means]) -> tuple[Means, Means]:
-            critic_metrics, policy_metrics = metrics
+        def update(
+            k: tf.Tensor, so_far: tuple[Means, Means, Errors]
+        ) -> tuple[Means, Means, Errors]:
+            critic_metrics, policy_metrics, errors = so_far
             batch = at(batches, k)
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
             targets = value_targets(batch, next_obs)
-            critics = self.update_critics(obs, batch.actions, targets)
+            weights = importance_weights(batch, self._setup.config, phase)
+            critics, own = self.update_critics(obs, batch.actions, targets, weights)
             critic_metrics = add(critic_metrics, critics)
-            return critic_metrics, update_policy(obs, policy_metrics)
+            errors = with_errors(errors, k, own)
+            return critic_metrics, update_policy(obs, policy_metrics), errors
 
-        metrics = (
+        start = (
             no_means("value_loss", "q_value", "value_grad_norm"),
             no_means("policy_loss", "policy_grad_norm"),
+            no_errors(batches),
         )
-        metrics = update_on_batches(update, metrics, phase, self._setup)
-        critic_metrics, policy_metrics = metrics
-        return {**critic_metrics, **policy_metrics}, added(critic_metrics)
+        ended = update_on_batches(update, start, phase, self._setup)
+        critic_metrics, policy_metrics, errors = ended
+        metrics = {**critic_metrics, **policy_metrics}
+        return metrics, added(critic_metrics), *errors
 
     def update_critics(
-        self, obs: tf.Tensor, actions: tf.Tensor, targets: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+        self,
+        obs: tf.Tensor,
+        actions: tf.Tensor,
+        targets: tf.Tensor,
+        weights: tf.Tensor | None = None,
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Take one gradient step of all critics towards float32 [N] targets.
 
-        The observations are float32 [N, D], the actions [N, A]. Return metrics.
+        The observations are float32 [N, D], the actions [N, A], the weights of samples
+        in the loss [N]. Return metrics, and each sample's mean error, float32 [N].
         """
         with tf.GradientTape() as tape:
             values = [action_values(critic, obs, actions) for critic in self._critics]
-            loss = tf.add_n([losses.squared(targets - x) for x in values])
+            errors = [targets - x for x in values]
+            loss = tf.add_n([losses.squared(x, weights) for x in errors])
         variables, largest = self._critic_variables, self._grad_norm
         norm = descend(self._critic_optimizer, tape, loss, variables, largest)
         q_value = tf.reduce_mean(values[0])
-        return {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
+        metrics = {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
+        return metrics, tf.add_n([tf.abs(x) for x in errors]) / len(errors)
 
     def update_actor(self, obs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Take one gradient step of the actor up the first critic; return metrics.

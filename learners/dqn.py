@@ -9,11 +9,18 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.deterministic import normal_noise
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
-from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
+from xagents_ray.learners.priorities import (
+    Errors,
+    importance_weights,
+    no_errors,
+    sampled_batches,
+    with_errors,
+)
 from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, TransitionBatches, at
+from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches, at
 
 
 class _Predicted(NamedTuple):
@@ -35,10 +42,11 @@ class DQN:
         arXiv:1511.06581; noisy, arXiv:1706.10295; distributional, arXiv:1707.06887.
     """
 
-    data = TransitionBatches
+    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
         self._config, self._setup = setup.config, setup
+        self.data = sampled_batches(setup.config)
         self._q, self._target = setup.with_target(setup.layouts[0], "q")
         self._optimizer = make_optimizer(setup.config, self._q.trainable_variables)
         self._syncs = counter()
@@ -47,22 +55,23 @@ class DQN:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {"count/syncs": self._syncs}
 
-    def learn(
-        self, batches: TransitionBatches, phase: Phase
-    ) -> tuple[Means, tf.Tensor]:
+    def learn(self, batches: SampledBatches, phase: Phase) -> Learned:
         """Update on each of K minibatches; sync the target when that is due."""
 
-        def update(k: tf.Tensor, metrics: Means) -> Means:
+        def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
+            metrics, errors = so_far
             due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
             if due > self._syncs:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
-            return add(metrics, self._update(at(batches, k)))
+            new_metrics, new_errors = self._update(at(batches, k), phase)
+            return add(metrics, new_metrics), with_errors(errors, k, new_errors)
 
         names = ["loss", "q_value", "grad_norm"]
         metrics = no_means(*names, *["clipped"] * self._config.distributional)
-        metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, added(metrics)
+        start = metrics, no_errors(batches)
+        metrics, errors = update_on_batches(update, start, phase, self._setup)
+        return metrics, added(metrics), *errors
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
         """Return how many syncs of the whole run come before an update.
@@ -74,8 +83,11 @@ class DQN:
         periods = tf.cast(later // c.gradient_steps, tf.int64)
         return (env_steps - periods * c.train_frequency) // c.target_sync_steps
 
-    def _update(self, batch: TransitionBatches) -> dict[str, tf.Tensor]:
-        """Take one gradient step on [N, ...] transitions."""
+    def _update(
+        self, batch: SampledBatches, phase: Phase
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Take one gradient step on [N, ...] transitions; return their errors, [N]."""
+        weights = importance_weights(batch, self._config, phase)
         c, inputs = self._config, self._setup.inputs
         obs, next_obs = frames.transition_inputs(
             batch.observations, batch.starts, self._setup.spec
@@ -98,16 +110,19 @@ class DQN:
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
             if c.distributional:
                 logits = logits_of(predicted.logits, batch.actions, c.atoms)
-                loss = losses.cross_entropy(targets, logits)
+                errors = losses.cross_entropies(targets, logits)
+                loss = losses.weighted_mean(errors, weights)
             else:
-                loss = losses.huber(targets - taken)
+                errors = targets - taken
+                loss = losses.huber(errors, weights)
         variables = self._q.trainable_variables
         norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
         q_value = tf.reduce_mean(taken)
-        return {"loss": loss, "q_value": q_value, "grad_norm": norm, **metrics}
+        metrics |= {"loss": loss, "q_value": q_value, "grad_norm": norm}
+        return metrics, errors
 
     def _target_probs(
-        self, batch: TransitionBatches, target: _Predicted, selection: _Predicted
+        self, batch: SampledBatches, target: _Predicted, selection: _Predicted
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return distributions to learn, [N, atoms], and the clipped share, [N]."""
         best = tf.argmax(selection.values, axis=-1)

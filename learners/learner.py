@@ -13,10 +13,18 @@ from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import VERSION, Array, Batch, Weights, WeightsFile
+from xagents_ray.core.trajectory import (
+    VERSION,
+    Answer,
+    Array,
+    Batch,
+    PrioritizedTransitions,
+    Weights,
+    WeightsFile,
+)
 from xagents_ray.learners import formats, precision, runtime
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import Means, pack, unpack
+from xagents_ray.learners.metrics import Learned, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
@@ -47,7 +55,7 @@ class LearningAlgorithm(Protocol):
     optimizers: Mapping[str, Any]
     variables: Mapping[str, Any]
 
-    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, data: Any, phase: Phase) -> Learned:
         """Return means of metrics and the int32 [] updates of one learning phase.
 
         It runs in the graph; rewards are normalized already.
@@ -70,7 +78,10 @@ class Learner:
         algorithm: that learns.
         normalizer: of observations and rewards.
         state: what a checkpoint holds.
+        answer: to the replay after the newest phase; None to one that takes no errors.
     """
+
+    answer: Answer | None = None
 
     def __init__(
         self,
@@ -166,8 +177,18 @@ class Learner:
         if self._compiled and self._config.replay is not None:
             data = padded(data)
         facts = tf.constant([env_steps, version, batches], tf.int64)
-        numbers, flat = self._traced(*map(tf.constant, data), facts)
-        return unpack(self._names, numbers.numpy()), flat
+        numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
+        metrics = unpack(self._names, numbers.numpy())
+        if isinstance(batch.sampled, PrioritizedTransitions):
+            if not errors:
+                raise UserError(
+                    f"{self._row.name} returns no errors of what it samples: leave out "
+                    "--prioritized."
+                )
+            done = int(metrics["updates"])  # fewer if it was stopped
+            rows = batch.sampled.rows[:done].reshape(-1, 2)
+            self.answer = Answer(rows, errors[0].numpy()[:done].reshape(-1))
+        return metrics, flat
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
         """Return the weights to act with of one float32 [P]."""
@@ -200,9 +221,10 @@ class Learner:
         """The phase as one graph, of its flat arguments."""
         return runtime.traced(self._phase)
 
-    def _learn(self, data: Any, facts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Run a learning phase in the graph; return packed metrics, and the weights.
+    def _learn(self, data: Any, facts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Run a learning phase in the graph.
 
+        Return packed metrics, the weights, and the errors of a prioritized replay.
         The facts are the run's env steps, the weights' new version, and the number of
         minibatches to learn from.
         """
@@ -210,10 +232,11 @@ class Learner:
         rewards = self.normalizer.rewards(data.rewards)
         before = self._version.read_value(), tf.cast(batches, tf.int32)
         phase = Phase(env_steps, self._remaining(), *before)
-        means, updates = self.algorithm.learn(data._replace(rewards=rewards), phase)
+        data = data._replace(rewards=rewards)
+        means, updates, *errors = self.algorithm.learn(data, phase)
         self._env_steps.assign(env_steps)
         self._names = list(means)
-        return pack(means, updates), self._publish_as(version)
+        return pack(means, updates), self._publish_as(version), *errors
 
     def _remaining(self) -> tf.Tensor:
         """Return the part of the run that is ahead of the newest batch, float32 []."""

@@ -1,7 +1,7 @@
 """Means of metrics over the updates of one learning phase, in the graph."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -17,6 +17,13 @@ class Mean(NamedTuple):
 
 Means = dict[tuple[str, ...], Mean]
 """By the names of metrics that come together; those of no values are left out."""
+
+
+Learned = tuple[Any, ...]
+"""Means of a learning phase and its updates, int32 []; last what goes to the replay.
+
+That is the size of each sample's error, float32 [K, N], where one is prioritized.
+"""
 
 
 def no_means(*names: str) -> Means:

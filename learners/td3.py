@@ -9,10 +9,11 @@ from xagents_ray.learners.deterministic import (
     normal_noise,
     smooth_target_actions,
 )
-from xagents_ray.learners.metrics import Means, add
+from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import update_targets
+from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, TransitionBatches
+from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
 
 
 class TD3:
@@ -21,10 +22,11 @@ class TD3:
     Source: arXiv:1802.09477.
     """
 
-    data = TransitionBatches
+    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
         self._config, self._setup = setup.config, setup
+        self.data = sampled_batches(setup.config)
         self._networks = networks = ActorAndCritics(
             setup, "actor", "critic", "critic-2"
         )
@@ -33,17 +35,13 @@ class TD3:
         self._updates = counter()
         self.variables = {"count/updates": self._updates}
 
-    def learn(
-        self, batches: TransitionBatches, phase: Phase
-    ) -> tuple[Means, tf.Tensor]:
+    def learn(self, batches: SampledBatches, phase: Phase) -> Learned:
         """Update the critics on each of K minibatches, and the actor on some."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy
         )
 
-    def _value_targets(
-        self, batch: TransitionBatches, next_obs: tf.Tensor
-    ) -> tf.Tensor:
+    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
         """Return the value targets of both critics, float32 [N]."""
         c = self._config
         noise = normal_noise(self._setup.seed, self._updates, tf.shape(batch.actions))

@@ -122,7 +122,27 @@ class TransitionBatches(NamedTuple):
     def of(cls, batch: Batch) -> "TransitionBatches":
         """Return what was sampled."""
         assert batch.sampled is not None
-        return cls(*batch.sampled)
+        return cls(*batch.sampled[: len(cls._fields)])
+
+
+class PrioritizedBatches(NamedTuple):
+    """TransitionBatches that were drawn in proportion to their priorities."""
+
+    observations: Annotated[tf.Tensor, "observation", 3]
+    starts: Annotated[tf.Tensor, "bool", 3]
+    actions: Annotated[tf.Tensor, "action", 2]
+    rewards: Annotated[tf.Tensor, "float32", 2]
+    discounts: Annotated[tf.Tensor, "float32", 2]
+    priorities: Annotated[tf.Tensor, "float32", 2]
+
+    @classmethod
+    def of(cls, batch: Batch) -> "PrioritizedBatches":
+        """Return what was sampled."""
+        assert batch.sampled is not None
+        return cls(*batch.sampled[: len(cls._fields)])
+
+
+SampledBatches = TransitionBatches | PrioritizedBatches
 
 
 def _with_replayed(batch: Batch, behavior: str) -> list[Array]:

@@ -47,6 +47,8 @@ class RayDriver:
         self._calls = calls = Calls(ray, signals, connection.is_lost)
         self._parts = parts = Parts(calls, run, definitions)
         self.n_actors = parts.n_actors
+        replay = self._config.replay
+        self._takes_errors = replay is not None and replay.takes_errors
         self._learner = SupervisedLearner(calls, parts.learner, self._patience)
         restarts = run.config.placement.max_actor_restarts
         self._actors = EnvActors(calls, parts.shares, parts.env_actor, restarts)
@@ -82,6 +84,7 @@ class RayDriver:
         kept, fill, seconds = self._round, None, 0.0
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
+            self._answer(self._shards)
             before = self._shards.seconds
             fill = self._shards.insert([rollout.trajectory for rollout in kept])
             seconds = self._shards.seconds - before
@@ -100,7 +103,8 @@ class RayDriver:
         data = PhaseData(
             self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
         )
-        self._learner.learn(Phase(data, env_steps, statistics))
+        outputs = 3 if self._takes_errors else 2
+        self._learner.learn(Phase(data, env_steps, statistics, outputs))
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)
@@ -172,6 +176,7 @@ class RayDriver:
     def save_replay(self, directory: Path) -> None:
         """Let the replay write its files there."""
         if self._shards is not None:
+            self._answer(self._shards)
             self._shards.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
@@ -233,6 +238,14 @@ class RayDriver:
             return {}
         generator = np.random.default_rng([self._run.seed, env_steps])
         return self._shards.sample(batches, config.buffer_batch_size, generator)
+
+    def _answer(self, shards: Shards) -> None:
+        """Give the replay what the phases so far answer it, as the local driver does.
+
+        That comes before the next round, so that what was drawn is still held.
+        """
+        if self._takes_errors and (answers := self._learner.answers()):
+            shards.update(answers)
 
     def _start_replay(self) -> Shards | None:
         """Return the replay once it has its memory; None without one."""

@@ -95,6 +95,7 @@ class SupervisedLearner:
         self._phases: deque[Phase] = deque()
         self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
+        self._answers: list[Any] = []
         self._backoff = StoreBackoff(calls)
         self._longest = 0.0
         self._snapshot = LastSnapshot(calls)
@@ -139,6 +140,12 @@ class SupervisedLearner:
         self._wait_for_phases(but)
         finished, self._finished = self._finished, []
         return finished
+
+    def answers(self) -> list[Any]:
+        """Wait for all phases; return references to their answers to the replay."""
+        self._wait_for_phases()
+        answers, self._answers = self._answers, []
+        return answers
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Return what a short method gives, from a new learner if this one dies."""
@@ -200,6 +207,7 @@ class SupervisedLearner:
             metrics = self._get(phase.metrics, patience=self._patience)
         self._backoff.reset()
         self._available, self._failures = phase.weights, 0
+        self._answers += phase.answer
         self._longest = max(self._longest, metrics["seconds"])
         self._snapshot.add(phase.number, int(metrics["updates"]))
         return metrics
@@ -257,9 +265,10 @@ class SupervisedLearner:
     def _request(self, phase: Phase) -> None:
         if phase.references:
             self.version += 1
-            update = self.actor.update.options(num_returns=2)
+            update = self.actor.update.options(num_returns=phase.outputs)
             facts = self.version, phase.env_steps, phase.statistics
-            phase.metrics, phase.weights = update.remote(*facts, *phase.references)
+            outputs = update.remote(*facts, *phase.references)
+            phase.metrics, phase.weights, *phase.answer = outputs
             self.weights = phase.weights
 
     def _count_failure(self, what: str) -> None:

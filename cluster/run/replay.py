@@ -89,10 +89,24 @@ class Shards:
             self._finish_insertion(number, call, trajectories)
         return self.fill
 
+    def update(self, answers: Sequence[Any]) -> None:
+        """Give each shard the errors of what it drew; count those that come too late.
+
+        A shard that is silent is replaced at the next insertion.
+        """
+        calls = [actor.update.remote(*answers) for actor in self.actors]
+        for call in calls:
+            try:
+                late = self._calls.get(call, _LIMIT_SECONDS)
+            except (LateError, self._calls.ray.exceptions.RayError):
+                self._log.count("updates of priorities")
+            else:
+                self._log.count("priorities of replaced transitions", late)
+
     def sample(
         self, batches: int, batch_size: int, generator: np.random.Generator
     ) -> dict[Any, int]:
-        """Draw K batches, from each shard in proportion to its fill level.
+        """Draw K batches, from each shard in proportion to its fill or priority.
 
         Args:
             batches: K.
@@ -102,7 +116,7 @@ class Shards:
             References to what the shards draw, each with the number of its shard;
             none of empty shards.
         """
-        sizes = np.array([fill.size for fill in self._fills])
+        sizes = np.array([fill.sampled for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
             asked = [(batches, batch_size if size else 0) for size in sizes]
         elif not sizes.any():

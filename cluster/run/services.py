@@ -15,10 +15,13 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
+    Answer,
     Array,
+    BatchPart,
+    PrioritizedTransitions,
     Replayed,
+    Sampled,
     Trajectory,
-    Transitions,
     Weights,
     WeightsFile,
     assemble,
@@ -97,14 +100,26 @@ class ReplayService:
     def _bytes(self, name: str) -> Array:
         return self._arrays[name].reshape(-1, copy=False).view(np.uint8)
 
-    def sample(self, batches: int, count: int) -> Transitions | Replayed:
+    def sample(self, batches: int, count: int) -> Sampled | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""
         try:
             with self._work, naming_their_line(str(self._run.config.env.env)):
-                return self._replay.sample(batches, count)
+                drawn = self._replay.sample(batches, count)
         except UserError as error:
             self._fault = error
             raise
+        if isinstance(drawn, PrioritizedTransitions):
+            return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
+        return drawn
+
+    def update(self, *answers: Answer) -> int:
+        """Take the errors of the shard's rows; return how many it doesn't hold."""
+        late, first = 0, np.array([self._first, 0])
+        for rows, errors in answers:
+            own = (rows[:, 0] >= self._first) & (rows[:, 0] < self._end)
+            with self._work:
+                late += self._replay.update(rows[own] - first, errors[own])
+        return late
 
 
 class LearnerService:
@@ -131,9 +146,11 @@ class LearnerService:
         version: int,
         env_steps: int,
         statistics: Statistics,
-        *batch: Trajectory | Replayed | Transitions,
-    ) -> tuple[dict[str, float], Weights]:
+        *batch: BatchPart,
+    ) -> tuple[dict[str, float], Weights] | tuple[dict[str, float], Weights, Answer]:
         """Run one learning phase; return its metrics and the weights after it.
+
+        The third is for a replay that takes errors.
 
         Args:
             version: of the weights after it.
@@ -147,7 +164,9 @@ class LearnerService:
         data = assemble(batch, size, [self._run.seed, env_steps])
         learn = self._learner.learn
         metrics, weights = learn(data, env_steps, statistics, version)
-        return {**metrics, "seconds": time.perf_counter() - began}, weights
+        metrics = {**metrics, "seconds": time.perf_counter() - began}
+        answer = self._learner.answer
+        return (metrics, weights) if answer is None else (metrics, weights, answer)
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""

@@ -81,22 +81,29 @@ def q_targets(
     return rewards + discounts * values
 
 
-def squared(errors: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [] mean of x²."""
-    return tf.reduce_mean(tf.square(errors))
+def squared(errors: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the float32 [] mean of x², or of that times the weights."""
+    return weighted_mean(tf.square(errors), weights)
 
 
-def huber(errors: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [] mean of ½x² where |x| ≤ 1, else |x| - ½."""
+def huber(errors: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the float32 [] mean of ½x² where |x| ≤ 1, else |x| - ½.
+
+    With weights, float32 [N], the mean of that times the weights.
+    """
     size = tf.abs(errors)
     small = tf.minimum(size, 1.0)
-    return tf.reduce_mean(small * (size - 0.5 * small))
+    return weighted_mean(small * (size - 0.5 * small), weights)
 
 
-def cross_entropy(probs: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [] mean of cross-entropies of float32 [N, n] distributions."""
-    each = tf.nn.softmax_cross_entropy_with_logits(tf.stop_gradient(probs), logits)
-    return tf.reduce_mean(each)
+def weighted_mean(x: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Return the mean of x, or of x times the weights; they aren't divided out."""
+    return tf.reduce_mean(x if weights is None else weights * x)
+
+
+def cross_entropies(probs: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the float32 [N] cross-entropies of float32 [N, n] distributions."""
+    return tf.nn.softmax_cross_entropy_with_logits(tf.stop_gradient(probs), logits)
 
 
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:

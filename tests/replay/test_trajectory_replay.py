@@ -17,7 +17,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.replay.base import replay_for
+from xagents_ray.replay.base import Fill, replay_for
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
@@ -190,7 +190,7 @@ def test_the_seed_decides_the_draws_and_samples_are_copies() -> None:
 
 def test_an_empty_replay_is_refused() -> None:
     replay = TrajectoryReplay(SPECS["vector"], 4, 2, 3, 0)
-    assert replay.fill == (0, False)
+    assert replay.fill == Fill(0, False)
     with pytest.raises(ValueError, match="empty"):
         replay.sample(1, 1)
 
@@ -201,7 +201,7 @@ def test_a_loaded_replay_continues_exactly(tmp_path: Path) -> None:
     path = CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
     loaded = TrajectoryReplay(SPECS["vector"], 40, 2, 3, 5)
     loaded.load(path)
-    assert loaded.fill == saved.fill == (18, False)
+    assert loaded.fill == saved.fill == Fill(18, False)
     more = rolled(SPECS["vector"], 3, 0, 2, np.random.default_rng(8))
     for replay in (saved, loaded):
         replay.insert(more)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from xagents_ray.algorithms.prioritized import PrioritizedConfig
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layout import Layout
@@ -13,7 +14,6 @@ from xagents_ray.settings.algorithm import (
     ActorAndCritic,
     AlgorithmConfig,
     OneModel,
-    ReplayConfig,
 )
 from xagents_ray.settings.options import (
     changed,
@@ -179,7 +179,7 @@ class OneStepConfig(PolicyAndValue, GaussianConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig(ReplayConfig):
+class OffPolicyConfig(PrioritizedConfig):
     """Settings of algorithms that learn from single transitions."""
 
     rollout_length: int = count(
@@ -249,10 +249,15 @@ class OffPolicyConfig(ReplayConfig):
         return self.her is not None
 
     @property
-    def replay_settings(self) -> tuple[int, float, tuple[str, int] | None]:
-        """Steps of a sampled transition, the discount factor, and HER's settings."""
+    def replay_settings(
+        self,
+    ) -> tuple[int, float, tuple[str, int] | None, float | None]:
+        """Steps of a transition, the discount factor, HER's settings, and PER's alpha.
+
+        The last two are None without HER, and where it samples uniformly.
+        """
         relabeling = None if self.her is None else (self.her, self.her_goals)
-        return self.n_step, self.gamma, relabeling
+        return self.n_step, self.gamma, relabeling, self.replay_alpha
 
     def update_rows(self, n_envs: int) -> int:
         """Return the rows of one minibatch."""

@@ -489,6 +489,15 @@ class TrainDDPG(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     random_steps: int | None
     """Env steps of all environments together whose actions are uniformly random, at the
     beginning; default: those before learning starts (env steps, ≥ 0)."""
@@ -593,6 +602,15 @@ class TrainDQN(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
@@ -860,6 +878,15 @@ class TrainTD3(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     random_steps: int | None
     """Env steps of all environments together whose actions are uniformly random, at the
     beginning; default: those before learning starts (env steps, ≥ 0)."""
@@ -1496,6 +1523,15 @@ class TuneDDPG(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float | Sequence[float] | Space
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float | Sequence[float] | Space
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     random_steps: int | Sequence[int] | Space | None
     """Env steps of all environments together whose actions are uniformly random, at the
     beginning; default: those before learning starts (env steps, ≥ 0)."""
@@ -1605,6 +1641,15 @@ class TuneDQN(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float | Sequence[float] | Space
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float | Sequence[float] | Space
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
@@ -1891,6 +1936,15 @@ class TuneTD3(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float | Sequence[float] | Space
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float | Sequence[float] | Space
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
     random_steps: int | Sequence[int] | Space | None
     """Env steps of all environments together whose actions are uniformly random, at the
     beginning; default: those before learning starts (env steps, ≥ 0)."""

@@ -63,6 +63,27 @@ class Transitions(NamedTuple):
     discounts: FloatArray
 
 
+class PrioritizedTransitions(NamedTuple):
+    """Transitions that were drawn in proportion to their priorities."""
+
+    observations: Array
+    starts: BoolArray
+    actions: Array
+    rewards: FloatArray
+    discounts: FloatArray
+    priorities: FloatArray  # float32 [K, N]
+    # int64 [K, N, 2], each one's environment and the number of its first step there, by
+    # which its error goes back to the replay.
+    rows: IntArray
+
+
+class Answer(NamedTuple):
+    """What a learner tells its replay of M transitions that it has learned from."""
+
+    rows: IntArray  # int64 [M, 2], as in PrioritizedTransitions
+    errors: FloatArray  # float32 [M], differences to what was to be learned
+
+
 class Replayed(NamedTuple):
     """K batches of trajectories of B environments, as they were inserted."""
 
@@ -193,7 +214,8 @@ def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
     return trajectory._replace(**columns, first_env=own + low)
 
 
-BatchPart = Trajectory | Replayed | Transitions
+Sampled = Transitions | PrioritizedTransitions
+BatchPart = Trajectory | Replayed | Sampled
 """What a batch is assembled from."""
 
 
@@ -204,7 +226,7 @@ class Batch(NamedTuple):
     # learns from its replay only.
     fresh: Trajectory | None = None
     # K batches drawn from the replay; None when nothing was drawn.
-    sampled: Transitions | Replayed | None = None
+    sampled: Sampled | Replayed | None = None
 
 
 def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -> Batch:
@@ -217,7 +239,7 @@ def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -
     """
     rounds = [each for each in parts if isinstance(each, Trajectory)]
     fresh = merge(rounds) if rounds else None
-    transitions = [each for each in parts if isinstance(each, Transitions)]
+    transitions = [each for each in parts if isinstance(each, Sampled)]
     if len(transitions) > 1:
         mixed = mix(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
@@ -228,8 +250,8 @@ def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -
 
 
 def mix(
-    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
-) -> Transitions:
+    parts: Sequence[Sampled], batch_size: int, generator: np.random.Generator
+) -> Sampled:
     """Return transitions of several shards as K batches, in random order.
 
     The parts are [1, n, ...] each, at least N together; what is more than K * N is
@@ -242,7 +264,7 @@ def mix(
         rows = np.concatenate([array[0] for array in arrays])[order]
         return rows.reshape(batches, batch_size, *rows.shape[1:])
 
-    return Transitions(*map(mixed, *parts))
+    return type(parts[0])(*map(mixed, *parts))
 
 
 def side_by_side(parts: Sequence[Replayed]) -> Replayed:

@@ -17,9 +17,10 @@ from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
     FloatArray,
+    IntArray,
     Replayed,
+    Sampled,
     Trajectory,
-    Transitions,
 )
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.storage.arrays import write_arrays
@@ -41,6 +42,13 @@ class Fill(NamedTuple):
     # Old ones make room for new ones; of transitions, with episodes shorter than 30
     # steps, that begins below the capacity.
     is_full: bool
+    # Sum of the priorities that are sampled in proportion; None if it is uniformly.
+    priority: float | None = None
+
+    @property
+    def sampled(self) -> float:
+        """In proportion to what shards of one replay are sampled."""
+        return self.size if self.priority is None else self.priority
 
 
 class Replay(ABC):
@@ -60,8 +68,8 @@ class Replay(ABC):
         """Copy a trajectory in; the oldest contents make room."""
 
     @abstractmethod
-    def sample(self, batches: int, batch_size: int) -> Transitions | Replayed:
-        """Draw K batches, uniformly with replacement.
+    def sample(self, batches: int, batch_size: int) -> Sampled | Replayed:
+        """Draw K batches, with replacement.
 
         Args:
             batches: K.
@@ -69,6 +77,15 @@ class Replay(ABC):
         Raises:
             ValueError: it is empty.
         """
+
+    def update(self, rows: IntArray, errors: FloatArray) -> int:
+        """Take the errors of sampled transitions; return how many are not held.
+
+        Args:
+            rows: int64 [M, 2], see `PrioritizedTransitions`; others are ignored.
+            errors: float32 [M], differences to what was to be learned.
+        """
+        raise NotImplementedError
 
     @property
     def nbytes(self) -> int:

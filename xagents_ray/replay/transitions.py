@@ -1,6 +1,6 @@
 """The replay buffer of single transitions, every observation stored once."""
 
-import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,24 +11,18 @@ from xagents_ray.core.trajectory import (
     BoolArray,
     FloatArray,
     IntArray,
-    Trajectory,
+    PrioritizedTransitions,
+    Sampled,
     Transitions,
-    seen,
 )
-from xagents_ray.replay.base import Fill, Replay, quotas
+from xagents_ray.replay.base import Fill
 from xagents_ray.replay.hindsight import Hindsight, Relabeled
-
-# Rows that only reset hold a frame too: this many per transition, for episodes of
-# 30 steps or more.
-_ROWS_PER_TRANSITION = 31 / 30
+from xagents_ray.replay.priorities import Priorities
+from xagents_ray.replay.rings import TransitionRings
 
 
-class TransitionReplay(Replay):
-    """Holds the newest transitions of every environment, sampled uniformly.
-
-    Each environment has a ring of its own, so env actors insert independently. Ring
-    row `p % length` holds observation `p` of its environment and the step taken on
-    it; the next observation is the next row.
+class TransitionReplay(TransitionRings):
+    """Samples the newest transitions of every environment.
 
     Args:
         spec: of the environments.
@@ -39,6 +33,7 @@ class TransitionReplay(Replay):
         n_step: steps that one sampled transition spans, fewer at an episode's end.
         gamma: discount factor.
         relabeling: strategy and count of `Hindsight`; None leaves goals as they are.
+        alpha: power of the errors by which it samples; None samples uniformly.
     """
 
     def __init__(
@@ -51,90 +46,36 @@ class TransitionReplay(Replay):
         n_step: int,
         gamma: float,
         relabeling: tuple[str, int] | None = None,
+        alpha: float | None = None,
     ) -> None:
-        self._stack = spec.stack
-        self._quota = quotas(capacity, n_envs)
-        rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
-        self._length = max(rows, longest) + spec.stack + 1
-        shape = (n_envs, self._length)
-        frames = (*shape, *spec.observation_shape)
-        self._observations = np.zeros(frames, spec.observation_dtype)
-        self._starts = np.zeros(shape, np.bool_)
-        if spec.is_discrete:
-            self._actions: Array = np.zeros(shape, np.int32)
-        else:
-            self._actions = np.zeros((*shape, spec.action_units), np.float32)
-        self._rewards = np.zeros(shape, np.float32)
-        self._terminated = np.zeros(shape, np.bool_)
-        self._valid = np.zeros(shape, np.bool_)
-        self._head = np.zeros(n_envs, np.int64)
-        self._tail = np.zeros(n_envs, np.int64)
-        self._count = np.zeros(n_envs, np.int64)
-        self._full = np.zeros(n_envs, np.bool_)
+        super().__init__(spec, capacity, n_envs, longest)
         self._random = np.random.default_rng([seed, capacity])
         self._n_step, self._gamma = n_step, gamma
         self._hindsight = None
         if relabeling is not None and spec.goals is not None:
             self._hindsight = Hindsight(spec.goals, *relabeling)
+            shape = self._valid.shape
             # Of the first and the last step held of each step's episode.
             self._first_steps = np.zeros(shape, np.int64)
             self._last_steps = np.zeros(shape, np.int64)
+        self._priorities = None
+        if alpha is not None:
+            self._priorities = Priorities(n_envs, self._length, alpha)
 
     @property
     def fill(self) -> Fill:
         """The fill level."""
-        return Fill(int(self._count.sum()), bool(self._full.all()))
+        total = None if self._priorities is None else self._priorities.total
+        return Fill(int(self._count.sum()), bool(self._full.all()), total)
 
-    def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in; the oldest transitions make room."""
-        shown = seen(trajectory.starts[: self._stack])
-        for column in range(trajectory.rewards.shape[1]):
-            self._insert(trajectory, column, np.flatnonzero(shown[:, column]))
-
-    def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
-        """Copy one environment's steps in; `shown` rows are in their first stack.
-
-        Where they don't follow the steps held (a rollout between was lost, or this
-        replay replaces another), the older frames of that stack come with them.
-        """
-        env, first = trajectory.first_env + column, self._stack - 1
-        head, length = int(self._head[env]), len(trajectory.rewards)
-        if not self._follows(trajectory, column, shown):
-            last = (head - 1) % self._length
-            if self._tail[env] < head and self._valid[env, last]:
-                # What followed the last step is lost.
-                self._valid[env, last] = False
-                self._count[env] -= 1
-            first = int(shown[0])
-        older = self._stack - 1 - first
-        end = head + older + length
-        rows = np.arange(head, end + 1) % self._length
-        steps, valid = rows[older:-1], trajectory.valid[:, column]
-        self._observations[env, rows] = trajectory.observations[first:, column]
-        self._starts[env, rows] = trajectory.starts[first:, column]
-        self._actions[env, steps] = trajectory.actions[:, column]
-        self._rewards[env, steps] = trajectory.rewards[:, column]
-        self._terminated[env, steps] = trajectory.terminated[:, column]
-        self._make_room(env, end)
-        self._valid[env, rows[:older]] = False
-        self._valid[env, steps] = valid
-        self._count[env] += np.count_nonzero(valid)
-        self._head[env] = end
+    def _note(self, tails: IntArray, heads: IntArray) -> None:
+        """Note what an insertion changed."""
+        changed = np.flatnonzero(self._head > heads).tolist()
         if self._hindsight is not None:
-            self._mark_episodes(env, head)
-        self._evict(env)
-
-    def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
-        """Return whether the newest frames held are those of the first stack."""
-        env = trajectory.first_env + column
-        rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
-        pairs = (
-            (self._starts, trajectory.starts),
-            (self._observations, trajectory.observations),
-        )
-        return all(
-            np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
-        )
+            for env in changed:
+                self._mark_episodes(env, int(heads[env]))
+        if self._priorities is not None:
+            self._prioritize(self._priorities, changed, tails, heads)
 
     def _mark_episodes(self, env: int, head: int) -> None:
         """Set the bounds of the episodes of steps at and behind position `head`."""
@@ -149,32 +90,52 @@ class TransitionReplay(Replay):
         self._first_steps[env, rows % length] = firsts
         self._last_steps[env, rows % length] = np.minimum.accumulate(lasts)[::-1]
 
-    def _make_room(self, env: int, head: int) -> None:
-        """Drop the rows that a head at this position overwrites, or cuts a stack of."""
-        oldest = head + self._stack - self._length
-        tail = int(self._tail[env])
-        if oldest > tail:
-            dropped = np.arange(tail, min(oldest, self._head[env])) % self._length
-            self._count[env] -= np.count_nonzero(self._valid[env, dropped])
-            self._tail[env] = oldest
-            self._full[env] = True
+    def _prioritize(
+        self,
+        priorities: Priorities,
+        changed: list[int],
+        tails: IntArray,
+        heads: IntArray,
+    ) -> None:
+        """Keep the priorities of what is held of environments that changed."""
+        parts = []
+        for env in changed:
+            dropped = np.arange(tails[env], self._tail[env])
+            # The newest step before may have lost what followed it.
+            newest = np.arange(heads[env] - 1, self._head[env])
+            parts += [(env, step) for step in (dropped, newest)]
+        envs = np.concatenate([np.full(len(step), env) for env, step in parts])
+        steps = np.concatenate([step for _, step in parts])
+        places = envs * self._length + steps % self._length
+        held = self._valid.take(places) & (steps >= self._tail[envs])
+        priorities.keep(places, held, new=steps >= heads[envs])
 
-    def _evict(self, env: int) -> None:
-        """Drop the oldest transitions that are above the environment's quota."""
-        surplus = int(self._count[env] - self._quota[env])
-        if surplus > 0:
-            tail, span = int(self._tail[env]), 2 * surplus + 1
-            valid = np.empty(0, np.int64)
-            while len(valid) < surplus:  # one look, but for a dying actor's short rows
-                rows = np.arange(tail, tail + span) % self._length
-                valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
-            self._tail[env] = tail + valid[surplus - 1] + 1
-            self._count[env] -= surplus
-            self._full[env] = True
+    def update(self, rows: IntArray, errors: FloatArray) -> int:
+        """Set the priorities of rows by their errors; return how many are not held."""
+        assert self._priorities is not None
+        envs, steps = rows[:, 0], rows[:, 1]
+        places = envs * self._length + steps % self._length
+        held = (steps >= self._tail[envs]) & (steps < self._head[envs])
+        held &= self._valid.take(places)
+        self._priorities.update(places[held], errors[held])
+        return len(rows) - int(held.sum())
 
-    def sample(self, batches: int, batch_size: int) -> Transitions:
-        """Draw K batches of N transitions, uniformly; ValueError if it is empty."""
-        if self.fill.size == 0:
+    def restore_generator(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the generator, and the sums of priorities."""
+        super().restore_generator(arrays)
+        if self._priorities is not None:
+            self._priorities.add_up()
+
+    def _rings(self) -> dict[str, Array]:
+        rings = super()._rings()
+        if self._priorities is not None:
+            rings["priorities"] = self._priorities.rows
+            rings["largest_priority"] = self._priorities.largest
+        return rings
+
+    def sample(self, batches: int, batch_size: int) -> Sampled:
+        """Draw K batches of N transitions; ValueError if it is empty."""
+        if not self._count.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows, places = self._draw(batches * batch_size)
         relabeled = self._relabel(envs, rows, places)
@@ -194,13 +155,20 @@ class TransitionReplay(Replay):
         def batched(array: Any) -> Any:
             return array.reshape(batches, batch_size, *array.shape[1:])
 
-        return Transitions(
+        transitions = Transitions(
             batched(observations),
             batched(self._starts.take(frames)),
             batched(_take(self._actions, places)),
             batched(rewards),
             batched(discounts),
         )
+        if self._priorities is None:
+            return transitions
+        drawn = self._priorities.at(places).astype(np.float32)
+        heads = self._head.take(envs)
+        steps = heads - (heads - rows) % self._length
+        drawn_rows = np.stack([envs, steps], axis=1)
+        return PrioritizedTransitions(*transitions, batched(drawn), batched(drawn_rows))
 
     def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray
@@ -280,6 +248,9 @@ class TransitionReplay(Replay):
         A place counts rows through all rings one behind another: `take` with it is many
         times faster than indexing with two arrays.
         """
+        if self._priorities is not None:
+            places = self._priorities.draw(count, self._random)
+            return *np.divmod(places, self._length), places
         envs, rows, places = self._any(count)
         bad = np.flatnonzero(~self._valid.take(places))
         while len(bad):

@@ -115,6 +115,8 @@ class LocalDriver:
             metrics, self._weights = self._learner.learn(*phase)
         else:
             metrics, self._weights = self._learning(lambda: self._learner.learn(*phase))
+        if self._replay is not None and self._learner.answer is not None:
+            self._replay.update(*self._learner.answer)
         self._seconds = time.perf_counter() - began
         return [{**metrics, "seconds": self._seconds}]
 

@@ -221,6 +221,11 @@ class ReplayConfig(AlgorithmConfig):
         return ()
 
     @property
+    def takes_errors(self) -> bool:
+        """Whether errors of sampled transitions go back to the replay."""
+        return False
+
+    @property
     def initial_size(self) -> int:
         """Fill of the buffer at which learning from it starts."""
         return self.buffer_initial_size or max(1, self.buffer_max_size // 10)

@@ -27,7 +27,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("agent", "lag", "more"),
     [
-        ("dqn", 1, {}),
+        ("dqn", 1, {"prioritized": True}),
         ("a2c", 2, {}),
         ("impala", 2, {"replay_ratio": 1, "buffer_initial_size": 20}),
     ],

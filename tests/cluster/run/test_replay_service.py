@@ -18,7 +18,7 @@ from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.core.trajectory import Answer, Trajectory
 from xagents_ray.replay.base import replay_file, replay_for
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -32,8 +32,8 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards_module, "PIECE_BYTES", _SMALL)
 
 
-def _run(buffer_max_size: int = 60) -> RunSpec:
-    settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2}
+def _run(buffer_max_size: int = 60, **more: Any) -> RunSpec:
+    settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2, **more}
     sizes = {"buffer_max_size": buffer_max_size, "rollout_length": 8}
     config = Config.of(find("dqn").config, {**settings, **sizes, "max_steps": 1})
     return RunSpec(find("dqn"), config, _SPEC, (), seed=5)
@@ -306,3 +306,27 @@ def test_what_was_drawn_names_its_shard(ray: FakeRay) -> None:
     assert list(drawn.values()) == [0, 1]
     assert sum(ray.get(ref).rewards.size for ref in drawn) == 24
     assert _Shards(ray, _run()).sample(3, 8, np.random.default_rng(3)) == {}
+
+
+def test_errors_go_to_the_shards_that_hold_their_rows(ray: FakeRay) -> None:
+    """The first shard has environment 0; shares follow priorities, not sizes."""
+    shards = _filled(ray, _run(prioritized=True))
+    draw, generator = (3_000, 1), np.random.default_rng(3)
+    drawn = [ray.get(ref) for ref in shards.sample(*draw, generator)]
+    assert [set(part.rows[0, :, 0].tolist()) for part in drawn] == [{0}, {1, 2}]
+    assert drawn[0].rewards.size == pytest.approx(1_000, abs=100)
+    parts = [part.rows[0] for part in drawn]
+    errors = [
+        np.full(len(rows), size) for rows, size in zip(parts, (9, 1), strict=True)
+    ]
+    answer = Answer(np.concatenate(parts), np.concatenate(errors).astype(np.float32))
+    shards.update([Ref(answer)])
+    assert shards.log.counts == {}
+    shards.insert([])
+    drawn = [ray.get(ref) for ref in shards.sample(*draw, generator)]
+    share = 9**0.6 / (9**0.6 + 2)
+    assert drawn[0].rewards.size == pytest.approx(3_000 * share, abs=150)
+    shards.replace(0)
+    shards.update([Ref(answer)])
+    late = {"priorities of replaced transitions": len(parts[0])}
+    assert late.items() <= shards.log.counts.items()

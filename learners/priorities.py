@@ -1,0 +1,52 @@
+"""Learning from prioritized replay: weights of samples, and their errors, in the graph.
+
+Source: arXiv:1511.05952.
+"""
+
+import tensorflow as tf
+
+from xagents_ray.algorithms.families import OffPolicyConfig
+from xagents_ray.learners.tensors import (
+    Phase,
+    PrioritizedBatches,
+    SampledBatches,
+    TransitionBatches,
+)
+
+Errors = tuple[tf.Tensor, ...]
+"""float32 [K, N], of each sample; nothing where the replay samples uniformly."""
+
+
+def sampled_batches(config: OffPolicyConfig) -> type[SampledBatches]:
+    """Return the tensors of what the replay samples."""
+    return PrioritizedBatches if config.prioritized else TransitionBatches
+
+
+def importance_weights(
+    batch: SampledBatches, config: OffPolicyConfig, phase: Phase
+) -> tf.Tensor | None:
+    """Return float32 [N], what each sample's loss weighs, 1 at most; None if alike.
+
+    A sample's probability is in proportion to its priority, so the size of the replay
+    and the sum of its priorities cancel out.
+
+    Source: arXiv:1511.05952, section 3.4.
+    """
+    if not isinstance(batch, PrioritizedBatches):
+        return None
+    beta = 1 + (config.priority_beta - 1) * phase.remaining
+    return (tf.reduce_min(batch.priorities) / batch.priorities) ** beta
+
+
+def no_errors(batches: SampledBatches) -> Errors:
+    """Return the errors of K batches that were not learned from."""
+    if not isinstance(batches, PrioritizedBatches):
+        return ()
+    return (tf.zeros_like(batches.priorities),)
+
+
+def with_errors(errors: Errors, k: tf.Tensor, own: tf.Tensor) -> Errors:
+    """Return the errors with those of batch k, float32 [N]."""
+    return tuple(
+        tf.tensor_scatter_nd_update(every, [[k]], [tf.abs(own)]) for every in errors
+    )

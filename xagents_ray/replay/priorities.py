@@ -1,0 +1,105 @@
+"""Priorities of transitions, drawn in proportion from a sum tree."""
+
+import math
+
+import numpy as np
+
+from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, IntArray
+
+_TOP = 1024
+"""Sums on the highest level, at most; there a binary search is faster than a tree."""
+_LEAST_ERROR = 1e-6
+"""Added to each error, so that no transition is out of reach."""
+
+
+class Priorities:
+    """Priorities of a replay's rows: |error| to the power of alpha; 0 is never drawn.
+
+    A place is a row's number through the rings of all environments, one behind another.
+
+    Args:
+        n_envs: environments.
+        length: rows of each one's ring.
+        alpha: 0 gives all transitions the same priority.
+    Attributes:
+        rows: float64 [n_envs, length], the priority of each row.
+        largest: float64 [1], the largest so far, which new transitions get.
+
+    Source: arXiv:1511.05952, section 3.3.
+    """
+
+    def __init__(self, n_envs: int, length: int, alpha: float) -> None:
+        self._alpha, count = alpha, n_envs * length
+        halvings = max(0, math.ceil(math.log2(count / _TOP)))
+        top = -(-count >> halvings)
+        # Rows come first; each further level holds the sums of pairs of the one before.
+        self._levels = [np.zeros(top << n) for n in range(halvings, -1, -1)]
+        self.rows: Array = self._levels[0][:count].reshape(n_envs, length)
+        self.largest = np.ones(1)
+
+    @property
+    def total(self) -> float:
+        """The sum of all."""
+        return float(self._levels[-1].sum())
+
+    def draw(self, count: int, generator: np.random.Generator) -> IntArray:
+        """Return `count` places, each in proportion to its priority; some must be."""
+        places = self._descend(count, generator)
+        # By rounding a draw may end beside the row that it was for.
+        bad = np.flatnonzero(self.at(places) == 0)
+        while len(bad):
+            places[bad] = self._descend(len(bad), generator)
+            bad = bad[self.at(places[bad]) == 0]
+        return places
+
+    def at(self, places: IntArray) -> Array:
+        """Return the priorities there, float64."""
+        return self._levels[0].take(places)
+
+    def keep(self, places: IntArray, held: BoolArray, new: BoolArray) -> None:
+        """Give new rows the largest priority, and those that aren't held none."""
+        self._set(places, np.where(new, self.largest, self.at(places)) * held)
+
+    def update(self, places: IntArray, errors: FloatArray) -> None:
+        """Set priorities by errors; of the same place several times, by the last one.
+
+        An error that is not finite is ignored.
+        """
+        known = np.isfinite(errors)
+        sizes = np.abs(errors[known].astype(np.float64)) + _LEAST_ERROR
+        priorities = sizes**self._alpha
+        self.largest[0] = priorities.max(initial=self.largest[0])
+        self._set(places[known], priorities)
+
+    def add_up(self) -> None:
+        """Sum all rows again, once they were set from outside."""
+        for below, above in zip(self._levels, self._levels[1:], strict=False):
+            above[:] = below[::2] + below[1::2]
+
+    def _set(self, places: IntArray, priorities: Array) -> None:
+        self._levels[0][places] = priorities
+        for below, above in zip(self._levels, self._levels[1:], strict=False):
+            places = places >> 1
+            left = places << 1
+            above[places] = below.take(left) + below.take(left + 1)
+
+    def _descend(self, count: int, generator: np.random.Generator) -> IntArray:
+        """Return places by sums up to them, drawn uniformly below the total."""
+        *levels, top = self._levels
+        ends = top.cumsum()
+        drawn = generator.random(count) * ends[-1]
+        # In order they find more of the levels in the processor's cache.
+        order = drawn.argsort()
+        sums = drawn.take(order)
+        nodes = np.minimum(ends.searchsorted(sums, side="right"), len(top) - 1)
+        sums -= (ends - top).take(nodes)
+        for level in reversed(levels):
+            nodes <<= 1
+            left = level.take(nodes)
+            is_right = sums >= left
+            left *= is_right
+            sums -= left
+            nodes += is_right
+        places = np.empty(count, np.int64)
+        places[order] = np.minimum(nodes, self.rows.size - 1)
+        return places

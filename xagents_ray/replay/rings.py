@@ -1,0 +1,131 @@
+"""Rings of single transitions, every observation stored once, and how they fill."""
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array, IntArray, Trajectory, seen
+from xagents_ray.replay.base import Replay, quotas
+
+# Rows that only reset hold a frame too: this many per transition, for episodes of
+# 30 steps or more.
+_ROWS_PER_TRANSITION = 31 / 30
+
+
+class TransitionRings(Replay):
+    """Holds the newest transitions of every environment.
+
+    Each environment has a ring of its own, so env actors insert independently. Ring
+    row `p % length` holds observation `p` of its environment and the step taken on
+    it; the next observation is the next row.
+
+    Args:
+        spec: of the environments.
+        capacity: transitions of all environments together.
+        n_envs: how many environments insert.
+        longest: rows of the longest trajectory.
+    """
+
+    def __init__(self, spec: EnvSpec, capacity: int, n_envs: int, longest: int) -> None:
+        self._stack = spec.stack
+        self._quota = quotas(capacity, n_envs)
+        rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
+        self._length = max(rows, longest) + spec.stack + 1
+        shape = (n_envs, self._length)
+        frames = (*shape, *spec.observation_shape)
+        self._observations = np.zeros(frames, spec.observation_dtype)
+        self._starts = np.zeros(shape, np.bool_)
+        if spec.is_discrete:
+            self._actions: Array = np.zeros(shape, np.int32)
+        else:
+            self._actions = np.zeros((*shape, spec.action_units), np.float32)
+        self._rewards = np.zeros(shape, np.float32)
+        self._terminated = np.zeros(shape, np.bool_)
+        self._valid = np.zeros(shape, np.bool_)
+        self._head = np.zeros(n_envs, np.int64)
+        self._tail = np.zeros(n_envs, np.int64)
+        self._count = np.zeros(n_envs, np.int64)
+        self._full = np.zeros(n_envs, np.bool_)
+
+    @abstractmethod
+    def _note(self, tails: IntArray, heads: IntArray) -> None:
+        """Note what an insertion changed.
+
+        Each environment, [n_envs], held the steps from its tail to its head before.
+        """
+
+    def insert(self, trajectory: Trajectory) -> None:
+        """Copy a trajectory in; the oldest transitions make room."""
+        shown = seen(trajectory.starts[: self._stack])
+        tails, heads = self._tail.copy(), self._head.copy()
+        for column in range(trajectory.rewards.shape[1]):
+            self._insert(trajectory, column, np.flatnonzero(shown[:, column]))
+        self._note(tails, heads)
+
+    def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
+        """Copy one environment's steps in; `shown` rows are in their first stack.
+
+        Where they don't follow the steps held (a rollout between was lost, or this
+        replay replaces another), the older frames of that stack come with them.
+        """
+        env, first = trajectory.first_env + column, self._stack - 1
+        head, length = int(self._head[env]), len(trajectory.rewards)
+        if not self._follows(trajectory, column, shown):
+            last = (head - 1) % self._length
+            if self._tail[env] < head and self._valid[env, last]:
+                # What followed the last step is lost.
+                self._valid[env, last] = False
+                self._count[env] -= 1
+            first = int(shown[0])
+        older = self._stack - 1 - first
+        end = head + older + length
+        rows = np.arange(head, end + 1) % self._length
+        steps, valid = rows[older:-1], trajectory.valid[:, column]
+        self._observations[env, rows] = trajectory.observations[first:, column]
+        self._starts[env, rows] = trajectory.starts[first:, column]
+        self._actions[env, steps] = trajectory.actions[:, column]
+        self._rewards[env, steps] = trajectory.rewards[:, column]
+        self._terminated[env, steps] = trajectory.terminated[:, column]
+        self._make_room(env, end)
+        self._valid[env, rows[:older]] = False
+        self._valid[env, steps] = valid
+        self._count[env] += np.count_nonzero(valid)
+        self._head[env] = end
+        self._evict(env)
+
+    def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
+        """Return whether the newest frames held are those of the first stack."""
+        env = trajectory.first_env + column
+        rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
+        pairs = (
+            (self._starts, trajectory.starts),
+            (self._observations, trajectory.observations),
+        )
+        return all(
+            np.array_equal(held[env, rows], new[shown, column]) for held, new in pairs
+        )
+
+    def _make_room(self, env: int, head: int) -> None:
+        """Drop the rows that a head at this position overwrites, or cuts a stack of."""
+        oldest = head + self._stack - self._length
+        tail = int(self._tail[env])
+        if oldest > tail:
+            dropped = np.arange(tail, min(oldest, self._head[env])) % self._length
+            self._count[env] -= np.count_nonzero(self._valid[env, dropped])
+            self._tail[env] = oldest
+            self._full[env] = True
+
+    def _evict(self, env: int) -> None:
+        """Drop the oldest transitions that are above the environment's quota."""
+        surplus = int(self._count[env] - self._quota[env])
+        if surplus > 0:
+            tail, span = int(self._tail[env]), 2 * surplus + 1
+            valid = np.empty(0, np.int64)
+            while len(valid) < surplus:  # one look, but for a dying actor's short rows
+                rows = np.arange(tail, tail + span) % self._length
+                valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
+            self._tail[env] = tail + valid[surplus - 1] + 1
+            self._count[env] -= surplus
+            self._full[env] = True
