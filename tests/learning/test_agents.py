@@ -52,6 +52,22 @@ def test_the_final_weights_play_well(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", ["--dueling", "--distributional --v-min 0 --v-max 10"])
+def test_parts_of_dqn_learn_alone(part: str, greedy_mean: Mean) -> None:
+    """Each with the rest of the CartPole preset as it is."""
+
+    def mean(seed: int) -> float:
+        name, env = f"seed-{seed}", "CartPole-v1"
+        words = ["--env", env, "--preset", "--local", "--seed", str(seed)]
+        run("train", "dqn", *words, *part.split(), "--name", name, "--quiet")
+        return greedy_mean("dqn", Path("runs", "dqn", env, name))
+
+    with ThreadPoolExecutor(2) as pool:
+        means = list(pool.map(mean, (1, 2, 3)))
+    assert min(means) >= 475, means
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["acer", "dqn", "trpo"])
 def test_what_is_learned_stays(agent: str, greedy_mean: Mean) -> None:
     """CartPole presets on ten seeds: good final weights, and few bad ones before."""
