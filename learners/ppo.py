@@ -1,6 +1,6 @@
 """Proximal policy optimization."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -9,10 +9,10 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, added, no_means
-from xagents_ray.learners.minibatches import update_in_passes
+from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, Rollout, flatten
+from xagents_ray.learners.tensors import CorrectedBatches, Phase, Rollout, at, flatten
 
 
 class Samples(NamedTuple):
@@ -32,14 +32,16 @@ class PPO:
     Log-probs and values are those of the weights that acted, however old they are; with
     --decoupled-loss, ratios are clipped about the newest weights in place of those.
 
+    Replayed rounds are corrected by V-trace, and clipped about the newest weights.
+
     Source: arXiv:1707.06347; the decoupled loss, arXiv:2110.00641, eq. 4.
     """
 
-    data = Rollout
     targets = ()
 
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
+        self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec, setup.config.init_log_std)
         log_std = self._head.variables
@@ -51,30 +53,67 @@ class PPO:
         self.variables = {f"policy/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
-    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
-        """Make all passes over one round."""
+    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+        """Make all passes over one round, then over each batch that was replayed."""
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
-        samples, inputs = self._samples(rollout, phase)
+        metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
+        if c.replay is None:
+            samples = self._samples(data, phase)
+            metrics = self._pass_over(*samples, data.valid, clip, metrics)
+            return metrics, added(metrics)
+
+        def update(k: tf.Tensor, metrics: Means) -> Means:
+            batch = at(data, k)
+            samples = self._corrected_samples(batch)
+            return self._pass_over(*samples, batch.valid, clip, metrics)
+
+        metrics = update_on_batches(update, metrics, phase, self._setup)
+        return metrics, added(metrics)
+
+    def _pass_over(
+        self,
+        samples: Samples,
+        inputs: tf.Tensor,
+        valid: tf.Tensor,
+        clip: tf.Tensor,
+        metrics: Means,
+    ) -> Means:
+        """Make all passes over samples; return the metrics with theirs."""
+        c = self._config
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = Samples(*(tf.gather(x, rows) for x in samples))
             return self._update(tf.gather(inputs, rows), batch, valid, clip)
 
-        metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
-        valid, passes, parts = flatten(rollout.valid), c.ppo_epochs, c.mini_batches
         metrics = update_in_passes(
             update,
-            valid,
+            flatten(valid),
             metrics,
-            passes,
-            parts,
+            c.ppo_epochs,
+            c.mini_batches,
             self._phases,
             self._setup,
             may_end=c.target_kl is not None,
         )
         self._phases.assign_add(1)
-        return metrics, added(metrics)
+        return metrics
+
+    def _corrected_samples(self, r: Any) -> tuple[Samples, tf.Tensor]:
+        """Return the rows of a batch as if the newest weights had acted.
+
+        What V-trace returns is weighted by its ratios to the policy that acted.
+        """
+        c, shape, actions = self._config, tf.shape(r.rewards), flatten(r.actions)
+        inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
+        outputs, values = self._model(self._setup.inputs(inputs))
+        log_probs = self._head(outputs[: tf.size(r.rewards)]).log_prob(actions)
+        values = tf.reshape(values, [-1, shape[1]])
+        log_ratios = tf.reshape(log_probs, shape) - r.behavior_log_probs
+        rows = r.rewards, values, r.terminated, r.truncated, c.gamma
+        targets, advantages = returns.vtrace(log_ratios, *rows, decay=c.lam)
+        columns = map(flatten, (values[:-1], advantages, targets))
+        return Samples(actions, log_probs, log_probs, *columns), inputs
 
     def _samples(self, r: Rollout, phase: Phase) -> tuple[Samples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""

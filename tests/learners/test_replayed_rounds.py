@@ -84,6 +84,25 @@ def test_xla_computes_the_same(spec: EnvSpec, settings: Any, tmp_path: Path) -> 
         np.testing.assert_allclose(array, expected[name], atol=1e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("spec", [SPECS["continuous"], SPECS["frames"]])
+def test_ppo_corrects_as_impala_does(spec: EnvSpec, tmp_path: Path) -> None:
+    """Where nothing is clipped yet, one update of PPO follows the same gradient."""
+    same = {**RATIO, "n_steps": LENGTH, "entropy_coef": 0.1}
+    once = {"ppo_epochs": 1, "mini_batches": 1, "clip_value": 0.0, "lam": 1.0}
+    once |= {"normalize_advantages": False, "value_loss_coef": 1.0}
+    impala = make(tmp_path, "impala", spec, **same, value_loss_coef=0.5)
+    first, *old = rounds(impala, spec)
+    batch = fresh(first, sampled=replayed(old))
+    impala.update(batch, 0)
+    expected = weights(impala)
+    for compiled in (False, True):
+        ppo = make(tmp_path, "ppo", spec, compiled, **same, **once)
+        publish(ppo)
+        assert ppo.update(batch, 0)["updates"] == 3
+        for name, array in weights(ppo).items():
+            np.testing.assert_allclose(array, expected[name], atol=1e-5, err_msg=name)
+
+
 def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     """Return K batches whose rewards say where they come from: 100 k + 10 t + b."""
     k_, t_, b_ = np.ogrid[:k, :t, :b]
@@ -160,7 +179,7 @@ def test_what_is_refused(agent: str, settings: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("agent", "env", "settings"),
     [
-        ("a2c", "Pendulum-v1", RATIO),
+        ("ppo", "Pendulum-v1", {**RATIO, "n_steps": 5}),
         ("impala", "several:binary", {"replay_share": 0.5, "n_steps": 5}),
     ],
 )

@@ -8,11 +8,12 @@ from xagents_ray.algorithms.families import (
     PolicyAndValue,
 )
 from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
 from xagents_ray.settings.options import changed, coefficient, count, option, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(PolicyAndValue, AdvantageConfig):
+class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)
@@ -63,6 +64,7 @@ add(
         policy="xagents_ray.actors.policies.actor_critic:ActorCriticPolicy",
         models=(ACTOR_CRITIC,),
         on_policy=True,
+        replay="xagents_ray.replay.trajectories:TrajectoryReplay",
         multi_discrete=True,
     )
 )

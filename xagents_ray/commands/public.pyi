@@ -727,6 +727,12 @@ class TrainPPO(TrainSettings, total=False):
     beta2: float
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     clip_decay: bool
     """If specified, --clip-norm falls linearly to 0 over --max-steps. Default:
     False."""
@@ -791,6 +797,13 @@ class TrainPPO(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1771,6 +1784,12 @@ class TunePPO(TuneSettings, total=False):
     beta2: float | Sequence[float] | Space
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
     0.999."""
+    buffer_initial_size: int | Sequence[int] | Space | None
+    """Replay buffer size at which learning from it starts; default: a tenth of the
+    maximum (trajectories, ≥ 1)."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, each trajectory --n-steps of one environment, of all
+    environments together (trajectories, ≥ 1). Default: 1000."""
     clip_decay: bool
     """If specified, --clip-norm falls linearly to 0 over --max-steps. Default:
     False."""
@@ -1840,6 +1859,13 @@ class TunePPO(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    replay_ratio: float | Sequence[float] | Space
+    """Mean number of updates from a replay buffer of trajectories per rollout,
+    corrected by V-trace; the number is drawn from a Poisson distribution each time; 0
+    for no replay (updates, ≥ 0). Default: 0.0."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
