@@ -24,6 +24,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import (
     Array,
     Batch,
+    PrioritizedTransitions,
     RolloutReport,
     Trajectory,
     Weights,
@@ -123,6 +124,19 @@ class Parts:
         parts = [*fresh, self._replay.sample(due, size)] if due else fresh
         return assemble(parts, size, [run.seed])
 
+    def prioritizer(self) -> Callable[[], None]:
+        """Return setting the priorities of 1,000 transitions."""
+        replay = self._replay
+        assert replay is not None
+        drawn = replay.sample(1, 1_000)
+        assert isinstance(drawn, PrioritizedTransitions)
+        rows, errors = drawn.rows[0], drawn.rewards[0]
+
+        def prioritize() -> None:
+            replay.update(rows, errors)
+
+        return prioritize
+
     def learn(self) -> int:
         """Do a learning phase; return its updates."""
         statistics = self.report.statistics
@@ -175,6 +189,7 @@ def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
         "act": parts.actor,
         "insert": lambda: parts.insert,
         "draw": lambda: parts.draw,
+        "prioritize": parts.prioritizer,
         "learn": lambda: parts.learn,
         "publish": lambda: parts.publish,
         "bind": lambda: parts.bind,

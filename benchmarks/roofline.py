@@ -168,14 +168,22 @@ def updates(
 @_works
 @_settings
 def replay(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """Transitions a second that a full replay inserts, and that it samples."""
-    rows = [["work", "inserted/s", "sampled/s"]]
+    """Transitions a second that a full replay inserts, and that it samples.
+
+    With --set prioritized=true also the milliseconds that 1,000 priorities take.
+    """
+    rows = [["work", "inserted/s", "sampled/s", "1,000 priorities, ms"]]
     given = {"local": True, **parse_settings(settings)}
+    names_of_parts = ["insert", "draw"]
+    if given.get("prioritized"):
+        names_of_parts.append("prioritize")
     for name in names or filter(_has_replay, WORKS):
-        timed = _timed(name, given, ["insert", "draw"])
+        timed = _timed(name, given, names_of_parts)
         inserted = timed["env_steps"] / timed["medians"]["insert"]
         sampled = timed["sampled"] / timed["medians"]["draw"]
-        rows.append([name, f"{inserted:,.0f}", f"{sampled:,.0f}"])
+        spans = timed["spans"].get("prioritize")
+        shown = _ms(spans) if spans else "–"
+        rows.append([name, f"{inserted:,.0f}", f"{sampled:,.0f}", shown])
     click.echo(markdown(rows))
 
 
