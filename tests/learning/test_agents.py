@@ -52,8 +52,17 @@ def test_the_final_weights_play_well(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["--dueling", "--distributional --v-min 0 --v-max 10"])
-def test_parts_of_dqn_learn_alone(part: str, greedy_mean: Mean) -> None:
+@pytest.mark.parametrize(
+    ("part", "seeds"),
+    [
+        ("--dueling", (1, 2, 3)),
+        ("--distributional --v-min 0 --v-max 10", (1, 2, 3)),
+        ("--prioritized", (101, 102, 103)),
+    ],
+)
+def test_parts_of_dqn_learn_alone(
+    part: str, seeds: tuple[int, ...], greedy_mean: Mean
+) -> None:
     """Each with the rest of the CartPole preset as it is."""
 
     def mean(seed: int) -> float:
@@ -63,7 +72,7 @@ def test_parts_of_dqn_learn_alone(part: str, greedy_mean: Mean) -> None:
         return greedy_mean("dqn", Path("runs", "dqn", env, name))
 
     with ThreadPoolExecutor(2) as pool:
-        means = list(pool.map(mean, (1, 2, 3)))
+        means = list(pool.map(mean, seeds))
     assert min(means) >= 475, means
 
 
