@@ -118,7 +118,7 @@ def _on_policy(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _off_policy(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of DQN, DDPG and TD3 by their names there.
+    """Return the hyperparameters of DQN, DDPG, TD3 and SAC by their names there.
 
     `train_freq` counts vector steps, ours env steps of all environments together.
     """
@@ -150,11 +150,22 @@ def _off_policy(asked: dict[str, Any]) -> dict[str, Any]:
         common["qf_learning_rate"] = s["critic_lr"] or s["lr"]
     if agent == "ddpg":
         return common
+    if agent == "sac":
+        return {**common, **_entropy(s)}
     return {
         **common,
         "policy_delay": s["policy_delay"],
         "target_policy_noise": s["policy_noise_coef"],
         "target_noise_clip": s["noise_clip"],
+    }
+
+
+def _entropy(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return SAC's hyperparameters of entropy by their names there."""
+    alpha, target = settings["alpha"], settings["target_entropy"]
+    return {
+        "ent_coef": alpha if alpha == "auto" else float(alpha),
+        "target_entropy": "auto" if target is None else target,
     }
 
 

@@ -110,6 +110,7 @@ WORKS = {
     "td3-pendulum-256": _pendulum("td3", 256),
     "ddpg-pendulum": _pendulum("ddpg", 100),
     "ddpg-pendulum-256": _pendulum("ddpg", 256),
+    "sac-pendulum-256": _pendulum("sac", 256),
     "ppo-bipedalwalker": Work(
         "PPO BipedalWalker, 16 × 128 × 4",
         "ppo",

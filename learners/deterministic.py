@@ -1,11 +1,12 @@
-"""What algorithms with a deterministic actor share."""
+"""What algorithms with an actor and critics of its actions share."""
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.families import DeterministicConfig
+from xagents_ray.algorithms.families import ActionCriticConfig
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
@@ -19,33 +20,48 @@ from xagents_ray.learners.priorities import (
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, SampledBatches, at
 
+PolicyLoss: TypeAlias = tuple[tf.Tensor, Mapping[str, tf.Tensor]]
+"""A loss, float32 [], and metrics by name."""
+
 
 class ActorAndCritics:
-    """An actor, one or more critics, the target of each, and their optimizers.
+    """An actor, one or more critics, their targets, and their optimizers.
 
     Args:
         setup: of the algorithm.
         names: of the actor, then of each critic, in a checkpoint.
+        actor_target: whether the actor has a target too.
     Attributes:
         models: networks by name.
         targets: each target with the network that it follows, the actor's first.
         optimizers: the actor's and the critics' by name.
-        actor_target: network.
+        actor: network.
+        actor_target: network; the actor itself if it has no target.
+        critics: networks.
         critic_targets: networks.
     """
 
-    def __init__(self, setup: LearnerSetup[DeterministicConfig], *names: str) -> None:
+    def __init__(
+        self,
+        setup: LearnerSetup[ActionCriticConfig],
+        *names: str,
+        actor_target: bool = True,
+    ) -> None:
         self._setup, config = setup, setup.config
         self.models: dict[str, Any] = {}
-        self.targets: list[tuple[Any, Any]] = []
+        pairs: list[tuple[Any, Any]] = []
         for name, layout in zip(names, setup.layouts, strict=True):
-            model, target = setup.with_target(layout, name)
-            self.models |= {name: model, f"{name}-target": target}
-            self.targets.append((target, model))
-        (self.actor_target, self._actor), *critics = self.targets
-        self.critic_targets, self._critics = zip(*critics, strict=True)
+            if pairs or actor_target:
+                model, target = setup.with_target(layout, name)
+                self.models |= {name: model, f"{name}-target": target}
+            else:
+                model = target = self.models[name] = setup.network(layout, name)
+            pairs.append((target, model))
+        self.targets = pairs if actor_target else pairs[1:]
+        (self.actor_target, self.actor), *critics = pairs
+        self.critic_targets, self.critics = zip(*critics, strict=True)
         self._critic_variables = [v for _, x in critics for v in x.trainable_variables]
-        self._actor_optimizer = make_optimizer(config, self._actor.trainable_variables)
+        self._actor_optimizer = make_optimizer(config, self.actor.trainable_variables)
         self._critic_optimizer = make_optimizer(
             config, self._critic_variables, config.critic_lr
         )
@@ -61,6 +77,7 @@ class ActorAndCritics:
         phase: Phase,
         value_targets: Callable[[SampledBatches, tf.Tensor], tf.Tensor],
         update_policy: Callable[[tf.Tensor, Means], Means],
+        *names: str,
     ) -> Learned:
         """Update the critics on each of K minibatches, and what follows them.
 
@@ -71,6 +88,7 @@ class ActorAndCritics:
                 and its next observations, float32 [N, D].
             update_policy: updates the actor on observations [N, D], and targets, as far
                 as it is their turn; returns the policy's metrics so far with its own.
+            names: of the policy's metrics beside its loss and gradient's norm.
         Returns:
             Means of metrics, the int32 [] updates, and the errors, float32 [K, N], of
             each sample of a prioritized replay.
@@ -87,18 +105,17 @@ class ActorAndCritics:
             weights = importance_weights(batch, self._setup.config, phase)
             critics, own = self.update_critics(obs, batch.actions, targets, weights)
             critic_metrics = add(critic_metrics, critics)
-            errors = with_errors(errors, k, own)
-            return critic_metrics, update_policy(obs, policy_metrics), errors
+            policy_metrics = update_policy(obs, policy_metrics)
+            return critic_metrics, policy_metrics, with_errors(errors, k, own)
 
         start = (
             no_means("value_loss", "q_value", "value_grad_norm"),
-            no_means("policy_loss", "policy_grad_norm"),
+            no_means("policy_loss", "policy_grad_norm", *names),
             no_errors(batches),
         )
         ended = update_on_batches(update, start, phase, self._setup)
         critic_metrics, policy_metrics, errors = ended
-        metrics = {**critic_metrics, **policy_metrics}
-        return metrics, added(critic_metrics), *errors
+        return critic_metrics | policy_metrics, added(critic_metrics), *errors
 
     def update_critics(
         self,
@@ -113,7 +130,7 @@ class ActorAndCritics:
         in the loss [N]. Return metrics, and each sample's mean error, float32 [N].
         """
         with tf.GradientTape() as tape:
-            values = [action_values(critic, obs, actions) for critic in self._critics]
+            values = [action_values(critic, obs, actions) for critic in self.critics]
             errors = [targets - x for x in values]
             loss = tf.add_n([losses.squared(x, weights) for x in errors])
         variables, largest = self._critic_variables, self._grad_norm
@@ -122,24 +139,46 @@ class ActorAndCritics:
         metrics = {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
         return metrics, tf.add_n([tf.abs(x) for x in errors]) / len(errors)
 
-    def update_actor(self, obs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Take one gradient step of the actor up the first critic; return metrics.
+    def update_actor(
+        self, obs: tf.Tensor, loss_of: Callable[[tf.Tensor], PolicyLoss] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Take one gradient step of the actor; return metrics.
 
-        Source: arXiv:1509.02971, eq. 6.
+        `loss_of` returns the loss, float32 [], of observations [N, D], and more
+        metrics; without it the actor climbs the first critic.
         """
-        variables = self._actor.trainable_variables
+        loss_of = loss_of or self._negative_value
+        variables = self.actor.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             # Not the critic's: their gradient isn't needed.
             tape.watch([variable.value for variable in variables])
-            values = action_values(self._critics[0], obs, self._actor(obs))
-            loss = -tf.reduce_mean(values)
+            loss, more = loss_of(obs)
         norm = descend(self._actor_optimizer, tape, loss, variables, self._grad_norm)
-        return {"policy_loss": loss, "policy_grad_norm": norm}
+        return {"policy_loss": loss, "policy_grad_norm": norm, **more}
+
+    def _negative_value(self, obs: tf.Tensor) -> PolicyLoss:
+        """Return the loss of a deterministic policy.
+
+        Source: arXiv:1509.02971, eq. 6.
+        """
+        values = action_values(self.critics[0], obs, self.actor(obs))
+        return -tf.reduce_mean(values), {}
 
 
 def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     """Return float32 [N], the critic's values of actions [N, A] on [N, D]."""
     return critic(tf.concat([obs, actions], axis=-1))[:, 0]
+
+
+def least_values(
+    critics: Sequence[Any], obs: tf.Tensor, actions: tf.Tensor
+) -> tf.Tensor:
+    """Return float32 [N], the least of the critics' values of actions; see above.
+
+    Source: arXiv:1802.09477, section 4.2.
+    """
+    values = [action_values(critic, obs, actions) for critic in critics]
+    return functools.reduce(tf.minimum, values)
 
 
 def smooth_target_actions(

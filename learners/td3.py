@@ -5,7 +5,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.deterministic import (
     ActorAndCritics,
-    action_values,
+    least_values,
     normal_noise,
     smooth_target_actions,
 )
@@ -47,11 +47,8 @@ class TD3:
         noise = normal_noise(self._setup.seed, self._updates, tf.shape(batch.actions))
         means = self._networks.actor_target(next_obs)
         actions = smooth_target_actions(means, noise, c.policy_noise_coef, c.noise_clip)
-        one, other = (
-            action_values(critic, next_obs, actions)
-            for critic in self._networks.critic_targets
-        )
-        return batch.rewards + batch.discounts * tf.minimum(one, other)
+        values = least_values(self._networks.critic_targets, next_obs, actions)
+        return batch.rewards + batch.discounts * values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         self._updates.assign_add(1)

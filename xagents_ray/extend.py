@@ -12,6 +12,7 @@ buffer extends `Replay`.
 from xagents_ray.algorithms.families import (
     ACTOR_CRITIC,
     DETERMINISTIC_MODELS,
+    ActionCriticConfig,
     ActorCriticConfig,
     AdvantageConfig,
     DeterministicConfig,
@@ -46,6 +47,7 @@ from xagents_ray.settings.options import (
 __all__ = [
     "ACTOR_CRITIC",
     "DETERMINISTIC_MODELS",
+    "ActionCriticConfig",
     "ActorAndCritic",
     "ActorCriticConfig",
     "AdvantageConfig",

@@ -56,9 +56,11 @@ class Policy(ABC):
             outside of training.
         scales_actions: its network's actions are from -1 to 1, the bounds of the
             environment.
+        squashes_actions: it takes the tanh of its network's means before that.
     """
 
     scales_actions: ClassVar[bool] = False
+    squashes_actions: ClassVar[bool] = False
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout

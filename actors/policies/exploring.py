@@ -4,6 +4,7 @@ import numpy as np
 
 from xagents_ray.actors.policies import parameter_noise
 from xagents_ray.actors.policies.base import Actions, Policy, largest
+from xagents_ray.actors.policies.scaled import ScaledPolicy
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.families import DeterministicConfig
 from xagents_ray.core.spec import EnvSpec
@@ -73,22 +74,14 @@ def epsilon_ladder(places: Array) -> Array:
     return ladder
 
 
-class DeterministicPolicy(Policy):
-    """Adds noise to the actor's action or weights; is random until learning starts.
-
-    Actions are drawn, stored and learned from in [-1, 1], and scaled to the bounds of
-    the environment when they are stepped.
-    """
-
-    scales_actions = True
+class DeterministicPolicy(ScaledPolicy):
+    """Adds noise to the actor's action or weights; is random until learning starts."""
 
     def __init__(
         self, config: DeterministicConfig, spec: EnvSpec, layout: Layout
     ) -> None:
         super().__init__(config, spec, layout)
-        self._scale, self._random_steps = config.step_noise_coef, config.initial_size
-        if config.random_steps is not None:
-            self._random_steps = config.random_steps
+        self._scale = config.step_noise_coef
         self._is_correlated = config.noise == "ou"
         self._parameters: parameter_noise.ParameterNoise | None = None
         if config.noise == "parameter":
@@ -108,16 +101,6 @@ class DeterministicPolicy(Policy):
         elif self.memory.size:
             self.memory[resets, 0] = 0  # its deviation stays
 
-    def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for two numbers per component of an action."""
-        return np.empty((*shape, 2, self._spec.action_units), np.float32)
-
-    def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw [T, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
-        shape = out[:, 0].shape
-        out[:, 0] = generator.standard_normal(shape)
-        out[:, 1] = generator.uniform(-1, 1, shape)
-
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation."""
         normal, uniform = noise[:, 0], noise[:, 1]
@@ -131,7 +114,7 @@ class DeterministicPolicy(Policy):
         else:
             means = self._forward(observations)[0]
             actions = np.clip(means + self._scale * normal, -1, 1)
-        return Actions(actions, self._stepped(actions))
+        return Actions(actions, self._scaled(actions))
 
     def _perturbed(
         self,
@@ -148,12 +131,7 @@ class DeterministicPolicy(Policy):
 
     def greedy(self, observations: Array) -> Array:
         """Return float32 [B, A], the actor's actions without noise."""
-        return self._stepped(np.clip(self._forward(observations)[0], -1, 1))
-
-    def _stepped(self, actions: Array) -> Array:
-        part = (actions + 1) / 2
-        stepped: Array = (1 - part) * self._low + part * self._high
-        return np.clip(stepped, self._low, self._high)
+        return self._scaled(np.clip(self._forward(observations)[0], -1, 1))
 
 
 def ornstein_uhlenbeck(normal: FloatArray, before: FloatArray) -> FloatArray:

@@ -152,6 +152,44 @@ class Gaussian:
         return Gaussian(tf.identity(self.means), tf.identity(self.log_std))
 
 
+@dataclass(frozen=True)
+class SquashedGaussian:
+    """Continuous actions between -1 and 1: the tanh of independent normal numbers.
+
+    Attributes:
+        means: float32 [N, A], of the numbers.
+        log_stds: float32 [N, A], likewise.
+    Source: arXiv:1812.05905, appendix C.
+    """
+
+    means: tf.Tensor
+    log_stds: tf.Tensor
+
+    def actions_of(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the actions of standard normal noise, and their log-densities.
+
+        Gradients flow through both to the means and deviations.
+
+        Args:
+            noise: float32 [N, A].
+        Returns:
+            float32 [N, A] and [N].
+
+        >>> SquashedGaussian(tf.zeros([1, 1]), tf.zeros([1, 1])).actions_of([[0.0]])
+        (<tf.Tensor: shape=(1, 1), dtype=float32, numpy=array([[0.]], dtype=float32)>,
+         <tf.Tensor: shape=(1,), dtype=float32, numpy=array([-0.9189385], ...)>)
+        """
+        drawn = self.means + tf.exp(self.log_stds) * noise
+        normal = 0.5 * tf.square(noise) + self.log_stds + 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh(x)^2), which would be log(0) for a large x
+        slope = 2 * (math.log(2) - drawn - tf.nn.softplus(-2 * drawn))
+        return tf.tanh(drawn), -tf.reduce_sum(normal + slope, axis=-1)
+
+    def mode(self) -> tf.Tensor:
+        """Return float32 [N, A], the actions of the means."""
+        return tf.tanh(self.means)
+
+
 Distribution: TypeAlias = Categorical | MultiCategorical | Gaussian
 
 

@@ -144,7 +144,7 @@ def test_action_space_that_the_agent_cannot_take(capsys) -> None:
     assert "dqn can't take the continuous actions" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("agent", ["ppoo", "sac"])
+@pytest.mark.parametrize("agent", ["ppoo", "sarsa"])
 def test_unknown_agent(agent, capsys) -> None:
     assert cli.run(["train", agent, *CARTPOLE]) == 2
     assert agent in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What DDPG and TD3 share, against hand-worked tables and slow loops."""
+"""What DDPG, TD3 and SAC share, against hand-worked tables and slow loops."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -210,9 +210,10 @@ def test_models_begin_with_different_weights(name: str) -> None:
         if key.endswith("dense-0/kernel")
     }
     models = [model.name for model in find(name).models]
-    assert sorted(kernels) == sorted([*models, *(f"{m}-target" for m in models)])
+    followed = models[1:] if name == "sac" else models
+    assert sorted(kernels) == sorted([*models, *(f"{m}-target" for m in followed)])
     assert len({kernels[model] for model in models}) == len(models)
-    for model in models:
+    for model in followed:
         assert kernels[model] == kernels[f"{model}-target"]
 
 

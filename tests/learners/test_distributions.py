@@ -13,6 +13,7 @@ from xagents_ray.learners.math.distributions import (
     Gaussian,
     MultiCategorical,
     PolicyHead,
+    SquashedGaussian,
 )
 
 MEANS = tf.zeros([1, 2])
@@ -248,3 +249,48 @@ def test_a_head_starts_with_the_deviation_that_was_asked_for() -> None:
     head = PolicyHead(spec, -1.5)
     np.testing.assert_array_equal(head.variables["log_std"], [-1.5, -1.5])
     assert not PolicyHead(EnvSpec((3,), "float32", 1, 2), -1.5).variables
+
+
+def probability_below(action: float, mean: float, deviation: float) -> float:
+    """Return that of squashed normal numbers, from the error function."""
+    return 0.5 * (1 + math.erf((math.atanh(action) - mean) / deviation / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("log_std", [-1.5, 0.0, 0.7])
+def test_squashed_density_is_the_slope_of_probabilities(log_std: float) -> None:
+    deviation, means = math.exp(log_std), np.float32([0.4, -1.1])
+    noise = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    squashed = SquashedGaussian(
+        tf.tile(means[None], [40, 1]), tf.fill([40, 2], log_std)
+    )
+    actions, log_densities = squashed.actions_of(tf.constant(noise))
+    for row, given, got in zip(actions.numpy(), noise, log_densities, strict=True):
+        expected = 0.0
+        for action, mean, x in zip(row, means, given, strict=True):
+            exact = math.tanh(mean + deviation * x)
+            assert action == pytest.approx(exact, abs=1e-6)
+            step = 1e-3 * (1 - abs(exact))
+            below, above = (
+                probability_below(exact + side, mean, deviation)
+                for side in (-step, step)
+            )
+            expected += math.log((above - below) / (2 * step))
+        assert float(got) == pytest.approx(expected, abs=1e-3)
+    np.testing.assert_allclose(squashed.mode()[0], np.tanh(means), rtol=1e-5)
+
+
+def test_squashed_density_stays_finite_at_the_bounds() -> None:
+    """Where 1 - tanh(x)^2 is 0 in float32: its logarithm is log(4) - 2x there."""
+    means = tf.constant([[-40.0], [12.0], [40.0]])
+    squashed = SquashedGaussian(means, tf.zeros([3, 1]))
+    with tf.GradientTape() as tape:
+        tape.watch(means)
+        actions, log_densities = SquashedGaussian(means, squashed.log_stds).actions_of(
+            tf.zeros([3, 1])
+        )
+    np.testing.assert_array_equal(actions[:, 0], [-1, 1, 1])
+    expected = -0.5 * math.log(2 * math.pi) - math.log(4) + 2 * np.array([40, 12, 40])
+    np.testing.assert_allclose(log_densities, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        tape.gradient(log_densities, means)[:, 0], [-2, 2, 2], rtol=1e-5
+    )

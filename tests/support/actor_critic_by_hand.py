@@ -1,4 +1,4 @@
-"""Updates of DDPG and TD3 worked out slowly, in NumPy with finite differences."""
+"""Updates of DDPG, TD3 and SAC worked out slowly, with finite differences."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +13,16 @@ from xagents_ray.core.trajectory import Transitions
 
 SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
 RAM = EnvSpec((3,), "uint8", 1, 0, (-1.0, -1.0), (1.0, 1.0))
-AGENTS = ["ddpg", "td3"]
-TINY = "[dense-0]\nunits=4\nactivation=tanh\n[dense-1]\noutput=1\n"
+AGENTS = ["ddpg", "td3", "sac"]
+TINY = "[dense-0]\nunits=4\nactivation=tanh\ncommon=1\n[dense-1]\noutput=1\n"
 BETA2, EPSILON, LR, GAMMA, TAU = 0.999, 1.0, 10.0, 0.9, 0.1
 
 
 def make(name: str, spec: EnvSpec = SPEC, seed: int = 0, **settings: Any) -> Any:
     """Return a learner of tiny networks whose Adam steps are nearly the gradient's."""
-    for model in ("actor", "critic"):
-        Path(f"{model}.cfg").write_text(TINY)
+    for model in find(name).models[:2]:
+        more = "[dense-2]\noutput=1\n" * (len(model.heads) - 1)
+        Path(f"{model.file.removesuffix('_model')}.cfg").write_text(TINY + more)
     return make_learner(name, config_of(name, **settings), spec, seed=seed)
 
 

@@ -277,15 +277,10 @@ class OffPolicyConfig(PrioritizedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
-    """Settings of algorithms with a deterministic actor."""
+class ActionCriticConfig(ActorAndCritic, OffPolicyConfig):
+    """Settings of algorithms with an actor and critics of its actions."""
 
     train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
-    step_noise_coef: float = coefficient(
-        0.1,
-        "Standard deviation of the noise added to actions, which span -1 to 1",
-        explores=True,
-    )
     random_steps: int | None = count(
         None,
         "Env steps of all environments together whose actions are uniformly random, at "
@@ -294,6 +289,23 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         unit="env steps",
         hp_type="int",
         known_as=("start_steps", "start_timesteps"),
+    )
+    tau: float = fraction(
+        0.005,
+        "Value used for syncing target model weights",
+        exclusive=True,
+        known_as=("polyak",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicConfig(ActionCriticConfig):
+    """Settings of algorithms with a deterministic actor."""
+
+    step_noise_coef: float = coefficient(
+        0.1,
+        "Standard deviation of the noise added to actions, which span -1 to 1",
+        explores=True,
     )
     noise: str = option(
         "normal",
@@ -305,10 +317,4 @@ class DeterministicConfig(ActorAndCritic, OffPolicyConfig):
         known_as=("action_noise", "noise_type"),
         hp_type="categorical",
         explores=True,
-    )
-    tau: float = fraction(
-        0.005,
-        "Value used for syncing target model weights",
-        exclusive=True,
-        known_as=("polyak",),
     )

@@ -13,6 +13,7 @@ from xagents_ray.algorithms import (  # noqa: F401
     dqn,
     impala,
     ppo,
+    sac,
     td3,
     trpo,
 )

@@ -24,6 +24,7 @@ __all__ = [
     "DQN",
     "IMPALA",
     "PPO",
+    "SAC",
     "TD3",
     "TRPO",
     "agents",
@@ -38,6 +39,7 @@ class DDPG(Agent): ...
 class DQN(Agent): ...
 class IMPALA(Agent): ...
 class PPO(Agent): ...
+class SAC(Agent): ...
 class TD3(Agent): ...
 class TRPO(Agent): ...
 
@@ -813,6 +815,101 @@ class TrainPPO(TrainSettings, total=False):
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
+class TrainSAC(TrainSettings, total=False):
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    alpha: str | Path | float
+    """Entropy coefficient, or auto: it starts at 1 and is learned, so that the policy's
+    entropy meets --target-entropy. Default: auto."""
+    beta1: float
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int
+    """Replay buffer batch size (≥ 1). Default: 256."""
+    buffer_initial_size: int
+    """Replay buffer size at which learning starts (transitions, ≥ 1). Default: 1000."""
+    buffer_max_size: int
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 1000000."""
+    critic_lr: float | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
+    lr: float
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0003."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: Literal["adam", "rmsprop"] | KerasOptimizer
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
+    random_steps: int | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    target_entropy: float | None
+    """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
+    the number of an action's components (nats)."""
+    tau: float
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
 class TrainTD3(TrainSettings, total=False):
     actor_model: str | Path | Callable[..., Any] | None
     """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
@@ -1044,6 +1141,12 @@ def train(
 ) -> SeedsResult: ...
 @overload
 def train(agent: Literal["ppo"], **settings: Unpack[TrainPPO]) -> Result: ...
+@overload
+def train(
+    agent: Literal["sac"], *, seeds: Sequence[int], **settings: Unpack[TrainSAC]
+) -> SeedsResult: ...
+@overload
+def train(agent: Literal["sac"], **settings: Unpack[TrainSAC]) -> Result: ...
 @overload
 def train(
     agent: Literal["td3"], *, seeds: Sequence[int], **settings: Unpack[TrainTD3]
@@ -1875,6 +1978,106 @@ class TunePPO(TuneSettings, total=False):
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
+class TuneSAC(TuneSettings, total=False):
+    actor_model: str | Path | Callable[..., Any] | None
+    """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    alpha: str | Path | Sequence[str | Path] | Space | float
+    """Entropy coefficient, or auto: it starts at 1 and is learned, so that the policy's
+    entropy meets --target-entropy. Default: auto."""
+    beta1: float | Sequence[float] | Space
+    """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
+    Default: 0.9."""
+    beta2: float | Sequence[float] | Space
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
+    0.999."""
+    buffer_batch_size: int | Sequence[int] | Space
+    """Replay buffer batch size (≥ 1). Default: 256."""
+    buffer_initial_size: int | Sequence[int] | Space
+    """Replay buffer size at which learning starts (transitions, ≥ 1). Default: 1000."""
+    buffer_max_size: int | Sequence[int] | Space
+    """Maximum replay buffer size, of all environments together (transitions, ≥ 1).
+    Default: 1000000."""
+    critic_lr: float | Sequence[float] | Space | None
+    """Learning rate of the critic; default: that of --lr (> 0)."""
+    critic_model: str | Path | Callable[..., Any] | None
+    """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
+    function of the environment that makes one."""
+    feature_maker: str | Path | Callable[..., Any] | None
+    """module:function of the environment that makes a Keras model of features, from
+    Python the function; networks that have no file and read observations get their
+    outputs after it."""
+    gamma: float | Sequence[float] | Space
+    """Discount factor (≥ 0 and ≤ 1). Default: 0.99."""
+    grad_norm: float | Sequence[float] | Space | None
+    """Largest global norm of each network's gradient; larger ones are scaled to it;
+    default: no limit (> 0)."""
+    gradient_steps: int | Sequence[int] | Space
+    """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
+    her: Literal["future", "final", "episode"] | None
+    """Hindsight experience replay, for goal environments: most sampled transitions get
+    a goal that their episode achieved at this or a later step (future), at its last
+    step (final), or at any step (episode) (future|final|episode)."""
+    her_goals: int
+    """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
+    Default: 4."""
+    lr: float | Sequence[float] | Space
+    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    0.0003."""
+    lr_decay: bool
+    """If specified, learning rates fall linearly to 0 over --max-steps. Default:
+    False."""
+    n_step: int | Sequence[int] | Space
+    """Steps of an environment whose rewards a target sums before it takes a value from
+    the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
+    normalize_observations: bool
+    """If specified, observation vectors are shifted and scaled by the running mean and
+    deviation of each number, and clipped to 10. Default: False."""
+    normalize_rewards: bool
+    """If specified, rewards for learning are divided by the running deviation of
+    discounted returns, and clipped to 10. Default: False."""
+    opt_epsilon: float | Sequence[float] | Space
+    """Epsilon passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    1e-07."""
+    optimizer: (
+        Literal["adam", "rmsprop"]
+        | Sequence[Literal["adam", "rmsprop"]]
+        | Space
+        | KerasOptimizer
+    )
+    """Optimizer of all networks; rmsprop averages squared gradients by --beta2
+    (adam|rmsprop). Default: adam."""
+    precision: Literal["float32", "bfloat16"]
+    """Numbers that the learner's networks compute in; weights, losses and what acts
+    stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
+    Default: float32."""
+    prioritized: bool
+    """If specified, transitions are sampled in proportion to their last errors, and
+    their losses weighted to correct for that. Default: False."""
+    priority_alpha: float | Sequence[float] | Space
+    """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
+    Default: 0.6."""
+    priority_beta: float | Sequence[float] | Space
+    """Power of the weights that correct for --prioritized; rises to 1 over --max-steps,
+    if given (≥ 0 and ≤ 1). Default: 0.4."""
+    random_steps: int | Sequence[int] | Space | None
+    """Env steps of all environments together whose actions are uniformly random, at the
+    beginning; default: those before learning starts (env steps, ≥ 0)."""
+    replay_shards: int
+    """Ray actors that share the replay buffer, each with some of the environments;
+    spread over the nodes of a cluster (≥ 1). Default: 1."""
+    rollout_length: int | Sequence[int] | Space
+    """Steps of all environments between two learning phases (vector steps, ≥ 1).
+    Default: 16."""
+    target_entropy: float | None
+    """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
+    the number of an action's components (nats)."""
+    tau: float | Sequence[float] | Space
+    """Value used for syncing target model weights (> 0 and ≤ 1). Default: 0.005."""
+    train_frequency: int | Sequence[int] | Space
+    """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
+    Default: 1."""
+
 class TuneTD3(TuneSettings, total=False):
     actor_model: str | Path | Callable[..., Any] | None
     """Path to actor model .cfg or .keras file; from Python also a Keras model, or a
@@ -2092,6 +2295,8 @@ def tune(agent: Literal["dqn"], **settings: Unpack[TuneDQN]) -> TuneResult: ...
 def tune(agent: Literal["impala"], **settings: Unpack[TuneIMPALA]) -> TuneResult: ...
 @overload
 def tune(agent: Literal["ppo"], **settings: Unpack[TunePPO]) -> TuneResult: ...
+@overload
+def tune(agent: Literal["sac"], **settings: Unpack[TuneSAC]) -> TuneResult: ...
 @overload
 def tune(agent: Literal["td3"], **settings: Unpack[TuneTD3]) -> TuneResult: ...
 @overload

@@ -135,6 +135,8 @@ def _action(graph: Graph, outputs: str, actor: Any, space: Any, spec: EnvSpec) -
         action = graph.add("ArgMax", outputs, axis=-1, keepdims=0)
         action = graph.add("Add", action, np.asarray(space.start, np.int64))
         return graph.cast(action, space.dtype)
+    if actor.squashes_actions:
+        outputs = graph.add("Tanh", outputs)
     if actor.scales_actions:
         low, high = (np.asarray(x, np.float32) for x in (space.low, space.high))
         one, half = np.float32(1), np.float32(0.5)

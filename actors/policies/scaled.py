@@ -1,0 +1,41 @@
+"""What policies of bounded continuous actions share."""
+
+import numpy as np
+
+from xagents_ray.actors.policies.base import Policy
+from xagents_ray.algorithms.families import ActionCriticConfig
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
+from xagents_ray.networks.layout import Layout
+
+
+class ScaledPolicy(Policy):
+    """Draws and stores actions in [-1, 1], and scales them to the bounds to step them.
+
+    A step's noise is [2, A] float32: of standard deviation 1, and uniform from -1 to 1.
+    """
+
+    scales_actions = True
+
+    def __init__(
+        self, config: ActionCriticConfig, spec: EnvSpec, layout: Layout
+    ) -> None:
+        super().__init__(config, spec, layout)
+        given = config.random_steps
+        self._random_steps = config.initial_size if given is None else given
+
+    def _empty_noise(self, shape: tuple[int, int]) -> Array:
+        """Return an array for two numbers per component of an action."""
+        return np.empty((*shape, 2, self._spec.action_units), np.float32)
+
+    def _draw(self, generator: np.random.Generator, out: Array) -> None:
+        """Draw [T, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
+        shape = out[:, 0].shape
+        out[:, 0] = generator.standard_normal(shape)
+        out[:, 1] = generator.uniform(-1, 1, shape)
+
+    def _scaled(self, actions: Array) -> Array:
+        """Return actions from -1 to 1 within the environment's bounds."""
+        part = (actions + 1) / 2
+        stepped: Array = (1 - part) * self._low + part * self._high
+        return np.clip(stepped, self._low, self._high)

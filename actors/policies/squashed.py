@@ -1,0 +1,32 @@
+"""The policy of SAC."""
+
+import numpy as np
+
+from xagents_ray.actors.policies.base import Actions
+from xagents_ray.actors.policies.scaled import ScaledPolicy
+from xagents_ray.algorithms.sac import LOG_STD_BOUNDS
+from xagents_ray.core.trajectory import Array
+
+
+class SquashedGaussianPolicy(ScaledPolicy):
+    """Draws from a Gaussian, squashed by tanh; acts at random until learning starts.
+
+    Source: arXiv:1812.05905, appendix C.
+    """
+
+    squashes_actions = True
+
+    def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
+        """Draw an action for each observation."""
+        normal, uniform = noise[:, 0], noise[:, 1]
+        if env_steps < self._random_steps:
+            actions = uniform
+        else:
+            means, log_stds = self._forward(observations)
+            deviations = np.exp(np.clip(log_stds, *LOG_STD_BOUNDS))
+            actions = np.tanh(means + deviations * normal)
+        return Actions(actions, self._scaled(actions))
+
+    def greedy(self, observations: Array) -> Array:
+        """Return float32 [B, A], the means' actions."""
+        return self._scaled(np.tanh(self._forward(observations)[0]))

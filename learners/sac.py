@@ -1,0 +1,110 @@
+"""Soft actor-critic."""
+
+import math
+
+import tensorflow as tf
+
+from xagents_ray.algorithms.sac import LOG_STD_BOUNDS, SACConfig
+from xagents_ray.learners.deterministic import (
+    ActorAndCritics,
+    PolicyLoss,
+    least_values,
+)
+from xagents_ray.learners.math.distributions import SquashedGaussian
+from xagents_ray.learners.metrics import Learned, Means, add
+from xagents_ray.learners.optimizer import make_optimizer, update_targets
+from xagents_ray.learners.priorities import sampled_batches
+from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
+
+
+class SAC:
+    """Learns to act well and as randomly as it may, from the smaller of two critics.
+
+    Source: arXiv:1812.05905.
+    """
+
+    data: type[SampledBatches] = TransitionBatches
+
+    def __init__(self, setup: LearnerSetup[SACConfig]) -> None:
+        config = setup.config
+        self._config, self._setup = config, setup
+        self.data = sampled_batches(config)
+        self._networks = networks = ActorAndCritics(
+            setup, "actor", "critic", "critic-2", actor_target=False
+        )
+        self.models, self.targets = networks.models, networks.targets
+        self.optimizers = networks.optimizers
+        self._updates = counter()
+        self.variables = {"count/updates": self._updates}
+        self._learns_alpha = math.isnan(config.fixed_alpha)
+        self._log_alpha = tf.Variable(0.0, trainable=self._learns_alpha)
+        if self._learns_alpha:
+            self._alpha_optimizer = make_optimizer(config, [self._log_alpha])
+            self.optimizers["alpha-optimizer"] = self._alpha_optimizer
+            self.variables["log-alpha"] = self._log_alpha
+        target = config.target_entropy
+        self._target_entropy = -setup.spec.action_units if target is None else target
+
+    def learn(self, batches: SampledBatches, phase: Phase) -> Learned:
+        """Update all networks, and alpha, on each of K minibatches."""
+        names = "entropy", "alpha"
+        return self._networks.learn(
+            batches, phase, self._value_targets, self._update_policy, *names
+        )
+
+    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
+        """Return the soft value targets of both critics, float32 [N]."""
+        actions, log_probs = self._drawn(next_obs, 0)
+        values = least_values(self._networks.critic_targets, next_obs, actions)
+        soft_values = values - self._alpha() * log_probs
+        return batch.rewards + batch.discounts * soft_values
+
+    def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
+        own = self._networks.update_actor(obs, self._policy_loss)
+        if self._learns_alpha:
+            # Of the loss -log(alpha) * (log_prob + target), as its authors have it.
+            gradient = own["entropy"] - self._target_entropy
+            self._alpha_optimizer.apply([gradient], [self._log_alpha])
+        update_targets(self.targets, self._config.tau)
+        self._updates.assign_add(1)
+        return add(metrics, own)
+
+    def _policy_loss(self, obs: tf.Tensor) -> PolicyLoss:
+        """Return what the actor descends; its gradient goes through the actions.
+
+        Source: arXiv:1812.05905, eq. 9.
+        """
+        actions, log_probs = self._drawn(obs, 1)
+        alpha, log_prob = self._alpha(), tf.reduce_mean(log_probs)
+        values = least_values(self._networks.critics, obs, actions)
+        loss = alpha * log_prob - tf.reduce_mean(values)
+        return loss, {"entropy": -log_prob, "alpha": alpha}
+
+    def _drawn(self, obs: tf.Tensor, which: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return actions [N, A] of observations [N, D], and their log-densities [N].
+
+        `which` of an update's two draws it is.
+        """
+        means, log_stds = self._networks.actor(obs)
+        log_stds = tf.clip_by_value(log_stds, *LOG_STD_BOUNDS)
+        seed = tf.stack([self._setup.seed, 2 * self._updates + which])
+        bits = tf.random.stateless_uniform(tf.shape(means), seed, None, None, tf.int32)
+        return SquashedGaussian(means, log_stds).actions_of(normal_of(bits))
+
+    def _alpha(self) -> tf.Tensor:
+        """Return the entropy coefficient, float32 []."""
+        if self._learns_alpha:
+            return tf.exp(self._log_alpha)
+        return tf.constant(self._config.fixed_alpha)
+
+
+def normal_of(bits: tf.Tensor) -> tf.Tensor:
+    """Return standard normal float32 numbers of random int32 ones, any shape.
+
+    `tf.random.stateless_normal` has other numbers for the same seed under XLA.
+    """
+    # 24 bits, which float32 holds exactly, from just above -1 to just below 1
+    uniform = (tf.cast(tf.bitwise.right_shift(bits, 8), tf.float32) + 0.5) / 2**23
+    # Of the lower tail: numbers next to 1 would be rounded to it.
+    return -tf.sign(uniform) * tf.math.ndtri((1 - tf.abs(uniform)) / 2)

@@ -1,0 +1,212 @@
+"""The first updates of SAC, worked out slowly in NumPy with finite differences."""
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from actor_critic_by_hand import (
+    BETA2,
+    EPSILON,
+    GAMMA,
+    LR,
+    RAM,
+    SPEC,
+    assert_close,
+    batch,
+    descended,
+    followed,
+    make,
+    networks_of,
+    rows,
+    scatter,
+    value,
+    values_of,
+)
+from learner_support import sampled
+
+from xagents_ray.algorithms.sac import SACConfig
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Transitions
+from xagents_ray.learners.sac import normal_of
+
+SEED, SCATTERED, ALPHA, UPDATE = 6, 10, 0.3, 299
+CRITICS = ("critic", "critic-2")
+NEXT, NOW = 0, 1  # an update draws actions twice
+
+
+def noise_of(which: int, n: int = 8) -> Any:
+    """Return [N, A] of standard normal noise of the update's two draws."""
+    seed = tf.constant([SEED, 2 * UPDATE + which], tf.int64)
+    bits = tf.random.stateless_uniform([n, 2], seed, None, None, tf.int32).numpy()
+    return np.vectorize(quantile)(bits)
+
+
+def quantile(bits: int) -> float:
+    """Return the normal number below which lie as many as integers below `bits`."""
+    return NormalDist().inv_cdf((bits // 256 + 2**23 + 0.5) / 2**24)
+
+
+def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
+    """Return an action and its log-density, by the density of what is squashed."""
+    hidden = np.tanh(
+        obs @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
+    )
+    means, log_stds = (
+        hidden @ arrays[f"actor/dense-{i}/kernel"] + arrays[f"actor/dense-{i}/bias"]
+        for i in (1, 2)
+    )
+    action, log_density = [], 0.0
+    for mean, log_std, x in zip(means, log_stds, noise, strict=True):
+        deviation = math.exp(min(max(log_std, -20), 2))
+        before = mean + deviation * x
+        density = math.exp(-(x**2) / 2) / (deviation * math.sqrt(2 * math.pi))
+        action.append(math.tanh(before))
+        log_density += math.log(density * math.cosh(before) ** 2)
+    return action, log_density
+
+
+def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list[float]:
+    targets = []
+    for row, noise in zip(rows(case, spec), noise_of(NEXT), strict=True):
+        _, after, _, reward, terminated = row
+        action, log_density = drawn(arrays, after, noise)
+        both = [value(arrays, f"{critic}-target", after, action) for critic in CRITICS]
+        soft = min(both) - ALPHA * log_density
+        targets.append(reward if terminated else reward + GAMMA * soft)
+    return targets
+
+
+def policy_of(
+    arrays: dict[str, Any], case: Transitions, spec: EnvSpec
+) -> tuple[float, float]:
+    """Return the policy's loss and entropy."""
+    loss = entropy = 0.0
+    for (now, *_), noise in zip(rows(case, spec), noise_of(NOW), strict=True):
+        action, log_density = drawn(arrays, now, noise)
+        smaller = min(value(arrays, critic, now, action) for critic in CRITICS)
+        loss += (ALPHA * log_density - smaller) / 8
+        entropy -= log_density / 8
+    return loss, entropy
+
+
+def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a learner within a run, one of whose deviations is at its bound."""
+    learner = make("sac", spec, SEED, **settings)
+    scatter(learner, seed=SCATTERED)
+    state = learner.state.variables
+    state["count/updates"].assign(UPDATE)
+    state["actor/dense-2/bias"].assign([0.3, 2.5])
+    if "log-alpha" in state:
+        state["log-alpha"].assign(math.log(ALPHA))
+    return learner, networks_of(learner)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "aim"),
+    [
+        (SPEC, {}, -2.0),
+        (SPEC, {"target_entropy": 0.5}, 0.5),
+        (RAM, {"alpha": ALPHA}, None),
+    ],
+    ids=["auto", "target", "fixed-uint8"],
+)
+def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
+    """Both critics, then the actor along the smaller one, alpha, and the targets."""
+    (learner, before), case = begun(spec, **settings), batch(1, spec=spec)
+    targets = targets_of(before, case, spec)
+
+    def critic_loss(arrays: dict[str, Any]) -> float:
+        both = (values_of(arrays, critic, case, spec) for critic in CRITICS)
+        return sum(float(np.square(np.subtract(targets, q)).mean()) for q in both)
+
+    critics, critic_norm = descended(before, list(CRITICS), critic_loss)
+    expected, actor_norm = descended(
+        critics, ["actor"], lambda arrays: policy_of(arrays, case, spec)[0]
+    )
+    loss, entropy = policy_of(critics, case, spec)
+    numbers = {
+        "value_loss": critic_loss(before),
+        "q_value": np.mean(values_of(before, "critic", case, spec)),
+        "value_grad_norm": critic_norm,
+        "policy_loss": loss,
+        "policy_grad_norm": actor_norm,
+        "entropy": entropy,
+        "alpha": ALPHA,
+        "updates": 1,
+    }
+    assert learner.update(sampled(case), 0) == pytest.approx(numbers, rel=1e-4)
+    assert_close(networks_of(learner), followed(expected))
+    state = learner.state.variables
+    assert state["count/updates"] == UPDATE + 1
+    assert ("log-alpha" in state) == (aim is not None)
+    if aim is not None:
+        gradient = entropy - aim
+        step = LR * gradient / (abs(gradient) + EPSILON / (1 - BETA2) ** 0.5)
+        assert float(state["log-alpha"]) == pytest.approx(math.log(ALPHA) - step, 1e-4)
+
+
+def test_the_table_has_every_case() -> None:
+    """Each critic once the smaller one, now and next; deviations at a bound or not."""
+    _, arrays = begun(SPEC)
+    case = batch(1)
+    for column, kind, noises in (
+        (0, "", noise_of(NOW)),
+        (1, "-target", noise_of(NEXT)),
+    ):
+        smaller = set()
+        for row, noise in zip(rows(case, SPEC), noises, strict=True):
+            action, _ = drawn(arrays, row[column], noise)
+            both = [value(arrays, f"{c}{kind}", row[column], action) for c in CRITICS]
+            smaller.add(int(np.argmin(both)))
+        assert smaller == {0, 1}
+    observations = np.float64(case.observations[0, :, 0])
+    hidden = np.tanh(
+        observations @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
+    )
+    log_stds = hidden @ arrays["actor/dense-2/kernel"] + arrays["actor/dense-2/bias"]
+    assert (log_stds > 2).any() and (log_stds < 2).any()
+
+
+def test_alpha_falls_while_the_entropy_is_above_its_target() -> None:
+    found = []
+    for target in (-50.0, 50.0):
+        learner = make("sac", SPEC, SEED, lr=0.01, target_entropy=target)
+        for _ in range(3):
+            found.append(learner.update(sampled(batch(1)), 0)["alpha"])
+    assert found[0] == found[3] == 1
+    assert found[0] > found[1] > found[2] and found[3] < found[4] < found[5]
+
+
+def test_normal_numbers_of_all_bits() -> None:
+    """From the least integer to the largest; none is infinite."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(-(2**31), 2**31, 500, np.int32)
+    bits[:4] = -(2**31), -1, 0, 2**31 - 1
+    got = normal_of(tf.constant(bits)).numpy()
+    np.testing.assert_allclose(got, np.vectorize(quantile)(bits), rtol=1e-5, atol=1e-7)
+    assert got.max() < 6 and got.min() == -got.max()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"alpha": "warm"}, "--alpha takes auto or a number of 0 or more, got 'warm'."),
+        ({"alpha": -0.1}, "--alpha takes auto or a number of 0 or more, got '-0.1'."),
+        ({"alpha": "nan"}, "got 'nan'."),
+        ({"alpha": True}, "got 'True'."),
+        ({"alpha": 0.2, "target_entropy": -1}, "leave one of them out"),
+    ],
+)
+def test_settings_that_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        SACConfig(**settings)
+
+
+def test_alpha_is_a_number_or_auto() -> None:
+    assert SACConfig(alpha=0).fixed_alpha == 0
+    assert SACConfig(alpha=np.float32(0.5)).fixed_alpha == 0.5
+    assert math.isnan(SACConfig(alpha="auto").fixed_alpha)

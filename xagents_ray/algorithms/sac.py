@@ -1,0 +1,99 @@
+"""Soft actor-critic."""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+from xagents_ray.algorithms.families import ActionCriticConfig
+from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.options import changed, option
+
+AUTO = "auto"
+"""Value of `--alpha` that is learned."""
+LOG_STD_BOUNDS = -20.0, 2.0
+"""Of the actor's second output; the code of the paper's authors clips it so."""
+_CRITIC = Model(
+    "critic", "sac-critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
+)
+
+
+def _text(value: Any) -> Any:
+    """Return a number as the text that a config holds; other values as they are."""
+    return str(value) if isinstance(value, Real) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(ActionCriticConfig):
+    """Soft actor-critic, arXiv:1812.05905."""
+
+    lr: float = changed(ActionCriticConfig, "lr", 3e-4)
+    buffer_max_size: int = changed(ActionCriticConfig, "buffer_max_size", 1_000_000)
+    buffer_initial_size: int | None = changed(
+        ActionCriticConfig,
+        "buffer_initial_size",
+        1_000,
+        help="Replay buffer size at which learning starts",
+    )
+    buffer_batch_size: int = changed(ActionCriticConfig, "buffer_batch_size", 256)
+    alpha: str = option(
+        AUTO,
+        "Entropy coefficient, or auto: it starts at 1 and is learned, so that the "
+        "policy's entropy meets --target-entropy",
+        takes="float",
+        to_plain=_text,
+        hp_type="categorical",
+        known_as=("ent_coef", "entropy_coef", "temperature", "initial_alpha"),
+    )
+    target_entropy: float | None = option(
+        None,
+        "Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: "
+        "minus the number of an action's components",
+        unit="nats",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha == AUTO:
+            return
+        if not 0 <= self.fixed_alpha < math.inf:
+            raise UserError(
+                f"--alpha takes auto or a number of 0 or more, got {self.alpha!r}."
+            )
+        if self.target_entropy is not None:
+            raise UserError(
+                f"--target-entropy is what --alpha auto aims at, and --alpha is "
+                f"{self.alpha}: leave one of them out."
+            )
+
+    @property
+    def fixed_alpha(self) -> float:
+        """The entropy coefficient; NaN if it is learned."""
+        with suppress(ValueError):
+            return float(self.alpha)
+        return math.nan
+
+
+add(
+    Algorithm(
+        name="sac",
+        config=SACConfig,
+        learner="xagents_ray.learners.sac:SAC",
+        policy="xagents_ray.actors.policies.squashed:SquashedGaussianPolicy",
+        models=(
+            Model(
+                "actor",
+                "sac-actor-{kind}.cfg",
+                ("actions", "actions"),
+                "actor_model",
+            ),
+            _CRITIC,
+            replace(_CRITIC, name="critic-2"),
+        ),
+        on_policy=False,
+        replay="xagents_ray.replay.transitions:TransitionReplay",
+        discrete=False,
+    )
+)
