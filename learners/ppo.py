@@ -170,7 +170,7 @@ class PPO:
         if c.target_kl is None:
             return {**metrics, "grad_norm": descend(*step)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
-        # Not NaN's way: a policy of NaN must be noticed.
+        # NaN counts as close: the update makes weights of NaN, which end the run.
         is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
         if is_close:
             norm = descend(*step)

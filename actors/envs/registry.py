@@ -118,6 +118,8 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
     reason = str(error).split("`")
     if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
         return UserError(f"{env_id} is no longer there; use {reason[-2]}.")
+    if hint and not is_named and "-v" in env_id:
+        hint = f"{hint} {_ELSEWHERE}"
     is_unversioned = is_named and env_id not in gym.registry
     if isinstance(error, gym.error.UnregisteredEnv) or is_unversioned:
         return UserError(
@@ -126,12 +128,15 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
     return UserError(f"{env_id} can't be made: {str(error).rstrip('.')}.")
 
 
+_ELSEWHERE = (
+    "One of another package has its module in front, as in "
+    "gymnasium_robotics:FetchReach-v4."
+)
+
+
 def _no_hint(env_id: str) -> str:
     if "-v" in env_id or ":" in env_id:
-        return (
-            "; see gymnasium.pprint_registry(). One of another package has its module "
-            "in front, as in gymnasium_robotics:FetchReach-v4."
-        )
+        return f"; see gymnasium.pprint_registry(). {_ELSEWHERE}"
     return (
         "; see gymnasium.pprint_registry(), or pass the class or function of this "
         f"name from Python, as in env={env_id}."

@@ -114,6 +114,10 @@ MISTAKES = {
         [*RUN, "--learning-rate", "1e-3"],
         "There is no flag --learning-rate; did you mean --lr?",
     ),
+    "flag of other agents": (
+        [*RUN, "--epsilon-end", "0.1"],
+        "ppo has no flag --epsilon-end, which is one of dqn: leave it out.",
+    ),
     "flag of nobody": ([*RUN, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
     "unknown word": ([*RUN, "--vectorization", "fast"], "one of auto"),

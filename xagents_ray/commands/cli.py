@@ -133,8 +133,16 @@ class _Agents(click.Group):
             help=f"{about}: {row.config.__doc__}",
             context_settings=_CONTEXT,
         )
-        command.known = shown
+        command.known, command.owners = shown, self._owners
         return command
+
+    def _owners(self, name: str) -> list[str]:
+        """Return the agents that have a flag."""
+        return [
+            agent
+            for agent, row in rows().items()
+            if name in {each.flag for each in filter(self._own, options(row.config))}
+        ]
 
     def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
         """Say which algorithms of other packages can't be used."""

@@ -1,6 +1,6 @@
 """Click's part of the command line: flags made of options."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,11 @@ class Command(click.Command):
 
     Attributes:
         known: the options that its flags are made of.
+        owners: returns which other agents have a flag.
     """
 
     known: Sequence[Option] = ()
+    owners: Callable[[str], Sequence[str]] = staticmethod(lambda flag: ())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Spell flags out; raise UserError with the nearest one for a wrong flag."""
@@ -35,6 +37,11 @@ class Command(click.Command):
             return super().parse_args(ctx, list(_repeated(words, many, bare)))
         except click.NoSuchOption as error:
             name = error.option_name
+            if owners := self.owners(name):
+                raise UserError(
+                    f"{ctx.info_name} has no flag {name}, which is one of "
+                    f"{', '.join(owners)}: leave it out."
+                ) from None
             hint = suggestion(name, self.known, as_flags=True) or near(name, flags)
             hint = hint or f": see {ctx.command_path} --help."
             raise UserError(f"There is no flag {name}{hint}") from None
