@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
-from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.errors import Broken, UserError, one_line
 from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
 from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
@@ -64,11 +64,15 @@ class Shards:
         started = [actor.start.remote() for actor in self.actors]
         try:
             self.nbytes = sum(calls.get(each, _LIMIT_SECONDS) for each in started)
-        except (LateError, calls.ray.exceptions.RayError):
-            raise Broken(
-                "Ray could not start the replay service: the cluster lacks memory, "
-                "lower --buffer-max-size."
-            ) from None
+        except UserError:
+            raise
+        except (LateError, calls.ray.exceptions.RayError) as error:
+            cause = getattr(error, "cause", None)
+            if cause is None or isinstance(cause, MemoryError):
+                why = "the cluster lacks memory, lower --buffer-max-size"
+            else:
+                why = one_line(cause)
+            raise Broken(f"Ray could not start the replay service: {why}.") from None
 
     @property
     def fill(self) -> Fill:

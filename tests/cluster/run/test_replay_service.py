@@ -330,3 +330,26 @@ def test_errors_go_to_the_shards_that_hold_their_rows(ray: FakeRay) -> None:
     shards.update([Ref(answer)])
     late = {"priorities of replaced transitions": len(parts[0])}
     assert late.items() <= shards.log.counts.items()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (MemoryError(), Broken, "the cluster lacks memory, lower --buffer-max-size"),
+        (ModuleNotFoundError("No module named 'a'"), Broken, "No module named 'a'"),
+        (UserError("--env a: it is none."), UserError, "--env a: it is none."),
+    ],
+)
+def test_why_a_shard_does_not_start(
+    error: Exception,
+    kind: type[Exception],
+    said: str,
+    ray: FakeRay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(self: ReplayService) -> int:
+        raise error
+
+    monkeypatch.setattr(_Elsewhere, "start", start)
+    with pytest.raises(kind, match=said):
+        _Shards(ray, _run())
