@@ -50,7 +50,7 @@ def test_they_are_learned(agent: str, name: str, settings: Any) -> None:
 
 @pytest.mark.parametrize("agent", ["dqn", "acer", "td3"])
 def test_others_say_who_can(agent: str) -> None:
-    words = "actions.* of this environment|several actions at once.*; use a2c or ppo"
+    words = "actions.* of this environment|several actions at once.*; use a2c, a3c"
     with pytest.raises(UserError, match=words) as raised:
         train(agent, env="several:discrete", max_steps=10, **RUN)
-    assert str(raised.value).endswith("; use a2c or ppo or trpo.")
+    assert str(raised.value).endswith("; use a2c, a3c, impala, ppo or trpo.")

@@ -132,7 +132,8 @@ class Algorithm:
         obstacle = self._obstacle(spec)
         if obstacle is not None:
             fit = [r.name for r in ALGORITHMS.values() if r._obstacle(spec) is None]
-            remedy = " or ".join(fit) or "another environment"
+            *firsts, last = [*fit] or ["another environment"]
+            remedy = f"{', '.join(firsts)} or {last}" if firsts else last
             raise UserError(f"{self.name} {obstacle}; use {remedy}.")
 
     def _obstacle(self, spec: EnvSpec) -> str | None:
