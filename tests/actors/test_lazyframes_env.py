@@ -14,7 +14,7 @@ from naive import random_arrays
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.trajectory import Trajectory, Weights, stack_frames
+from xagents_ray.core.trajectory import Episode, Trajectory, Weights, stack_frames
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay.transitions import TransitionReplay
@@ -175,7 +175,7 @@ def test_reports_hold_whole_games(rolled: Any) -> None:
             returns += raw
             ended = reference.terminated[t] | reference.truncated[t]
             for env in np.flatnonzero(ended):
-                expected.append((env, t, returns[env], lengths[env]))
+                expected.append(Episode(env, t, returns[env], lengths[env]))
                 returns[env] = lengths[env] = 0
         assert list(report.episodes) == expected
         np.testing.assert_array_equal(report.steps, steps)

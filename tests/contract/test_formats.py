@@ -179,7 +179,7 @@ def test_another_network(kind: str, tmp_path: Path) -> None:
     wide = find("ppo").layout(None, EnvSpec((6,), "float32", 1, 2))
     text = refused(file, wide)
     assert "dense-0/kernel is [4, 64], this agent's network needs [6, 64]" in text
-    assert "--model, and other settings of the network, must be those that" in text
+    assert "--model and the network's other settings must be those that" in text
     single = find("dqn").layout(None, CARTPOLE)
     assert "has " in refused(file, single)
     fewer = formats.encode(arrays_of(single, {}), single, f"a{kind}")

@@ -324,7 +324,10 @@ def test_check_without_extras() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"dense-0/bias": None}, "has no dense-0/bias; --model must be"),
+        (
+            {"dense-0/bias": None},
+            "has no dense-0/bias; --model and the network's other",
+        ),
         ({"dense-1/bias": np.zeros(3)}, "has dense-1/bias, which this agent's"),
         ({"dense-0/kernel": np.zeros((3, 2))}, "is [3, 2], this agent's network needs"),
         ({"dense-0/kernel": np.zeros((3, 2))}, "needs [2, 3]"),
@@ -357,5 +360,7 @@ def test_weights_of_another_number_of_frames_name_the_flag(
     kernel = "convolutional-1/kernel"  # another network is no other number of frames
     arrays = {name: np.zeros(s, np.float32) for name, s in mine.shapes.items()}
     arrays[kernel] = np.zeros((4, 4, 64, 64), np.float32)
-    with pytest.raises(UserError, match="--model must be"):
+    with pytest.raises(
+        UserError, match="--model and the network's other settings must be"
+    ):
         check(arrays, mine.shapes, {}, "old.tf", mine)

@@ -27,7 +27,7 @@ _PARTS = {
     ".npz": ("",),
 }
 _REMEDY = (
-    "--model, and other settings of the network, must be those that these weights were "
+    "--model and the network's other settings must be those that these weights were "
     "trained with"
 )
 # Weights hardly compress; a file that grows more isn't weights.
