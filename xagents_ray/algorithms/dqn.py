@@ -104,11 +104,9 @@ class DQNConfig(OneModel, OffPolicyConfig):
             raise UserError(
                 "--noisy explores in place of epsilon: drop it or --epsilon-ladder."
             )
-        for name in ("atoms", "v_min", "v_max"):
-            if not self.distributional and getattr(self, name) != getattr(
-                type(self), name
-            ):
-                raise UserError(f"{flag(name)} is for --distributional: add that.")
+        unused = self.not_default("atoms", "v_min", "v_max")
+        if unused and not self.distributional:
+            raise UserError(f"{flag(unused[0])} is for --distributional: add that.")
 
     @property
     def support(self) -> FloatArray:

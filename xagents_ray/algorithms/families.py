@@ -232,7 +232,7 @@ class OffPolicyConfig(PrioritizedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.her is None and self.her_goals != type(self).her_goals:
+        if self.her is None and self.not_default("her_goals"):
             raise UserError(
                 f"--her-goals {self.her_goals} is for hindsight experience replay: "
                 "add --her future, or leave it out."

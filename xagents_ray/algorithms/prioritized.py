@@ -31,13 +31,12 @@ class PrioritizedConfig(ReplayConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("priority_alpha", "priority_beta"):
-            given = getattr(self, name)
-            if not self.prioritized and given != getattr(type(self), name):
-                raise UserError(
-                    f"{flag(name)} {given} is for prioritized replay: add "
-                    "--prioritized, or leave it out."
-                )
+        unused = self.not_default("priority_alpha", "priority_beta")
+        if unused and not self.prioritized:
+            raise UserError(
+                f"{flag(unused[0])} {getattr(self, unused[0])} is for prioritized "
+                "replay: add --prioritized, or leave it out."
+            )
 
     @property
     def takes_errors(self) -> bool:

@@ -105,12 +105,12 @@ class OptionalReplayConfig(TrajectoryReplayConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = ("buffer_max_size", "buffer_initial_size", "replay_shards")
-        for name in () if self.replays else names:
-            if getattr(self, name) != getattr(type(self), name):
-                raise UserError(
-                    f"{flag(name)} is for a replay buffer: add --replay-ratio, or "
-                    "leave it out."
-                )
+        unused = self.not_default(*names)
+        if unused and not self.replays:
+            raise UserError(
+                f"{flag(unused[0])} is for a replay buffer: add --replay-ratio, or "
+                "leave it out."
+            )
 
     @property
     def replays(self) -> bool:

@@ -113,7 +113,7 @@ class Screen:
         """Show a table in place; where there can't be one, print a line."""
         if self._live:
             self._live.update(table(), refresh=True)
-        else:
+        elif not self.quiet:
             self.note(line())
 
     def note(self, text: str) -> None:

@@ -100,13 +100,12 @@ class AlgorithmConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if from_python.is_json(self.optimizer):
-            for name in ("lr", "beta1", "beta2", "opt_epsilon"):
-                if getattr(self, name) != getattr(type(self), name):
-                    raise UserError(
-                        f"{flag(name)} is set by the optimizer that was passed: give "
-                        "it there and leave it out here."
-                    )
-        if self.optimizer == "rmsprop" and self.beta1 != type(self).beta1:
+            if set_here := self.not_default("lr", "beta1", "beta2", "opt_epsilon"):
+                raise UserError(
+                    f"{flag(set_here[0])} is set by the optimizer that was passed: "
+                    "give it there and leave it out here."
+                )
+        if self.optimizer == "rmsprop" and self.not_default("beta1"):
             raise UserError(
                 "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."
             )

@@ -267,3 +267,7 @@ class Checked:
             value = each.plain(getattr(self, each.name))
             each.check(value)
             object.__setattr__(self, each.name, value)
+
+    def not_default(self, *names: str) -> list[str]:
+        """Return those of these settings that are not at their defaults."""
+        return [n for n in names if getattr(self, n) != getattr(type(self), n)]
