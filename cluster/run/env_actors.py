@@ -1,5 +1,6 @@
 """The env actors of a run: started, and replaced or given up when they fail."""
 
+import math
 import re
 import time
 from collections import Counter, deque
@@ -192,9 +193,13 @@ class EnvActors:
             slot.actor.restart.remote(self._session + _SESSIONS * slot.replaced)
             slot.started = slot.actor.ready.remote()
 
-    def pause(self, references: Sequence[Any]) -> None:
-        """Wait a little for references; Stopped when a signal asks for it."""
-        self._calls.ready(references, _POLL_SECONDS)
+    def pause(self, references: Sequence[Any], seconds: float = math.inf) -> None:
+        """Wait a little for references, at most these seconds.
+
+        Raises:
+            Stopped: a signal asks for it.
+        """
+        self._calls.ready(references, max(0.0, min(seconds, _POLL_SECONDS)))
         if self._calls.shutdown_requested():
             raise Stopped
 

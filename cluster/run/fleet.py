@@ -72,13 +72,14 @@ class Fleet:
             self.tend()
             late = [slot for slot in self._busy if not slot.finished]
             taken = [slot for slot in self._actors.slots if slot.finished]
-            if taken and (not late or time.monotonic() > deadline):
+            if taken and (not late or time.monotonic() >= deadline):
                 return [slot.finished.popleft() for slot in taken]
             if not late and self._actors.ready and self._launched is not None:
                 self.launch(*self._launched)
             else:
                 reports = [slot.calls[0].report for slot in late]
-                self._actors.pause(reports or self._actors.starting)
+                left = deadline - time.monotonic() if taken else math.inf
+                self._actors.pause(reports or self._actors.starting, left)
 
     def newest(self, count: int, env_steps: int) -> list[Rollout]:
         """Let all actors run free; wait for `count` rollouts, and take all there are.

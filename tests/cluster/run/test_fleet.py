@@ -333,6 +333,19 @@ def test_a_round_ends_at_its_deadline_without_slow_actors(ray: FakeRay) -> None:
     assert not started.log.counts
 
 
+def test_a_round_waits_no_longer_than_its_deadline(ray: FakeRay) -> None:
+    """Nothing else ends the wait: the slow actor's rollout takes a minute."""
+
+    def make(number: int, _: int) -> FakeActor:
+        return _actor(ray, roll=lambda _: (0.01 + 60 * number, 0))
+
+    started = _Started(ray, make, 2, round_deadline=0.05)
+    began = ray.now
+    for _ in range(8):
+        assert started.round()[0] == 1
+    assert ray.now - began < 8 * 0.06
+
+
 @pytest.mark.parametrize("first", [0, 1_000])
 def test_an_actor_whose_version_stands_still_is_reported_once(
     ray: FakeRay, first: int
