@@ -99,6 +99,11 @@ def test_no_preset(given: dict[str, Any], said: str) -> None:
     assert said in str(error.value)
 
 
+def test_no_name_of_a_preset() -> None:
+    with pytest.raises(UserError, match="--preset takes text, got 5"):
+        apply(PPO, {"env": "CartPole-v1", "preset": 5})
+
+
 def test_the_command_lists_them(capsys: Any) -> None:
     assert cli.run(["presets"]) == 0
     out = capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import ALGORITHMS
@@ -101,6 +102,12 @@ def test_choices(config: type, option: Option) -> None:
 def test_defaults_are_allowed(config: type, option: Option) -> None:
     option.check(option.default)
     assert getattr(config(), option.name) == option.default
+
+
+def test_true_stands_for_a_flag_alone() -> None:
+    preset, her = RunConfig(preset=True).preset, DDPGConfig(her=True).her  # type: ignore[arg-type]
+    assert (preset, her) == ("auto", "future")
+    assert RunConfig(preset=False).preset is None  # type: ignore[arg-type]
 
 
 def test_whole_floats_values_of_numpy_and_paths() -> None:

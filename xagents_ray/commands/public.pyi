@@ -147,7 +147,7 @@ class TrainSettings(TypedDict, total=False):
     preprocess: bool
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
-    preset: str | Path | None
+    preset: str | Path | bool | None
     """Alone, settings that are known to learn this environment; else a file of
     settings. Other flags override it."""
     profile: bool
@@ -454,7 +454,7 @@ class TrainDDPG(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -566,7 +566,7 @@ class TrainDQN(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -851,7 +851,7 @@ class TrainSAC(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -944,7 +944,7 @@ class TrainTD3(TrainSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -1261,7 +1261,7 @@ class TuneSettings(TypedDict, total=False):
     preprocess: bool
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
-    preset: str | Path | None
+    preset: str | Path | bool | None
     """Alone, settings that are known to learn this environment; else a file of
     settings. Other flags override it."""
     profile: bool
@@ -1593,7 +1593,7 @@ class TuneDDPG(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -1714,7 +1714,7 @@ class TuneDQN(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -2014,7 +2014,7 @@ class TuneSAC(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""
@@ -2112,7 +2112,7 @@ class TuneTD3(TuneSettings, total=False):
     default: no limit (> 0)."""
     gradient_steps: int | Sequence[int] | Space
     """Updates per --train-frequency (updates, ≥ 1). Default: 1."""
-    her: Literal["future", "final", "episode"] | None
+    her: Literal["future", "final", "episode"] | bool | None
     """Hindsight experience replay, for goal environments: most sampled transitions get
     a goal that their episode achieved at this or a later step (future), at its last
     step (final), or at any step (episode) (future|final|episode)."""

@@ -132,7 +132,7 @@ def _type(option: Option, varies: bool = False) -> str:
     one = "str | Path" if option.type is str else option.type.__name__
     if option.choices:
         one = f"Literal[{', '.join(map(_quoted, option.choices))}]"
-    kinds = [one]
+    kinds = [one, "bool"] if option.bare else [one]
     if option.many or varies:
         kinds.append(f"Sequence[{one}]")
     if varies:

@@ -108,6 +108,7 @@ class Option(Facts):
     def plain(self, value: Any) -> Any:
         """Return a value of NumPy, a whole float, or a path as this option's own type.
 
+        True stands for a flag alone, where that means something, and False for none.
         Anything else is returned as it is, for `check` to refuse.
 
         Raises:
@@ -124,6 +125,8 @@ class Option(Facts):
             return tuple(one.plain(each) for each in value)
         if isinstance(value, np.generic):
             value = value.item()
+        if self.bare and isinstance(value, bool):
+            return self.bare if value else self.default
         if self.type is int and isinstance(value, float) and value.is_integer():
             return int(value)
         if self.type is str and isinstance(value, Path):

@@ -20,6 +20,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.settings.options import options
+from xagents_ray.settings.run import RunConfig
 
 AUTO = "auto"
 """Value of `--preset` alone: the preset of the agent and the environment."""
@@ -63,11 +64,12 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
         algorithm: that is to learn.
         given: settings by flat name; `preset` is "auto" or a file.
     Raises:
-        UserError: there is no such preset, or its file is damaged.
+        UserError: there is no such preset, its file is damaged, or its name is no text.
     """
     asked = given.get("preset")
     if asked is None:
         return dict(given)
+    next(each for each in options(RunConfig) if each.name == "preset").check(asked)
     if asked == AUTO:
         settings = _find(algorithm.name, given.get("env")).settings
     else:
