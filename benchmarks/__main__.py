@@ -9,6 +9,7 @@ import click
 
 from benchmarks import chart as charts
 from benchmarks import commits
+from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
 from benchmarks import predict as acting
 from benchmarks import recording as records
@@ -50,6 +51,7 @@ def cli() -> None:
 
 for each in (parts.roofline, parts.updates, parts.replay, parts.weights):
     cli.add_command(each)
+cli.add_command(learns.learning)
 
 
 @cli.command()

@@ -115,8 +115,12 @@ def _cell(speeds: Sequence[float]) -> str:
 
 def report(bench: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
     """Return all numbers and what they were measured on, as JSON."""
+    return {"bench": dict(bench), **ran_on(), "results": _entries(results)}
+
+
+def ran_on() -> dict[str, Any]:
+    """Return the commit, the machine and the versions of what runs here."""
     return {
-        "bench": dict(bench),
         "commit": _commit(),
         "machine": {
             "system": platform.system(),
@@ -126,7 +130,6 @@ def report(bench: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any
             "memory_gib": _memory_gib(),
         },
         "versions": _versions(),
-        "results": _entries(results),
     }
 
 

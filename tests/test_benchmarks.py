@@ -6,6 +6,7 @@ import time
 from collections import deque
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
 from click.testing import CliRunner
@@ -13,6 +14,8 @@ from processes import python
 
 from benchmarks import peer
 from benchmarks.__main__ import cli
+from benchmarks.learned import Learned, Reached, read_all, replace_table
+from benchmarks.learning import pairs
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
 from benchmarks.recording import Stopwatch
@@ -209,3 +212,61 @@ def test_time_within_another_part_counts_once() -> None:
     assert watch.seconds["inner"] == 0 and watch.seconds["outer"] >= 0.02
     inner()
     assert watch.seconds["inner"] >= 0.02
+
+
+def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
+    """A pair that is complete is evaluated again, and not trained again."""
+    page, results = tmp_path / "results.md", tmp_path / "results"
+    page.write_text("Before.\n\n<!-- learned -->\n<!-- end of learned -->\n\nAfter.\n")
+    command = [
+        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
+        "--episodes", "3", "--steps", "600", "--run-dir", str(tmp_path / "runs"),
+        "--results", str(results), "--page", str(page),
+    ]  # fmt: skip
+    for _ in range(2):
+        done = CliRunner().invoke(cli, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    assert {path.suffix for path in results.iterdir()} == {".json", ".svg", ".parquet"}
+    (found,) = read_all(results)
+    assert (found.agent, found.env, [*found.seeds]) == ("ppo", "CartPole-v1", [1])
+    rows = pq.read_table(results / "ppo-CartPole-v1.parquet")
+    assert set(rows["seed"].to_pylist()) == {1}
+    text = page.read_text()
+    assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
+    (line,) = (line for line in text.splitlines() if "CartPole" in line)
+    assert line.startswith("| ppo | CartPole-v1 |") and "| 500 @ 100k |" in line
+    assert len(list((tmp_path / "runs").rglob("config.yaml"))) == 1
+
+
+def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
+    reached = {
+        seed: Reached(mean, 1.0, None, 100_000, 90)
+        for seed, mean in {1: 500.0, 2: 400.25, 3: 450.0}.items()
+    }
+    row = Learned("ppo", "CartPole-v1", 100, reached).row()
+    assert row[:6] == [
+        "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 28.8",
+    ]  # fmt: skip
+    assert row[6].startswith("450 [4")
+    assert row[7:] == ["500 @ 100k", "4 min"]
+
+
+def test_a_page_without_a_place_for_the_table_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- learned -->\n")
+    with pytest.raises(UserError, match="has no place for a table"):
+        replace_table(page, [])
+    assert page.read_text() == "<!-- learned -->\n"
+
+
+@pytest.mark.parametrize("seeds", ["a", "1-", ""])
+def test_seeds_that_are_no_numbers(seeds: str) -> None:
+    with pytest.raises(UserError, match="takes numbers as in 1-5 or 1,2,7"):
+        CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
+
+
+def test_no_preset_fits() -> None:
+    with pytest.raises(UserError, match="No preset fits dqn Pendulum-v1"):
+        pairs(["dqn"], ["Pendulum-v1"])
+    assert ("ppo", "CartPole-v1") in pairs([], [])
+    assert not any("*" in env for _, env in pairs([], []))

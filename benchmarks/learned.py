@@ -1,0 +1,137 @@
+"""What presets have learned: scores of their seeds, and the table of all pairs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import markdown
+from benchmarks.zoo import reported
+from xagents_ray.core.errors import UserError
+from xagents_ray.seeds import scores
+
+SUFFIX = ".json"
+_BEGIN, _END = "<!-- learned -->", "<!-- end of learned -->"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a run's final weights reach in greedy episodes.
+
+    Attributes:
+        mean: return of its episodes.
+        std: of their returns.
+        success_rate: share of those that reached their goals; None if unknown.
+        env_steps: of training.
+        seconds: of training.
+    """
+
+    mean: float
+    std: float
+    success_rate: float | None
+    env_steps: int
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the preset of an agent and an environment learned with several seeds."""
+
+    agent: str
+    env: str
+    episodes: int
+    seeds: dict[int, Reached]
+
+    @property
+    def means(self) -> list[float]:
+        """Mean return of each seed, the worst one first."""
+        return sorted(each.mean for each in self.seeds.values())
+
+    @property
+    def worst_seed(self) -> int:
+        """The seed with the smallest mean return."""
+        return min(self.seeds, key=lambda seed: self.seeds[seed].mean)
+
+    def row(self) -> list[str]:
+        """Return the cells of its row in the table."""
+        found = np.array(self.means)
+        low, high = map(float, scores.interval(found))
+        zoo, each = reported(self.agent, self.env), list(self.seeds.values())
+        rates = [one.success_rate for one in each if one.success_rate is not None]
+        success = f", success {min(rates):.2f}" if rates else ""
+        return [
+            self.agent,
+            self.env,
+            _steps(max(one.env_steps for one in each)),
+            " · ".join(map(_number, self.means)) + success,
+            str(self.worst_seed),
+            f"{_number(float(found.mean()))}{_error(found)}",
+            f"{_number(float(scores.interquartile_mean(found)))} "
+            f"[{_number(low)}, {_number(high)}]",
+            "–" if zoo is None else f"{_number(zoo.mean)} @ {_steps(zoo.env_steps)}",
+            _minutes(sum(one.seconds for one in each)),
+        ]
+
+    def sentence(self) -> str:
+        """Return what was reached, in a line."""
+        cells = self.row()
+        return f"{cells[0]} {cells[1]}, {cells[2]} env steps: {cells[3]}; {cells[5]}"
+
+
+HEADS = (
+    "agent", "environment", "env steps", "seeds, worst first", "worst seed",
+    "mean ± standard error", "IQM [95 %]", "RL Zoo", "time",
+)  # fmt: skip
+
+
+def read_all(results: Path) -> list[Learned]:
+    """Return what a directory has, by environment and agent."""
+    found = []
+    for path in results.glob(f"*{SUFFIX}"):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        seeds = {int(seed): Reached(**each) for seed, each in stored["seeds"].items()}
+        names = ("agent", "env", "episodes")
+        found.append(Learned(*(stored[name] for name in names), seeds))
+    return sorted(found, key=lambda each: (each.env, each.agent))
+
+
+def replace_table(page: Path, learned: Sequence[Learned]) -> None:
+    """Write the table of all pairs between its marks in a page.
+
+    Raises:
+        UserError: the page can't be read or written, or has no such marks.
+    """
+    try:
+        text = page.read_text(encoding="utf-8")
+        before, begin, rest = text.partition(_BEGIN)
+        _, end, after = rest.partition(_END)
+        if not begin or not end:
+            raise UserError(
+                f"{page} has no place for a table: add {_BEGIN} and {_END}."
+            )
+        table = markdown([HEADS, *(each.row() for each in learned)])
+        page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", "utf-8")
+    except OSError as error:
+        raise UserError(f"{page}: {error.strerror}.") from None
+
+
+def _error(found: scores.Floats) -> str:
+    error = scores.standard_error(found)
+    return "" if error is None else f" ± {_number(error)}"
+
+
+def _number(value: float) -> str:
+    """Return a return with three digits or without decimals."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _steps(count: int) -> str:
+    """Return env steps, rounded as 100k or 1M."""
+    millions = count / 1e6
+    return f"{millions:.3g}M" if millions >= 1 else f"{count / 1e3:.3g}k"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"

@@ -1,0 +1,212 @@
+"""What presets learn: runs with several seeds, and greedy episodes of each."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import xagents_ray
+from benchmarks.learned import SUFFIX, Learned, Reached, read_all, replace_table
+from benchmarks.report import ran_on, write
+from benchmarks.subprocesses import ROOT
+from xagents_ray.algorithms.presets import fitting, presets
+from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.storage.history import read_history
+
+RESULTS = ROOT / "docs" / "results"
+_PAGE = ROOT / "docs" / "results.md"
+_COLUMNS = ("step", "time", "reward", "length")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How pairs of an agent and an environment are trained and evaluated.
+
+    Attributes:
+        seeds: to train with.
+        episodes: greedy ones with the final weights, per seed.
+        run_dir: has the runs, which continue there after an interruption.
+        results: takes what is found.
+        steps: of a run; None for the preset's.
+    """
+
+    seeds: tuple[int, ...]
+    episodes: int
+    run_dir: Path
+    results: Path
+    steps: int | None = None
+
+    def learn(self, agent: str, env: str) -> Learned:
+        """Train a preset with all seeds; evaluate and record what it has learned.
+
+        Raises:
+            UserError: there is no such preset, or a run of it failed.
+            Stopped: a signal came; the same call goes on with what is left.
+        """
+        name, steps = file_name(agent, env), {}
+        if self.steps is not None:
+            steps = {"max_steps": self.steps}
+        trained = xagents_ray.train(
+            agent,
+            env=env,
+            preset=True,
+            local=True,
+            quiet=True,
+            seeds=self.seeds,
+            name=name,
+            run_dir=str(self.run_dir),
+            **steps,
+        )
+        if trained.unfinished:
+            raise Stopped
+        if trained.failures:
+            raise UserError(trained.failure())
+        reached = {}
+        for seed, result in trained.results.items():
+            policy = xagents_ray.load(result.directory, which="last")
+            found = policy.evaluate(self.episodes, seed=1_000 + seed)
+            reached[seed] = Reached(
+                found.mean, found.std, found.success_rate, result.env_steps,
+                round(result.seconds),
+            )  # fmt: skip
+        learned = Learned(agent, env, self.episodes, reached)
+        self._record(learned, Path(trained.directory))
+        return learned
+
+    def _record(self, learned: Learned, directory: Path) -> None:
+        """Write the numbers, the histories and the curve."""
+        path = self.results / file_name(learned.agent, learned.env)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        title = f"{learned.agent}, {learned.env}"
+        xagents_ray.plot_seeds(directory, title, path.with_suffix(".svg"))
+        histories = sorted(directory.glob("*/*/seed-*/history.parquet"))
+        pq.write_table(
+            pa.concat_tables(map(_history, histories)),
+            path.with_suffix(".parquet"),
+            compression="zstd",
+        )
+        facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
+        write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
+
+
+def file_name(agent: str, env: str) -> str:
+    """Return what the files of a pair are called."""
+    return f"{agent}-{env.replace(':', '-').replace('/', '-')}"
+
+
+def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of agents and environments that have presets.
+
+    Args:
+        agents: of these only; all of them if there are none.
+        envs: in these only; if there are none, all whose preset names one.
+    Raises:
+        UserError: there is none.
+    """
+    known = dict.fromkeys(preset.agent for preset in presets())
+    named = dict.fromkeys(each.env for each in presets() if "*" not in each.env)
+    found = [
+        (agent, env)
+        for env in envs or named
+        for agent in agents or known
+        if fitting(agent, env) is not None
+    ]
+    if not found:
+        raise UserError(
+            f"No preset fits {' '.join([*agents, *envs])}; `xagents-ray presets` "
+            "lists them."
+        )
+    return found
+
+
+def _history(path: Path) -> pa.Table:
+    """Return the episodes of a run, with its seed."""
+    rows = read_history(path)
+    names = [name for name in _COLUMNS if name in (rows.dtype.names or ())]
+    table = pa.table({name: rows[name] for name in names})
+    seed = int(path.parent.name.removeprefix("seed-"))
+    return table.append_column("seed", pa.array(np.full(len(rows), seed, np.int32)))
+
+
+def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterable[int]:
+    """Return the seeds in a text as 1-3,7."""
+    try:
+        ends = [part.split("-") for part in text.split(",")]
+        return tuple(
+            seed for part in ends for seed in range(int(part[0]), int(part[-1]) + 1)
+        )
+    except ValueError:
+        raise UserError(
+            f"--seeds takes numbers as in 1-5 or 1,2,7, got {text}."
+        ) from None
+
+
+@click.command()
+@click.option("--agent", "agents", multiple=True, help="Only this one; repeatable.")
+@click.option("--env", "envs", multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--seeds",
+    callback=_seeds,
+    default="1-5",
+    show_default=True,
+    help="To train with, as 1-5 or 1,2,7.",
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Greedy episodes with each seed's final weights.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Env steps of a run. Default: the preset's.",
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="runs/learning",
+    show_default=True,
+    help="Has the runs; the same command goes on with those that are unfinished.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    show_default="docs/results",
+    help="Takes numbers, histories and curves.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=_PAGE,
+    show_default="docs/results.md",
+    help="Its table is written anew from all results.",
+)
+def learning(
+    agents: tuple[str, ...],
+    envs: tuple[str, ...],
+    page: Path,
+    results: Path,
+    **others: Any,
+) -> None:
+    """What presets learn, on several seeds; resumable."""
+    bench = Bench(results=results, **others)
+    failures = []
+    for agent, env in pairs(agents, envs):
+        try:
+            learned = bench.learn(agent, env)
+        except UserError as error:
+            failures.append(f"{agent} {env}: {error}")
+        else:
+            click.echo(learned.sentence())
+            replace_table(page, read_all(results))
+    if failures:
+        raise UserError("\n".join(failures))
