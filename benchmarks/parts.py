@@ -56,7 +56,7 @@ class Parts:
 
     def __init__(self, run: RunSpec) -> None:
         # It imports TensorFlow, which looks at how many cores there are.
-        from xagents_ray.learners.learner import make_learner
+        from xagents_ray.learners.make import make_learner
 
         self._run, self._n_envs = run, run.config.env.n_envs
         self._length = run.config.algorithm.batch_steps

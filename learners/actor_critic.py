@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.families import OneStepConfig
+from xagents_ray.algorithms.policy_gradient import OneStepConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.learners.deterministic import ActorAndCritics, action_values
+from xagents_ray.learners.actor_and_critics import ActorAndCritics, action_values
 from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches

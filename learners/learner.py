@@ -8,7 +8,6 @@ from typing import Any, Protocol, final
 import tensorflow as tf
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolved
@@ -20,9 +19,8 @@ from xagents_ray.core.trajectory import (
     Batch,
     PrioritizedTransitions,
     Weights,
-    WeightsFile,
 )
-from xagents_ray.learners import formats, precision, runtime
+from xagents_ray.learners import runtime
 from xagents_ray.learners.math import trust_region
 from xagents_ray.learners.metrics import Learned, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
@@ -30,7 +28,6 @@ from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import Phase, padded, signature
-from xagents_ray.networks import keras_models
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -272,49 +269,3 @@ def _check_source(algorithm: LearningAlgorithm) -> None:
             f"({one_line(error)}): move {name} to a module of its own, use --local, or "
             "leave out its annotations if it is in a script."
         ) from None
-
-
-def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
-    """Return the learner of a run with its first weights, and notes on these.
-
-    Raises:
-        UserError: a weights file is damaged, or of other models; or this machine has no
-            fast way to compute in the run's precision.
-    """
-    runtime.configure(run.learner_threads, run.is_seeded)
-    precision.check(run.config)
-    row, config = run.algorithm, run.config.algorithm
-    max_steps = run.config.training.max_steps
-    notes: list[str] = []
-    compiled = run.is_compiled
-    if compiled and runtime.usable_gpus():
-        compiled = False  # its counters are on the host
-        if run.config.placement.jit == "on":
-            notes.append("--jit on is for CPUs: the learner has a GPU and does without")
-    learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps, compiled)
-    for model, layout, keras_file in zip(
-        row.models, run.layouts, run.networks, strict=False
-    ):
-        if keras_file is not None:
-            arrays = keras_models.weights_of(model.name, keras_file, layout)
-            learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})
-    for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
-        extras = row.extras(model, config, run.spec)
-        arrays, more = formats.decode(file, layout, extras)
-        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
-        notes += more
-    return learner, notes
-
-
-def encode_models(
-    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
-) -> list[WeightsFile]:
-    """Return the models within a learner's state as weights files.
-
-    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
-    the formats by their endings.
-    """
-    parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
-    return [
-        formats.encode(model.own(arrays), layout, path) for model, layout, path in parts
-    ]

@@ -5,7 +5,7 @@ Source: arXiv:1511.05952.
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.families import OffPolicyConfig
+from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.learners.tensors import (
     Phase,
     PrioritizedBatches,

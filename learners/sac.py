@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from xagents_ray.algorithms.sac import LOG_STD_BOUNDS, SACConfig
-from xagents_ray.learners.deterministic import (
+from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     PolicyLoss,
     least_values,

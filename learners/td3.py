@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.td3 import TD3Config
-from xagents_ray.learners.deterministic import (
+from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     least_values,
     normal_noise,

@@ -9,14 +9,16 @@ suffice for the row and need no TensorFlow. What learns is a class like those in
 buffer extends `Replay`.
 """
 
-from xagents_ray.algorithms.families import (
-    ACTOR_CRITIC,
+from xagents_ray.algorithms.off_policy import (
     DETERMINISTIC_MODELS,
     ActionCriticConfig,
-    ActorCriticConfig,
-    AdvantageConfig,
     DeterministicConfig,
     OffPolicyConfig,
+)
+from xagents_ray.algorithms.policy_gradient import (
+    ACTOR_CRITIC,
+    ActorCriticConfig,
+    AdvantageConfig,
     PolicyGradientConfig,
 )
 from xagents_ray.algorithms.row import Algorithm, Model

@@ -6,7 +6,7 @@ from xagents_ray.actors.policies import parameter_noise
 from xagents_ray.actors.policies.base import Actions, Policy, largest
 from xagents_ray.actors.policies.scaled import ScaledPolicy
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.algorithms.families import DeterministicConfig
+from xagents_ray.algorithms.off_policy import DeterministicConfig
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.layout import Layout

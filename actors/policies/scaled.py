@@ -3,7 +3,7 @@
 import numpy as np
 
 from xagents_ray.actors.policies.base import Policy
-from xagents_ray.algorithms.families import ActionCriticConfig
+from xagents_ray.algorithms.off_policy import ActionCriticConfig
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout

@@ -130,7 +130,7 @@ class LearnerService:
 
     def start(self) -> tuple[int, list[str]]:
         """Make the learner; return its threads, and notes on the first weights."""
-        self._make = importlib.import_module("xagents_ray.learners.learner")
+        self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, notes = self._make.make_learner(self._run)
         return math.prod(self._run.learner_threads), list(notes)
 

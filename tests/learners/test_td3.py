@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from actor_critic_by_hand import (
+from actor_and_critics_by_hand import (
     GAMMA,
     RAM,
     SPEC,

@@ -20,7 +20,7 @@ _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         f"xagents_ray.{name}"
-        for name in ("run.local", "run.session", "learners.learner", "actors.env_actor")
+        for name in ("run.local", "run.session", "learners.make", "actors.env_actor")
     ]
 )
 # Starting one looks at all that run, and only one may look at a time.

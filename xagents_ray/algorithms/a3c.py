@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
+from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms.families import ActorCriticConfig
+from xagents_ray.algorithms.policy_gradient import ActorCriticConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayConfig
 from xagents_ray.core.errors import UserError

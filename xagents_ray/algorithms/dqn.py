@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms.families import OffPolicyConfig
+from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray

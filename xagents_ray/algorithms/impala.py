@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xagents_ray.algorithms.families import ACTOR_CRITIC, OneStepConfig
+from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC, OneStepConfig
 from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
 from xagents_ray.core.errors import UserError

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xagents_ray.algorithms.families import (
+from xagents_ray.algorithms.policy_gradient import (
     ACTOR_CRITIC,
     AdvantageConfig,
     PolicyAndValue,

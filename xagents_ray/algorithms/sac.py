@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from xagents_ray.algorithms.families import ActionCriticConfig
+from xagents_ray.algorithms.off_policy import ActionCriticConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.options import changed, option

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from xagents_ray.algorithms.families import DETERMINISTIC_MODELS, DeterministicConfig
+from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS, DeterministicConfig
 from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.settings.options import coefficient, count
 

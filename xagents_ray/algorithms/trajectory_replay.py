@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xagents_ray.algorithms.families import PolicyGradientConfig
+from xagents_ray.algorithms.policy_gradient import PolicyGradientConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.options import changed, flag, option

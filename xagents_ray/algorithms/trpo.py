@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.families import AdvantageConfig
+from xagents_ray.algorithms.policy_gradient import AdvantageConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.settings.algorithm import ActorAndCritic
 from xagents_ray.settings.options import changed, coefficient, count, positive

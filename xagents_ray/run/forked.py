@@ -16,7 +16,7 @@ from typing import Any
 from xagents_ray.core.timed_subprocess import without_main
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM
-_PRELOADED = "run.local", "run.session", "learners.learner", "actors.env_actor"
+_PRELOADED = "run.local", "run.session", "learners.make", "actors.env_actor"
 
 
 def shield(module: str) -> None:

@@ -54,7 +54,7 @@ class LocalDriver:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self.learner_threads = math.prod(run.learner_threads)
         self._thread = ThreadPoolExecutor(1, "learner")
-        self._make = importlib.import_module("xagents_ray.learners.learner")
+        self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))

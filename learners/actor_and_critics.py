@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.families import ActionCriticConfig
+from xagents_ray.algorithms.off_policy import ActionCriticConfig
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from actor_critic_by_hand import (
+from actor_and_critics_by_hand import (
     AGENTS,
     GAMMA,
     SPEC,
@@ -25,7 +25,7 @@ from naive import random_arrays
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.deterministic import (
+from xagents_ray.learners.actor_and_critics import (
     action_values,
     normal_noise,
     smooth_target_actions,

@@ -1,0 +1,55 @@
+"""Make the learner of a run, and weights files of what it learned."""
+
+from collections.abc import Mapping, Sequence
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.trajectory import Array, WeightsFile
+from xagents_ray.learners import formats, precision, runtime
+from xagents_ray.learners.learner import Learner
+from xagents_ray.networks import keras_models
+
+
+def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
+    """Return the learner of a run with its first weights, and notes on these.
+
+    Raises:
+        UserError: a weights file is damaged, or of other models; or this machine has no
+            fast way to compute in the run's precision.
+    """
+    runtime.configure(run.learner_threads, run.is_seeded)
+    precision.check(run.config)
+    row, config = run.algorithm, run.config.algorithm
+    max_steps = run.config.training.max_steps
+    notes: list[str] = []
+    compiled = run.is_compiled
+    if compiled and runtime.usable_gpus():
+        compiled = False  # its counters are on the host
+        if run.config.placement.jit == "on":
+            notes.append("--jit on is for CPUs: the learner has a GPU and does without")
+    learner = Learner(row, config, run.spec, run.layouts, run.seed, max_steps, compiled)
+    for model, layout, keras_file in zip(
+        row.models, run.layouts, run.networks, strict=False
+    ):
+        if keras_file is not None:
+            arrays = keras_models.weights_of(model.name, keras_file, layout)
+            learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})
+    for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
+        extras = row.extras(model, config, run.spec)
+        arrays, more = formats.decode(file, layout, extras)
+        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
+        notes += more
+    return learner, notes
+
+
+def encode_models(
+    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
+) -> list[WeightsFile]:
+    """Return the models within a learner's state as weights files.
+
+    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
+    the formats by their endings.
+    """
+    parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
+    return [
+        formats.encode(model.own(arrays), layout, path) for model, layout, path in parts
+    ]
