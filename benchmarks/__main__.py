@@ -60,8 +60,8 @@ cli.add_command(learns.learning)
     "peers",
     multiple=True,
     metavar="PEER=PYTHON",
-    help="Alternate with sb3 (Stable-Baselines3) or sbx, run by the interpreter of an "
-    "environment that has it, which benchmarks/peers.sh makes; repeatable.",
+    help="Alternate with sb3 (Stable-Baselines3), sbx or rlox, run by the interpreter "
+    "of an environment that has it, which benchmarks/peers.sh makes; repeatable.",
 )
 @click.option(
     "--work",

@@ -13,6 +13,7 @@ _KINDS = {
     f"{OURS} ray": ("xagents-ray on Ray", "#58a6ff"),
     f"{OURS} ray-lag-1": ("xagents-ray on Ray, --policy-lag 1", "#a5d0ff"),
     "sbx": ("SBX (JAX)", "#d29922"),
+    "rlox": ("rlox (Rust)", "#b1462f"),
     "sb3": ("Stable-Baselines3", "#8b949e"),
 }
 """Title and color of each column, in the order of the bars."""

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the environments of the peers, DIR/sb3 and DIR/sbx: benchmarks/peers.sh DIR
+# Make the environments of the peers, DIR/sb3, DIR/sbx, DIR/rlox: benchmarks/peers.sh DIR
 # Then: python -m benchmarks throughput --vs sb3=DIR/sb3/bin/python --vs sbx=DIR/sbx/bin/python
 # PYTHON names the interpreter that they are made with; python3 if it is not set.
 set -eu
@@ -8,8 +8,8 @@ python=${PYTHON:-python3}
 index=https://download.pytorch.org/whl/cpu
 common='stable-baselines3>=2.4 gymnasium[classic-control,box2d]>=1.1 ale-py>=0.11 opencv-python-headless>=4.10'
 
-make() { # PEER PACKAGE…
-    peer=$1 && shift
+make() { # PEER MODULE PACKAGE…
+    peer=$1 module=$2 && shift 2
     if command -v uv >/dev/null; then
         uv venv --quiet --python "$python" "$dir/$peer"
         install="uv pip install --quiet --python $dir/$peer/bin/python"
@@ -21,12 +21,14 @@ make() { # PEER PACKAGE…
     # trains as fast on a CPU.
     $install --index-url "$index" torch 2>/dev/null ||
         echo "$peer: $index can't be reached; PyTorch comes from PyPI, with CUDA." >&2
-    # shellcheck disable=SC2086
-    $install $common "$@"
-    "$dir/$peer/bin/python" -c 'import stable_baselines3, torch; print(torch.__version__)'
+    $install "$@"
+    "$dir/$peer/bin/python" -c "import $module, torch; print(torch.__version__)"
 }
 
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
-make sb3
-make sbx sbx-rl
+# shellcheck disable=SC2086
+make sb3 stable_baselines3 $common
+# shellcheck disable=SC2086
+make sbx sbx $common sbx-rl
+make rlox rlox rlox 'gymnasium[classic-control]>=1.1'

@@ -17,6 +17,7 @@ from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run.prepare import prepare
 
+_SCRIPTS = {"rlox": "peer_rlox.py"}
 _QUIET = 0.3
 """Load of a machine that has nothing else to do."""
 
@@ -95,7 +96,7 @@ class Bench:
         for peer, python in self.peers.items():
             if peer in work.peers:
                 words = json.dumps(self._asked(peer, work, shared))
-                script = str(ROOT / "benchmarks" / "peer.py")
+                script = str(ROOT / "benchmarks" / _SCRIPTS.get(peer, "peer.py"))
                 commands[peer] = [python, "-I", script, words]
         return commands
 
@@ -129,7 +130,7 @@ def parse_peers(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, python = text.partition("=")
         if name not in PEERS:
-            raise UserError(f"--vs takes {' or '.join(PEERS)}, got {name!r}.")
+            raise UserError(f"--vs takes one of {', '.join(PEERS)}, got {name!r}.")
         if not os.access(python, os.X_OK) or os.path.isdir(python):
             raise UserError(
                 f"--vs {name}=PYTHON needs the interpreter of an environment that has "

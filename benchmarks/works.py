@@ -20,8 +20,8 @@ MODES: Mapping[str, Settings] = {
 }
 """How ours is run."""
 
-PEERS = ("sb3", "sbx")
-"""Stable-Baselines3, and SBX, which is Stable-Baselines3 on JAX."""
+PEERS = ("sb3", "sbx", "rlox")
+"""Stable-Baselines3; SBX, which is that on JAX; rlox, whose environments are Rust."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Work:
     steps: int
     warmup: int = 0
     modes: Sequence[str] = tuple(MODES)
-    peers: Sequence[str] = PEERS
+    peers: Sequence[str] = PEERS[:2]
 
     def config(self, **others: Any) -> tuple[Algorithm, Config]:
         """Return its algorithm, and its config with other settings beside its own."""
@@ -89,6 +89,7 @@ WORKS = {
         {**_PPO, **_CARTPOLE},
         327_680,
         modes=("local",),
+        peers=PEERS,
     ),
     "a2c-cartpole": Work(
         "A2C CartPole, 16 × 5",

@@ -12,7 +12,7 @@ from checkout import ROOT
 from click.testing import CliRunner
 from processes import python
 
-from benchmarks import peer
+from benchmarks import peer, peer_rlox
 from benchmarks.__main__ import cli
 from benchmarks.learned import Learned, Reached, read_all, replace_table
 from benchmarks.learning import pairs
@@ -43,7 +43,7 @@ def test_settings_have_their_types() -> None:
 
 def test_peers_are_named_with_their_interpreters() -> None:
     assert parse_peers([f"sbx={sys.executable}"]) == {"sbx": sys.executable}
-    with pytest.raises(UserError, match="takes sb3 or sbx, got 'rllib'"):
+    with pytest.raises(UserError, match="takes one of sb3, sbx, rlox, got 'rllib'"):
         parse_peers([f"rllib={sys.executable}"])
     for given in ("sb3", "sb3=/nowhere/python", "sb3=/"):
         with pytest.raises(UserError, match=r"benchmarks/peers\.sh DIR makes one"):
@@ -61,6 +61,12 @@ def test_peers_update_as_often_as_ours(name: str, library: str) -> None:
         work.config(**MODES[mode])
     _, config = work.config()
     settings = config.values()
+    if library == "rlox":
+        theirs = peer_rlox._config(settings)
+        collected = theirs["n_envs"] * theirs["n_steps"]
+        assert theirs["batch_size"] * settings["mini_batches"] == collected
+        assert theirs["n_epochs"] == settings["ppo_epochs"]
+        return
     asked = {"library": library, "agent": work.agent, "settings": settings}
     asked |= {"steps": work.steps, "rollout": None}
     if "n_steps" in settings:
