@@ -1,0 +1,185 @@
+"""What MkDocs asks while it builds the site: tables from options, equations as MathML.
+
+A page has markers, which a reader of the Markdown doesn't see:
+
+    <!-- flags: ppo -->         flags of an agent besides those of every agent
+    <!-- flags: env -->         flags of a group, as `GROUPS` below names them
+    <!-- presets: ppo -->       an agent's presets; `all` for those of every agent
+    <!-- agents -->             which agents take which spaces
+    <!-- known-as -->           flags by the names that other libraries have for them
+    <!-- decisions -->          links to the decision records
+    <!-- include: FILE.md -->   a file of the checkout's root
+
+Equations between dollar signs become MathML, which browsers draw themselves: the site
+needs no script or font for them, and works without a network.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+
+from xagents_ray.algorithms.presets import presets
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.settings import config as settings
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import Option, options
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.tuning.plan import TuneConfig
+
+DOCS = Path(__file__).parent
+GROUPS: dict[str, type] = {
+    **settings.GROUPS,
+    "algorithm": AlgorithmConfig,
+    "source": SourceConfig,
+    "play": PlayConfig,
+    "evaluate": EvaluateConfig,
+    "tune": TuneConfig,
+}
+_MARKER = re.compile(r"^<!-- ([\w-]+)(?:: ([\w.-]+))? -->$", re.M)
+_EQUATION = re.compile(
+    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S
+)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page with its markers replaced by what they stand for."""
+    return _MARKER.sub(
+        lambda found: WRITERS.get(found[1], lambda _: found[0])(found[2]), markdown
+    )
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page's HTML with its equations as MathML."""
+    return _EQUATION.sub(_equation, html)
+
+
+def _equation(found: re.Match[str]) -> str:
+    tag, bracket, tex = found.groups()
+    for escaped, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        tex = tex.replace(escaped, character)
+    tex = tex.replace(r"\log ", r"\log\,").strip()
+    display = "block" if bracket == "[" else "inline"
+    return f'<{tag} class="equation">{convert(tex, display=display)}</{tag}>'
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    columns = list(columns)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _text(text: str) -> str:
+    """Return text that Markdown shows as it is, within a table."""
+    text = re.sub(r"(--[a-z][a-z0-9-]*)", r"`\1`", text.replace("|", r"\|"))
+    return re.sub(r"([*_<>])", r"\\\1", text)
+
+
+def _flags(owner: str) -> str:
+    """Return the table of an agent's own flags, or of a group's."""
+    if owner in GROUPS:
+        shown = list(options(GROUPS[owner]))
+    else:
+        of_all = list(options(AlgorithmConfig))
+        known = options(ALGORITHMS[owner].config)
+        shown = [each for each in known if each not in of_all]
+    rows = (
+        (
+            _name(each, owner),
+            _text(each.described),
+            _default(each),
+            each.hp_type or "–",
+        )
+        for each in sorted(shown, key=lambda each: each.name)
+    )
+    return _table(("flag", "what it does", "default", "`tune` varies it"), rows)
+
+
+def _name(each: Option, owner: str) -> str:
+    name = f'<code id="{owner}-{each.name}">{each.flag}</code>'
+    return f"{name}<br>`--no-{each.flag[2:]}`" if each.default is True else name
+
+
+def _default(each: Option) -> str:
+    words = {None: "–", False: "off", True: "on"}
+    if each.default is None or isinstance(each.default, bool):
+        return words[each.default]
+    return f"`{each.default}`"
+
+
+def _presets(agent: str) -> str:
+    """Return the table of an agent's presets, or of all."""
+    of_all = agent == "all"
+    rows = (
+        ([each.agent] if of_all else []) + [f"`{each.env}`", each.expected, each.source]
+        for each in presets()
+        if of_all or each.agent == agent
+    )
+    columns = ["environment", "expected", "source"]
+    return _table(["agent", *columns] if of_all else columns, rows)
+
+
+def _agents(_: str) -> str:
+    """Return the table of agents and the spaces that they take."""
+
+    def cells(name: str) -> Iterator[str]:
+        row = ALGORITHMS[name]
+        reads_actions = any(model.reads_actions for model in row.models)
+        yield f"[{name}]({name}.md)"
+        for has in (
+            row.discrete,
+            row.multi_discrete,
+            row.continuous,
+            not reads_actions,
+        ):
+            yield "yes" if has else "–"
+        yield "each round" if row.on_policy else "replay"
+        yield str(len(row.models))
+
+    columns = "discrete actions", "several discrete actions", "continuous actions"
+    more = "images", "learns from", "weights files"
+    return _table(("agent", *columns, *more), map(cells, sorted(ALGORITHMS)))
+
+
+def _known_as(_: str) -> str:
+    """Return the table of names that other libraries have for our flags."""
+    known: dict[str, set[str]] = {}
+    for config in (*settings.GROUPS.values(), *(r.config for r in ALGORITHMS.values())):
+        for each in options(config):
+            for name in each.known_as:
+                known.setdefault(name, set()).add(each.flag)
+    rows = (
+        (f"`{name}`", ", ".join(f"`{flag}`" for flag in sorted(flags)))
+        for name, flags in sorted(known.items())
+    )
+    return _table(("elsewhere", "here"), rows)
+
+
+def _decisions(_: str) -> str:
+    """Return a list of links to the decision records."""
+    records = sorted((DOCS / "adr").glob("0*.md"))
+    titles = (each.read_text(encoding="utf-8").splitlines()[0] for each in records)
+    pairs = zip(records, titles, strict=True)
+    return "\n".join(
+        f"- [{title.removeprefix('# ')}](adr/{f.name})" for f, title in pairs
+    )
+
+
+def _include(file: str) -> str:
+    """Return a file of the checkout's root, its links as the site has them."""
+    text = (DOCS.parent / file).read_text(encoding="utf-8")
+    return text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "flags": _flags,
+    "presets": _presets,
+    "agents": _agents,
+    "known-as": _known_as,
+    "decisions": _decisions,
+    "include": _include,
+}

@@ -1,0 +1,132 @@
+"""Pages name flags, settings and sentences that there are."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands.cli import root
+from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.settings.config import train_options
+from xagents_ray.settings.options import Option, options
+from xagents_ray.settings.run import EvaluateConfig, PlayConfig
+from xagents_ray.tuning.plan import TuneConfig
+
+DOCS = ROOT / "docs"
+# Records of what was measured or decided name flags of that time.
+PAGES = [
+    page.relative_to(DOCS).as_posix()
+    for page in sorted(DOCS.rglob("*.md"))
+    if page.parent.name != "adr" and page.name != "results.md"
+]
+ELSEWHERE = {
+    "--head": "ray start",
+    "--shm-size": "docker run",
+    "--json": "python -m benchmarks",
+    "--vs": "python -m benchmarks",
+    "--help": "click",
+    "--version": "click",
+    "--traceback": "the command line",
+    "--n-env": "short for --n-envs",
+}
+"""Flags that no option has, and what has them."""
+OTHERS = re.compile(r"\| `(python|tensorboard|xagents |--)[^|]*\|")
+"""What other programs are given, in a table's first column."""
+
+
+def known() -> dict[str, list[Option]]:
+    """Return all options by their flags."""
+    rows = [train_options(row.config) for row in ALGORITHMS.values()]
+    own = (SourceConfig, PlayConfig, EvaluateConfig, TuneConfig)
+    found: dict[str, list[Option]] = {}
+    for each in (
+        *(o for row in rows for o in row),
+        *(o for c in own for o in options(c)),
+    ):
+        found.setdefault(each.flag, []).append(each)
+    return found
+
+
+def text_of(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_flag_is_an_option(page: str) -> None:
+    flags = known()
+    plot = {name for param in root.commands["plot"].params for name in param.opts}
+    switches = {
+        flag for flag, found in flags.items() if any(o.default is True for o in found)
+    }
+    off = {f"--no-{flag[2:]}" for flag in switches}
+    allowed = {*flags, *plot, *off, *ELSEWHERE, "--greedy"}
+    text = OTHERS.sub("", text_of(page))
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*\b", text))
+    assert used <= allowed, used - allowed
+
+
+def known_as(heading: str) -> dict[str, set[str]]:
+    """Return flags by the names of others, of the agents of a heading if it has any."""
+    words = set(re.findall(r"\w+", heading.lower()))
+    agents = {*ALGORITHMS} & words or {*ALGORITHMS}
+    found: dict[str, set[str]] = {}
+    for agent in agents:
+        for each in train_options(ALGORITHMS[agent].config):
+            for name in each.known_as:
+                found.setdefault(name, set()).add(each.flag)
+    return found
+
+
+@pytest.mark.parametrize("page", ["stable-baselines3.md", "rllib.md", "cleanrl.md"])
+def test_names_of_others_are_answered_with_the_same_flag(page: str) -> None:
+    """Where an option knows another library's name, the page says the same flag."""
+    heading, agreed = "", 0
+    for line in text_of(f"coming-from/{page}").splitlines():
+        heading = line if line.startswith("#") else heading
+        if not line.startswith("| `"):
+            continue
+        first, *rest = line.split(" | ")
+        flags = set(re.findall(r"--[a-z][a-z-]*", " ".join(rest)))
+        answers = known_as(heading)
+        for name in re.findall(r"`(\w+)", first):
+            if name in answers and flags:
+                assert flags & answers[name], (name, flags, answers[name])
+                agreed += 1
+    assert agreed > 8
+
+
+def sentences() -> str:
+    """Return all texts of the source, with … for what is formatted into them."""
+    found = []
+    for room in ("xagents_ray", "actors", "learners", "cluster"):
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.JoinedStr):
+                    parts = (getattr(part, "value", "…") for part in node.values)
+                    found.append(
+                        "".join(p if isinstance(p, str) else "…" for p in parts)
+                    )
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.append(node.value)
+    return "\n".join(found)
+
+
+def test_what_troubleshooting_quotes_is_said() -> None:
+    said = sentences()
+    text = text_of("guides/troubleshooting.md")
+    quoted = re.findall(r'^\| "(.+?)" \|', text, re.M)
+    assert len(quoted) > 35
+    for sentence in quoted:
+        parts = [part.strip() for part in sentence.split("…")]
+        longest = max(parts, key=len)
+        assert len(longest) > 15, sentence
+        for part in parts:
+            assert part in said, sentence
+
+
+def test_every_page_of_an_algorithm_is_there() -> None:
+    pages = {Path(page).stem for page in PAGES if page.startswith("algorithms/")}
+    assert pages == {*ALGORITHMS, "index"}
