@@ -22,7 +22,7 @@ FLOORS = (
     ("compat",),
     ("commands",),
     ("seeds",),
-    ("cluster.tune",),
+    ("cluster.tune", "cluster.launch"),
     ("tuning",),
     ("cluster.run",),
     ("cluster.ray",),

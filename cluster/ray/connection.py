@@ -208,7 +208,9 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     if failure is not None:
         raise _refused(address, failure)
     folder = folder_of_modules()
-    if folder is not None and has_other_machines(ray):
+    # `ray job submit --working-dir` has sent the folder already.
+    is_sent = "working_dir" in ray.get_runtime_context().runtime_env
+    if folder is not None and has_other_machines(ray) and not is_sent:
         ray.shutdown()
         context = _join_with_modules(ray, address, folder, joining)
     if dashboard and context.dashboard_url:

@@ -14,6 +14,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import failures, find, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
+from xagents_ray.commands.launch import launching
 from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_list, print_options, print_table
@@ -276,6 +277,7 @@ for _group in (
     ),
 ):
     root.add_command(_group)
+root.add_command(launching())
 
 
 @root.command(help="List the presets of --preset, and what they reach")

@@ -1,0 +1,176 @@
+"""The folder of files that bring a training to a cluster, made from templates."""
+
+import glob
+import json
+import re
+import secrets
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.version import __version__
+
+_TEMPLATES = {
+    "docker": ("image", "docker"),
+    "kuberay": ("image", "job", "kuberay"),
+    "slurm": ("slurm",),
+    "ray": ("job", "ray"),
+}
+_PLACES = {"train.sh": "files/train.sh", "dockerignore": ".dockerignore"}
+"""Where a template's file goes, if not beside the others."""
+_UV = "0.13.9"
+_BLOCK = re.compile(r"^( *)\{\{(\w+)\}\}\n", re.MULTILINE)
+_WORD = re.compile(r"\{\{(\w+)\}\}")
+_COMPOSE_GPU = """\
+deploy:
+  resources:
+    reservations:
+      devices:
+        - driver: nvidia
+          count: 1
+          capabilities: [gpu]"""
+
+
+def write(
+    target: str,
+    command: Sequence[str],
+    folder: Path,
+    sources: Sequence[str] = (),
+    workers: int = 2,
+    gpu: bool = False,
+    image: str | None = None,
+) -> list[str]:
+    """Write the files that bring a training to a cluster.
+
+    Args:
+        target: "docker", "kuberay", "slurm" or "ray".
+        command: the words of `xagents-ray train`, from `train` on.
+        folder: to write; it must be new, or empty.
+        sources: files that the command names, relative to the working directory.
+        workers: nodes besides the head.
+        gpu: whether the learner gets a GPU.
+        image: name of the image; None for one by the version.
+    Returns:
+        The files' names, relative to the folder.
+    Raises:
+        UserError: the folder holds something, or can't be written; or a source is
+            outside the working directory.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} holds something already: name a new folder with -o.")
+    copied = [] if target == "slurm" else [f for s in sources for f in _found(s)]
+    texts = dict(_files(target, _values(target, command, workers, gpu, image)))
+    if "Dockerfile" in texts:
+        texts |= {"files/.gitkeep": "", "wheels/.gitkeep": ""}
+    if target == "docker":
+        texts |= {"secrets/.gitignore": "ray_token\n"}
+    try:
+        _write_files(folder, texts, copied)
+        if target == "docker":
+            _write_token(folder / "secrets" / "ray_token")
+    except OSError as error:
+        raise UserError(
+            f"{folder} can't be written ({error.strerror}): name another with -o."
+        ) from None
+    return sorted(name for name in texts if not Path(name).name.startswith("."))
+
+
+def _write_files(
+    folder: Path, texts: Mapping[str, str], copied: Sequence[Path]
+) -> None:
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if text.startswith("#!"):
+            path.chmod(0o755)
+    for source in copied:
+        path = folder / "files" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, path)
+
+
+def _found(source: str) -> list[Path]:
+    """Return the files that a name stands for: TensorFlow's checkpoints are several."""
+    path = Path(source)
+    if path.is_absolute() or ".." in path.parts:
+        raise UserError(
+            f"{source} lies outside of this directory, from which files go to the "
+            "cluster by their relative path: start in one that holds it."
+        )
+    found = [path, *path.parent.glob(f"{glob.escape(path.name)}.*")]
+    files = [each for each in found if each.is_file()]
+    if not files:
+        raise UserError(f"There is no file {source}: name one that is here.")
+    return files
+
+
+def _write_token(path: Path) -> None:
+    """Write a token that only this user, and any user in a container, can read."""
+    path.parent.chmod(0o700)
+    path.write_text(secrets.token_hex(32), encoding="ascii")
+    path.chmod(0o444)
+
+
+def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each file's name and text."""
+    for folder in _TEMPLATES[target]:
+        room = Path(__file__).parent / folder
+        for each in sorted(room.iterdir(), key=lambda file: file.name):
+            if not each.name.endswith(".part"):
+                text = _filled(each.read_text(encoding="utf-8"), values, room)
+                yield _PLACES.get(each.name, each.name), text
+
+
+def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
+    """Fill in `{{name}}`, from values or NAME.part; alone on its line, it is a block.
+
+    A block keeps the line's indentation; an empty one leaves no line.
+    """
+
+    def value(name: str) -> str:
+        if name in values:
+            return values[name]
+        part = (room / f"{name}.part").read_text(encoding="utf-8")
+        return _filled(part, values, room).rstrip("\n")
+
+    def block(found: re.Match[str]) -> str:
+        lines = value(found[2]).splitlines()
+        return "".join(f"{found[1] if line else ''}{line}\n" for line in lines)
+
+    text = _BLOCK.sub(block, text)
+    return _WORD.sub(lambda found: value(found[1]), text)
+
+
+def _values(
+    target: str, command: Sequence[str], workers: int, gpu: bool, image: str | None
+) -> dict[str, str]:
+    """Return what the templates' names stand for."""
+    addresses = [f"- 192.0.2.{11 + n}" for n in range(workers)]
+    shell = shlex.join(["xagents-ray", *command])
+    if target == "ray" and "--run-dir" not in command:
+        shell += ' --run-dir "$HOME/runs"'
+    # Compose reads $NAME, and $$ as $.
+    words = [json.dumps(w, ensure_ascii=False).replace("$", "$$") for w in command]
+    return {
+        "version": __version__,
+        "ray": metadata.version("ray"),
+        "uv": _UV,
+        "device": "gpu" if gpu else "cpu",
+        "extra": "[gpu]" if gpu else "",
+        "image": image or f"xagents-ray:{__version__}",
+        "nodes": str(workers + 1),
+        "workers": str(workers),
+        "most_workers": str(4 * workers),
+        "worker_ips": "\n".join(addresses),
+        "command_list": "\n".join(f"- {word}" for word in words),
+        "shell_command": shell,
+        "compose_gpu": _COMPOSE_GPU if gpu else "",
+        "kuberay_gpu": "nvidia.com/gpu: 1" if gpu else "",
+        "slurm_gpu": "#SBATCH --gpus-per-node=1" if gpu else "",
+        "aws_head": "g6.2xlarge" if gpu else "c7i.2xlarge",
+        "aws_resources": '{"CPU": 8, "GPU": 1}' if gpu else '{"CPU": 8}',
+    }

@@ -1,0 +1,248 @@
+"""What `launch` writes is what each tool takes, and only what was asked for."""
+
+import json
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from xagents_ray.cluster.launch.folder import write
+from xagents_ray.commands import cli
+
+ROOT = Path(__file__).parents[3]
+COMMAND = ["train", "ppo", "--env", "CartPole-v1", "--preset"]
+WORDS = [*COMMAND, "--name", "a $b 'c'"]
+SCHEMA = json.loads(Path(__file__).with_name("kuberay.schema.json").read_text())
+LINT = "{extends: default, rules: {document-start: disable, line-length: {max: 100}}}"
+TARGETS = ("docker", "kuberay", "ray", "slurm")
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["cpu", "gpu"])
+def folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder with what is written for each target."""
+    above = tmp_path_factory.mktemp("launch")
+    for target in TARGETS:
+        write(
+            target,
+            [*COMMAND, "--name", "a $b 'c'"],
+            above / target,
+            (),
+            3,
+            request.param,
+        )
+    return above
+
+
+def tool(name: str, *words: str | Path) -> None:
+    """Run a program of this environment; it must find nothing."""
+    command = [Path(sys.executable).with_name(name), *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_linters_find_nothing(folder: Path) -> None:
+    scripts = [p for p in folder.rglob("*") if p.suffix in (".sh", ".sbatch")]
+    assert len(scripts) == 6
+    tool("shellcheck", "--exclude", "SC2016", *scripts)  # the $ in the name is meant
+    tool("hadolint", *folder.rglob("Dockerfile"))
+    tool("yamllint", "--strict", "-d", LINT, folder)
+
+
+def test_the_compose_file_fits_its_schema(folder: Path) -> None:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    tool("check-jsonschema", *schema, folder / "docker" / "compose.yaml")
+
+
+@pytest.mark.parametrize("name", ["on-prem", "aws"])
+def test_the_cluster_launcher_takes_its_files(folder: Path, name: str) -> None:
+    config = prepare_config(load(folder / "ray" / f"{name}.yaml"))
+    validate_config(config)
+    with pytest.raises(jsonschema.ValidationError):
+        validate_config({**config, "max_worker": 3})
+
+
+def kuberay(folder: Path) -> list[Any]:
+    found = [load(path) for path in sorted((folder / "kuberay").glob("*.yaml"))]
+    assert len(found) == 4
+    return found
+
+
+def misspelt(node: Any) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+    """Yield each field, what misspells it, and what puts that right."""
+    for each in node if isinstance(node, list) else node.values():
+        if isinstance(each, dict | list):
+            yield from misspelt(each)
+    for key in list(node) if isinstance(node, dict) else ():
+
+        def swap(old: str, new: str) -> None:
+            node[new] = node.pop(old)
+
+        wrong = f"{key[:-1]}x"
+        yield key, lambda a=key, b=wrong: swap(a, b), lambda a=key, b=wrong: swap(b, a)
+
+
+def test_kuberay_takes_our_fields_and_a_misspelt_one_fails(folder: Path) -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    count = 0
+    for document in kuberay(folder):
+        validator.validate(document)
+        changed = json.loads(json.dumps(document))  # YAML's aliases are one object
+        for key, misspell, correct in list(misspelt(changed)):
+            misspell()
+            assert not validator.is_valid(changed), key
+            correct()
+            count += 1
+        assert changed == document
+    assert count > 150
+
+
+def test_the_repository_has_what_is_written_for_docker(tmp_path: Path) -> None:
+    write("docker", COMMAND, tmp_path / "docker")
+    (tmp_path / "docker" / "secrets" / "ray_token").unlink()
+
+    def contents(above: Path) -> dict[str, bytes]:
+        files = [path for path in above.rglob("*") if path.is_file()]
+        return {str(p.relative_to(above)): p.read_bytes() for p in files}
+
+    known = contents(ROOT / "docker")
+    known.pop("secrets/ray_token", None)
+    assert contents(tmp_path / "docker") == known
+
+
+def test_nothing_is_reached_from_outside(folder: Path) -> None:
+    services = load(folder / "docker" / "compose.yaml")["services"]
+    assert set(services) == {"head", "worker", "driver"}
+    ports = [port for each in services.values() for port in each.get("ports", ())]
+    assert ports == ["127.0.0.1:8265:8265"]
+    for each in services.values():
+        assert each["init"] is True and each["secrets"] == ["ray_token"]
+        assert each["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/ray_token"
+        assert not each.keys() & {"network_mode", "privileged", "cap_add"}
+    assert services["worker"]["deploy"]["replicas"] == 3
+
+
+def test_the_token_is_in_one_place_only(tmp_path: Path) -> None:
+    names = write("docker", COMMAND, tmp_path / "docker")
+    assert "secrets/ray_token" not in names
+    path = tmp_path / "docker" / "secrets" / "ray_token"
+    token = path.read_text()
+    assert len(token) == 64
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    others = [p for p in path.parents[1].rglob("*") if p.is_file() and p != path]
+    assert not any(token in p.read_text() for p in others)
+    assert "secrets" not in (tmp_path / "docker" / ".dockerignore").read_text()[70:]
+    write("docker", COMMAND, tmp_path / "other")
+    assert token != (tmp_path / "other" / "secrets" / "ray_token").read_text()
+
+
+def test_each_target_has_the_command(folder: Path) -> None:
+    compose = load(folder / "docker" / "compose.yaml")["services"]["driver"]["command"]
+    assert [word.replace("$$", "$") for word in compose] == WORDS
+    for name in ("kuberay/files/train.sh", "ray/files/train.sh", "slurm/train.sbatch"):
+        text = (folder / name).read_text()
+        (line,) = (x for x in text.splitlines() if "xagents-ray train" in x)
+        said = f"set -- {line.partition('xagents-ray ')[2].partition(' --address')[0]}"
+        show = f'{said.partition(" --run-dir")[0]}; printf "%s\\n" "$@"'
+        done = subprocess.run(["sh", "-c", show], capture_output=True, text=True)
+        assert done.stdout.splitlines() == WORDS, name
+
+
+def test_a_gpu_is_the_learners(folder: Path, request: pytest.FixtureRequest) -> None:
+    has_gpu = "gpu" in request.node.callspec.id
+    services = load(folder / "docker" / "compose.yaml")["services"]
+    assert ("deploy" in services["head"]) == has_gpu
+    groups = load(folder / "kuberay" / "raycluster.yaml")["spec"]["workerGroupSpecs"]
+    limits = [g["template"]["spec"]["containers"][0]["resources"] for g in groups]
+    assert [("nvidia.com/gpu" in x["limits"]) for x in limits] == [has_gpu, False]
+    assert groups[1]["minReplicas"] < groups[1]["maxReplicas"]
+
+
+def test_the_templates_are_installed() -> None:
+    room = resources.files("xagents_ray.cluster.launch")
+    source = ROOT / "cluster" / "launch"
+    expected = [
+        p for p in source.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")
+    ]
+    assert len(expected) >= 16
+    for path in expected:
+        parts = path.relative_to(source).parts
+        assert room.joinpath(*parts).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("-o x -- train pppo --env CartPole-v1", "There is no agent 'pppo'; did you"),
+        ("-o x -- train ppo --env CartPole-v1 --n-envz 3", "There is no flag --n-envz"),
+        ("-o x -- train ppo --env CartPole-v1 --lr no", "--lr takes a number, got"),
+        ("-o x -- train ppo --env CartPole-v1", "Training needs an end: give"),
+        (
+            "-o x -- train ppo --env CartPole-v1 --preset --local",
+            "--local runs without",
+        ),
+        ("-o x -- train ppo --env CartPole-v1 --address a:1", "--address names a"),
+        ("-o x -- play ppo --env CartPole-v1", "Name a training to launch, as in"),
+        ("-o x", "Name a training to launch, as in"),
+        ("-o x train ppo --env CartPole-v1 --preset", "the command comes after --"),
+        ("-o x --wrkers 3 -- train ppo", "There is no flag --wrkers; did you mean"),
+        ("-o x --workers 0 -- train ppo", "--workers must be ≥ 1, got 0"),
+        ("-- train ppo --env CartPole-v1 --preset", "-o is missing: name a folder"),
+        ("-o here -- train ppo --env CartPole-v1 --preset", "here holds something"),
+        ("-o a/f -- train ppo --env CartPole-v1 --preset", "a/f can't be written"),
+        (
+            "-o x -- train ppo --env CartPole-v1 --max-steps 9 --model /tmp/a.cfg",
+            "/tmp/a.cfg lies outside of this directory",
+        ),
+        (
+            "-o x -- train ppo --env CartPole-v1 --max-steps 9 --model gone.cfg",
+            "There is no file gone.cfg: name one",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_writes_nothing(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("here").mkdir()
+    Path("here/mine").touch()
+    Path("a").touch()
+    assert cli.run(["launch", "docker", *words.split()]) == 2
+    said = capsys.readouterr()
+    assert sentence in said.err and len(said.err.splitlines()) == 1
+    assert sorted(str(p) for p in Path().rglob("*")) == ["a", "here", "here/mine"]
+
+
+def test_files_that_the_command_names_go_along(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("own").mkdir()
+    shutil.copy(ROOT / "examples" / "separate-64.cfg", "own/net.cfg")
+    Path("own.yaml").write_text("settings: {max_steps: 1000}\n")
+    words = "--env CartPole-v1 --model own/net.cfg --preset own.yaml".split()
+    assert cli.run(["launch", "kuberay", "-o", "f", "--", "train", "ppo", *words]) == 0
+    assert Path("f/files/own/net.cfg").read_bytes() == Path("own/net.cfg").read_bytes()
+    assert Path("f/files/own.yaml").exists()
+    assert "rayjob.yaml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["docker"], ["docker", "--help"]])
+def test_without_a_command_it_says_what_it_takes(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["launch", *words]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and ("--workers" in said.out) == bool(words)

@@ -1,0 +1,147 @@
+"""`xagents-ray launch`: the files that bring a training to a cluster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import click
+
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.flags import Command, parameter
+from xagents_ray.commands.tables import print_options
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import Config, train_options
+from xagents_ray.settings.options import Checked, count, option, options, plain
+
+_TARGETS = {
+    "docker": (
+        "An image, and a compose file for one machine",
+        "cd {folder} && docker compose up --build --exit-code-from driver",
+    ),
+    "kuberay": (
+        "An image, a RayJob and a RayCluster for Kubernetes",
+        "read the first lines of {folder}/rayjob.yaml",
+    ),
+    "slurm": ("A batch script for Slurm", "sbatch {folder}/train.sbatch"),
+    "ray": (
+        "Clusters for Ray's launcher, and a script for `ray job submit`",
+        "read the first lines of {folder}/on-prem.yaml or aws.yaml",
+    ),
+}
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_NOT_THERE = {
+    "local": "runs without Ray",
+    "address": "names a cluster, as the files that are written do",
+    "resume": "is for a run that is here",
+}
+"""Flags of `train` that can't be launched, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig(Checked):
+    """What is written, and where."""
+
+    output: str | None = option(None, "Folder to write, which must be new or empty")
+    workers: int = count(2, "Nodes besides the head")
+    gpu: bool = option(False, "If specified, the learner gets a GPU")
+    image: str | None = option(
+        None, "Name of the image, with the registry; default: xagents-ray:VERSION"
+    )
+
+
+class _Target(Command):
+    """Takes a command after its own flags, behind --."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = args[: args.index("--")] if "--" in args else args
+        ctx.meta["command"] = args[len(own) + 1 :]
+        if "train" in own:
+            raise UserError(f"{_example(ctx)}: the command comes after --.")
+        return super().parse_args(ctx, own)
+
+
+def _example(ctx: click.Context) -> str:
+    return f"{ctx.command_path} -o FOLDER -- train ppo --env CartPole-v1 --preset"
+
+
+def launching() -> click.Group:
+    """Return the command, which writes files for one of several clusters."""
+
+    @click.group(
+        invoke_without_command=True,
+        context_settings=_CONTEXT,
+        help="Write the files that bring a training to a cluster",
+    )
+    @click.pass_context
+    def launch(ctx: click.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())
+
+    for target, (about, _) in _TARGETS.items():
+        flags = [parameter(each, False) for each in options(LaunchConfig)]
+        flags[0].opts.insert(0, "-o")
+        command = _Target(
+            target,
+            callback=partial(_launch, target),
+            params=[*flags],
+            help=about,
+            epilog="The command to launch comes after --.",
+            context_settings=_CONTEXT,
+        )
+        command.known = list(options(LaunchConfig))
+        launch.add_command(command)
+    return launch
+
+
+def _launch(target: str, /, **given: Any) -> None:
+    """Write the files, and print their names and what to do next."""
+    ctx = click.get_current_context()
+    if ctx.meta.get("bare") and not ctx.meta["command"]:
+        print_options(_example(ctx), options(LaunchConfig))
+        return
+    config = LaunchConfig.of({n: v for n, v in given.items() if v is not None})
+    if config.output is None:
+        raise UserError(f"-o is missing: name a folder, as in {_example(ctx)}.")
+    words = ctx.meta["command"]
+    sources = _check(ctx, words)
+    write = resolve_name("xagents_ray.cluster.launch.folder:write")
+    shape = config.workers, config.gpu, config.image
+    folder = Path(config.output)
+    names = write(target, words, folder, sources, *shape)
+    click.echo(f"{folder}: {', '.join(names)}")
+    if "Dockerfile" in names:
+        click.echo("Modules that the command names belong into its folder files.")
+    click.echo(f"Next: {_TARGETS[target][1].format(folder=folder)}")
+
+
+def _check(ctx: click.Context, words: Sequence[str]) -> list[str]:
+    """Return the files that a command names.
+
+    Raises:
+        UserError: it is not one of `train`, or one that can't be launched.
+    """
+    if list(words[:1]) != ["train"] or len(words) < 3:
+        raise UserError(f"Name a training to launch, as in {_example(ctx)}.")
+    root = ctx.find_root()
+    train = root.command.get_command(root, "train")  # type: ignore[attr-defined]
+    algorithm = find(words[1])
+    within = click.Context(train, root, "train")
+    parsed = train.get_command(within, algorithm.name).make_context(
+        algorithm.name, list(words[2:]), within
+    )
+    parsed.params.pop("traceback")
+    values = {n: v for n, v in parsed.params.items() if v not in (None, ())}
+    known = train_options(algorithm.config)
+    for name, why in _NOT_THERE.items():
+        if name in values:
+            raise UserError(f"--{name} {why}: leave it out.")
+    values = plain(known, values)
+    Config.of(algorithm.config, presets.apply(algorithm, values))
+    named = [values[o.name] for o in known if o.is_path and o.name in values]
+    files = [f for each in named for f in ([each] if isinstance(each, str) else each)]
+    preset = str(values.get("preset", ""))
+    return [*files, *([preset] if Path(preset).is_file() else [])]
