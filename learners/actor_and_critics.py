@@ -192,12 +192,3 @@ def smooth_target_actions(
     """
     noise = tf.clip_by_value(scale * normal, -largest, largest)
     return tf.clip_by_value(actions + noise, -1.0, 1.0)
-
-
-def normal_noise(seed: int, update: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """Return standard normal float32 noise, the same whenever this update is done.
-
-    `update`, int64 [], is how many went before in the whole run of this seed.
-    """
-    own = tf.stack([tf.constant(seed, tf.int64), update])
-    return tf.random.stateless_normal(shape, own)

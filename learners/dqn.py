@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.learners import frames
-from xagents_ray.learners.actor_and_critics import normal_noise
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
+from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets

@@ -11,6 +11,7 @@ from xagents_ray.learners.actor_and_critics import (
     least_values,
 )
 from xagents_ray.learners.math.distributions import SquashedGaussian
+from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import make_optimizer, update_targets
 from xagents_ray.learners.priorities import sampled_batches
@@ -88,23 +89,12 @@ class SAC:
         """
         means, log_stds = self._networks.actor(obs)
         log_stds = tf.clip_by_value(log_stds, *LOG_STD_BOUNDS)
-        seed = tf.stack([self._setup.seed, 2 * self._updates + which])
-        bits = tf.random.stateless_uniform(tf.shape(means), seed, None, None, tf.int32)
-        return SquashedGaussian(means, log_stds).actions_of(normal_of(bits))
+        draw = 2 * self._updates + which
+        noise = normal_noise(self._setup.seed, draw, tf.shape(means))
+        return SquashedGaussian(means, log_stds).actions_of(noise)
 
     def _alpha(self) -> tf.Tensor:
         """Return the entropy coefficient, float32 []."""
         if self._learns_alpha:
             return tf.exp(self._log_alpha)
         return tf.constant(self._config.fixed_alpha)
-
-
-def normal_of(bits: tf.Tensor) -> tf.Tensor:
-    """Return standard normal float32 numbers of random int32 ones, any shape.
-
-    `tf.random.stateless_normal` has other numbers for the same seed under XLA.
-    """
-    # 24 bits, which float32 holds exactly, from just above -1 to just below 1
-    uniform = (tf.cast(tf.bitwise.right_shift(bits, 8), tf.float32) + 0.5) / 2**23
-    # Of the lower tail: numbers next to 1 would be rounded to it.
-    return -tf.sign(uniform) * tf.math.ndtri((1 - tf.abs(uniform)) / 2)

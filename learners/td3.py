@@ -6,9 +6,9 @@ from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     least_values,
-    normal_noise,
     smooth_target_actions,
 )
+from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.learners.math.noise import standard_normal
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,7 @@ class Gaussian:
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
         """Return float32 [N, A] actions; the same for the same seed, int [2]."""
-        shape, dtype = tf.shape(self.means), self.means.dtype
-        noise = tf.random.stateless_normal(shape, seed, dtype=dtype)
+        noise = tf.cast(standard_normal(seed, tf.shape(self.means)), self.means.dtype)
         return self.means + tf.exp(self.log_std) * noise
 
     def frozen(self) -> "Gaussian":

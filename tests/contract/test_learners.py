@@ -148,11 +148,7 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     "case",
     [
         *(each for kind in ACTIONS for each in cases(["vector"], actions=[kind])),
-        # Without noise, of which XLA draws other numbers.
-        pytest.param(
-            RAINBOW._replace(settings={**RAINBOW.settings, "noisy": None}),
-            id="dqn-discrete-rainbow",
-        ),
+        pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
     ],
 )
 def test_xla_computes_the_same(case: Case) -> None:

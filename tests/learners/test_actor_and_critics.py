@@ -25,11 +25,7 @@ from naive import random_arrays
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory
-from xagents_ray.learners.actor_and_critics import (
-    action_values,
-    normal_noise,
-    smooth_target_actions,
-)
+from xagents_ray.learners.actor_and_critics import action_values, smooth_target_actions
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.replay.transitions import TransitionReplay
@@ -103,19 +99,6 @@ def test_smooth_target_actions_slowly() -> None:
     for index in np.ndindex(50, 2):
         noise = min(max(0.2 * normal[index], -0.3), 0.3)
         assert got[index] == pytest.approx(min(max(actions[index] + noise, -1), 1))
-
-
-def test_normal_noise_is_the_updates_own() -> None:
-    def drawn(seed: int, update: int) -> Any:
-        return normal_noise(seed, tf.constant(update, tf.int64), [4000, 2]).numpy()
-
-    noise = drawn(3, 5)
-    np.testing.assert_array_equal(noise, drawn(3, 5))
-    others = [drawn(3, 6), drawn(4, 5), drawn(3, 5 + 2**32), drawn(2**31 - 1, 5)]
-    for other in others:
-        assert abs(np.corrcoef(noise.flat, other.flat)[0, 1]) < 5 / 8000**0.5
-    assert abs(noise.mean()) < 5 / 8000**0.5
-    assert noise.std() == pytest.approx(1, rel=5 / 16000**0.5)
 
 
 def test_action_values_read_the_action_last() -> None:

@@ -1,12 +1,10 @@
 """The first updates of SAC, worked out slowly in NumPy with finite differences."""
 
 import math
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from actor_and_critics_by_hand import (
     BETA2,
     EPSILON,
@@ -20,6 +18,7 @@ from actor_and_critics_by_hand import (
     followed,
     make,
     networks_of,
+    normals,
     rows,
     scatter,
     value,
@@ -31,7 +30,6 @@ from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
-from xagents_ray.learners.sac import normal_of
 
 SEED, SCATTERED, ALPHA, UPDATE = 6, 10, 0.3, 299
 CRITICS = ("critic", "critic-2")
@@ -40,14 +38,7 @@ NEXT, NOW = 0, 1  # an update draws actions twice
 
 def noise_of(which: int, n: int = 8) -> Any:
     """Return [N, A] of standard normal noise of the update's two draws."""
-    seed = tf.constant([SEED, 2 * UPDATE + which], tf.int64)
-    bits = tf.random.stateless_uniform([n, 2], seed, None, None, tf.int32).numpy()
-    return np.vectorize(quantile)(bits)
-
-
-def quantile(bits: int) -> float:
-    """Return the normal number below which lie as many as integers below `bits`."""
-    return NormalDist().inv_cdf((bits // 256 + 2**23 + 0.5) / 2**24)
+    return normals(SEED, 2 * UPDATE + which, (n, 2))
 
 
 def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
@@ -179,16 +170,6 @@ def test_alpha_falls_while_the_entropy_is_above_its_target() -> None:
             found.append(learner.update(sampled(batch(1)), 0)["alpha"])
     assert found[0] == found[3] == 1
     assert found[0] > found[1] > found[2] and found[3] < found[4] < found[5]
-
-
-def test_normal_numbers_of_all_bits() -> None:
-    """From the least integer to the largest; none is infinite."""
-    rng = np.random.default_rng(0)
-    bits = rng.integers(-(2**31), 2**31, 500, np.int32)
-    bits[:4] = -(2**31), -1, 0, 2**31 - 1
-    got = normal_of(tf.constant(bits)).numpy()
-    np.testing.assert_allclose(got, np.vectorize(quantile)(bits), rtol=1e-5, atol=1e-7)
-    assert got.max() < 6 and got.min() == -got.max()
 
 
 @pytest.mark.parametrize(

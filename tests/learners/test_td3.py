@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from actor_and_critics_by_hand import (
     GAMMA,
     RAM,
@@ -17,6 +16,7 @@ from actor_and_critics_by_hand import (
     followed,
     make,
     networks_of,
+    normals,
     output,
     rows,
     scatter,
@@ -34,7 +34,7 @@ CRITICS = ("critic", "critic-2")
 
 def noise_of(update: int, n: int = 8) -> Any:
     """Return [N, A] of the update's noise, before it is scaled and clipped."""
-    return tf.random.stateless_normal([n, 2], tf.constant([SEED, update], tf.int64))
+    return normals(SEED, update, (n, 2))
 
 
 def targets_of(

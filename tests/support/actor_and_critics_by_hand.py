@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from learner_support import make_learner
 
 from xagents_ray.algorithms.table import find
@@ -18,12 +20,31 @@ TINY = "[dense-0]\nunits=4\nactivation=tanh\ncommon=1\n[dense-1]\noutput=1\n"
 BETA2, EPSILON, LR, GAMMA, TAU = 0.999, 1.0, 10.0, 0.9, 0.1
 
 
-def make(name: str, spec: EnvSpec = SPEC, seed: int = 0, **settings: Any) -> Any:
+def quantile(bits: int) -> float:
+    """Return the normal number below which lie as many as integers below `bits`."""
+    return NormalDist().inv_cdf((bits // 256 + 2**23 + 0.5) / 2**24)
+
+
+def normals(seed: int, draw: int, shape: tuple[int, ...]) -> Any:
+    """Return the standard normal noise of a draw in a run of a seed."""
+    own = tf.constant([seed, draw], tf.int64)
+    bits = tf.random.stateless_uniform(shape, own, None, None, tf.int32).numpy()
+    return np.vectorize(quantile)(bits)
+
+
+def make(
+    name: str,
+    spec: EnvSpec = SPEC,
+    seed: int = 0,
+    compiled: bool = False,
+    **settings: Any,
+) -> Any:
     """Return a learner of tiny networks whose Adam steps are nearly the gradient's."""
     for model in find(name).models[:2]:
         more = "[dense-2]\noutput=1\n" * (len(model.heads) - 1)
         Path(f"{model.file.removesuffix('_model')}.cfg").write_text(TINY + more)
-    return make_learner(name, config_of(name, **settings), spec, seed=seed)
+    config = config_of(name, **settings)
+    return make_learner(name, config, spec, seed=seed, compiled=compiled)
 
 
 def config_of(name: str, **settings: Any) -> Any:
