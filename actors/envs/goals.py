@@ -1,5 +1,6 @@
 """Rewards of goal environments for other goals than those that were pursued."""
 
+import dis
 from collections.abc import Callable
 from typing import Any
 
@@ -84,7 +85,7 @@ def _by_rows(
 ) -> Callable[[FloatArray, FloatArray], Array]:
     """Return a function of all rows at once, of one that may take a single row.
 
-    It is tried with two rows.
+    It is tried with two rows, unless it says the same of all.
     """
 
     def at_once(achieved: FloatArray, desired: FloatArray) -> Array:
@@ -94,6 +95,11 @@ def _by_rows(
         rows = zip(achieved, desired, strict=True)
         return np.array([function(*row, {}) for row in rows])
 
+    def repeated(achieved: FloatArray, desired: FloatArray) -> Array:
+        return np.repeat(function(achieved, desired, {}), len(achieved))
+
+    if _is_constant(function):
+        return repeated
     expected = by_rows(achieved, desired)
     try:
         found = at_once(achieved, desired)
@@ -101,3 +107,18 @@ def _by_rows(
         return by_rows
     fits = found.shape == expected.shape and np.allclose(found, expected)
     return at_once if fits else by_rows
+
+
+_READING_NOTHING = {"RESUME", "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE"}
+_READING_NOTHING |= {"RETURN_CONST", "NOP"}
+
+
+def _is_constant(function: Callable[..., Any]) -> bool:
+    """Return whether a function reads nothing, its arguments included.
+
+    As robots' `compute_terminated` does, which is `return False` unless overridden.
+    """
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return False
+    return {each.opname for each in dis.get_instructions(code)} <= _READING_NOTHING

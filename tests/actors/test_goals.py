@@ -1,7 +1,10 @@
 """Goal environments: where goals are, their rewards, and what reached them."""
 
+import contextlib
 import re
+import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -78,6 +81,50 @@ def test_rewards_of_many_goals_are_those_of_each() -> None:
     assert rewards.dtype == np.float32
     assert ends is not None and ends.tolist() == near
     assert env.compute_terminated(achieved, desired, {}) is False
+
+
+class Endless(PointReach):
+    """Says of many goals what it says of one, as robots do."""
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> bool:
+        """Some docstring."""
+        return False
+
+
+class Broken(PointReach):
+    """Reads no argument, but says something else each time."""
+
+    said = 0
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> bool:
+        self.said += 1
+        return self.said % 2 == 0
+
+
+@contextlib.contextmanager
+def counted_calls(names: list[str]) -> Iterator[None]:
+    """Note the calls of `compute_terminated`."""
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "compute_terminated":
+            names.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def test_what_is_the_same_for_all_goals_is_asked_once() -> None:
+    pairs, asked = np.zeros((2, 500, 2), np.float32), []
+    for name in ("Endless", "Broken"):
+        rewards = goals.GoalRewards(EnvConfig(env=f"test_goals:{name}"))
+        with counted_calls(asked):
+            ends = rewards(*pairs)[1]
+        assert ends is not None and ends.shape == (500,)
+        assert ends.sum() == (250 if name == "Broken" else 0)
+    assert asked == ["compute_terminated"] * 501
 
 
 class Simple(PointReach):

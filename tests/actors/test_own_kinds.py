@@ -93,7 +93,7 @@ def test_they_give_pictures(env: Any) -> None:
     envs = make_one(EnvConfig(env=env, env_kwargs={"length": 5}), "rgb_array")
     envs.reset(0)
     assert envs.picture().shape == (8, 8, 3)
-    with pytest.raises(UserError, match="lambda gives no pictures"):
+    with pytest.raises(UserError, match="lambda-Corridor gives no pictures"):
         envs = make_one(EnvConfig(env=lambda: Corridor()), "rgb_array")
         envs.reset(0)
         envs.picture()

@@ -181,6 +181,8 @@ def test_sources() -> None:
     ):
         assert (policy.agent, policy.env_id) == ("dqn", "CartPole-v1")
         assert (policy.act(observations) == actions).all()
+    shutil.move("runs/dqn", "runs/seeds/three/dqn")  # as train --seeds has it
+    assert (xagents_ray.load("last").act(observations) == actions).all()
 
 
 def test_one_weights_file_of_an_agent_with_two_models() -> None:

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ def environment(value: Any) -> Any:
             return value.id
         return objects.keep("env", value, f"spec:{value.id}")
     if callable(value):
-        return objects.keep("env", value)
+        return objects.keep("env", value, _name_of_lambda(value))
     if callable(getattr(value, "reset", None)):
         raise UserError(
             f"env is an environment that is made already, {value!r:.80}, and a run "
@@ -40,6 +41,20 @@ def environment(value: Any) -> Any:
             "env=lambda: make_env()."
         )
     return value
+
+
+def _name_of_lambda(value: Any) -> str:
+    """Return a name that tells what a lambda makes; "" for all else.
+
+    Of `lambda: gym.make("CartPole-v1")` that is `lambda-CartPole-v1`, of
+    `lambda: Corridor(5)` it is `lambda-Corridor`.
+    """
+    if getattr(value, "__name__", "") != "<lambda>":
+        return ""
+    code = value.__code__
+    texts = [text for text in code.co_consts if isinstance(text, str)]
+    words = re.findall(r"[\w-]+", texts[0][:40]) if texts else code.co_names[-1:]
+    return "-".join(["lambda", *words])
 
 
 def arguments(value: Any) -> Any:

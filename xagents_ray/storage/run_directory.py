@@ -177,7 +177,8 @@ def locate(
         UserError: it doesn't exist.
     """
     if named == "last":
-        found = list(Path(run_dir).glob(f"{agent or '*'}/*/*/{_STARTS}"))
+        above = Path(run_dir), *Path(run_dir).glob("seeds/*")  # of several seeds
+        found = [p for x in above for p in x.glob(f"{agent or '*'}/*/*/{_STARTS}")]
         if not found:
             whose = f" of {agent}" if agent else ""
             raise UserError(
