@@ -32,26 +32,31 @@ class IMPALA:
         """Take one step on each batch of trajectories, or on all at once."""
         if self._config.replay_share:
             part = self._config.replayed_part
-            data, phase = mixed(data, part, phase.batches), phase._replace(batches=1)
+            data = mixed(data, part, phase.batches, phase.width)
+            phase = phase._replace(batches=1)
         return self._parts.learn(data, phase, first_version=tf.int64.max)
 
 
-def mixed(batches: CorrectedBatches, part: float, count: tf.Tensor) -> CorrectedBatches:
+def mixed(
+    batches: CorrectedBatches, part: float, count: tf.Tensor, width: tf.Tensor
+) -> CorrectedBatches:
     """Return a round and what was replayed behind it as one batch, [1, T, K * B, ...].
 
     Args:
-        batches: [K, T, B, ...]; those from `count` on are copies.
+        batches: [K, T, B, ...]; those from `count` on are copies, and so are their
+            trajectories from `width` on, of which none is valid.
         part: replayed trajectories that are valid for each fresh one.
         count: int32 [].
+        width: int32 [].
     """
     most = 1 + math.ceil(part)
     held = CorrectedBatches(*(x[:most] for x in batches))
-    width = tf.shape(held.valid)[2]
     fresh_and_replayed = tf.cast(width, tf.float32) * (1 + part)
     columns = tf.minimum(tf.cast(tf.round(fresh_and_replayed), tf.int32), width * count)
     *arrays, versions = held
     joined = CorrectedBatches._make([*map(_side_by_side, arrays), versions[:1]])
-    is_taken = tf.range(tf.shape(joined.valid)[2]) < columns
+    places, padded = tf.range(tf.shape(joined.valid)[2]), tf.shape(held.valid)[2]
+    is_taken = places // padded * width + places % padded < columns
     return joined._replace(valid=joined.valid & is_taken)
 
 

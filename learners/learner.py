@@ -27,7 +27,7 @@ from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.state import COUNT, LearnerState
-from xagents_ray.learners.tensors import Phase, padded, signature
+from xagents_ray.learners.tensors import Phase, padded, signature, widened, widths
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -71,6 +71,7 @@ class Learner:
         seed: of the run.
         max_steps: env steps over which settings decay, or None.
         compiled: whether XLA compiles learning phases; `stop` then ends none early.
+        n_envs: environments of the run, where rounds that lack some take few shapes.
     Attributes:
         algorithm: that learns.
         normalizer: of observations and rewards.
@@ -89,6 +90,7 @@ class Learner:
         seed: int,
         max_steps: int | None = None,
         compiled: bool = False,
+        n_envs: int | None = None,
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
@@ -109,12 +111,15 @@ class Learner:
         }
         self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
         self._compiled = compiled
+        self._widths: tuple[int, ...] = ()
+        if n_envs is not None and "valid" in algorithm.data._fields:
+            self._widths = widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
         self._phase = tf.function(
             self._learn,
             input_signature=(
                 signature(algorithm.data, spec),
-                tf.TensorSpec([3], tf.int64),
+                tf.TensorSpec([4], tf.int64),
             ),
             jit_compile=compiled or None,
         )
@@ -170,10 +175,12 @@ class Learner:
     ) -> tuple[Metrics, tf.Tensor]:
         """Run one learning phase; return its metrics and the weights after it."""
         data = self.algorithm.data.of(batch)
-        batches = len(data.rewards)
+        shape = data.rewards.shape
+        if self._widths:
+            data = widened(data, self._widths)
         if self._compiled and self._config.replay is not None:
             data = padded(data)
-        facts = tf.constant([env_steps, version, batches], tf.int64)
+        facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
         numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
         metrics = unpack(self._names, numbers.numpy())
         if isinstance(batch.sampled, PrioritizedTransitions):
@@ -222,13 +229,14 @@ class Learner:
         """Run a learning phase in the graph.
 
         Return packed metrics, the weights, and the errors of a prioritized replay.
-        The facts are the run's env steps, the weights' new version, and the number of
-        minibatches to learn from.
+        The facts are the run's env steps, the weights' new version, the number of
+        minibatches to learn from, and that of trajectories side by side.
         """
-        env_steps, version, batches = tf.unstack(facts)
+        env_steps, version, *sizes = tf.unstack(facts)
         rewards = self.normalizer.rewards(data.rewards)
-        before = self._version.read_value(), tf.cast(batches, tf.int32)
-        phase = Phase(env_steps, self._remaining(), *before)
+        sizes = [tf.cast(size, tf.int32) for size in sizes]
+        before = self._version.read_value()
+        phase = Phase(env_steps, self._remaining(), before, *sizes)
         data = data._replace(rewards=rewards)
         means, updates, *errors = self.algorithm.learn(data, phase)
         self._env_steps.assign(env_steps)

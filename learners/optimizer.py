@@ -76,15 +76,32 @@ def descend(
 ) -> tf.Tensor:
     """Take one step of variables down a loss, which the tape recorded.
 
+    Regularizers of a user's Keras model add their gradients.
+
     Return the float32 [] global norm of the gradient, before it is scaled to one of
     `largest_norm` at most.
     """
     gradients = tape.gradient(loss, variables)
+    with tf.GradientTape() as own_tape:
+        penalty = regularization(variables)
+    if penalty is not None:
+        added = own_tape.gradient(penalty, variables, unconnected_gradients="zero")
+        gradients = [tf.add(*pair) for pair in zip(gradients, added, strict=True)]
     norm = tf.linalg.global_norm(gradients)
     if largest_norm is not None:
         gradients, _ = tf.clip_by_global_norm(gradients, largest_norm, use_norm=norm)
     optimizer.apply(gradients, variables)
     return norm
+
+
+def regularization(variables: Sequence[Any]) -> tf.Tensor | None:
+    """Return what Keras regularizers of variables add to a loss, float32 []; or None.
+
+    Only a user's model has such regularizers.
+    """
+    regularizers = [(getattr(v, "regularizer", None), v) for v in variables]
+    parts = [penalty(v) for penalty, v in regularizers if penalty is not None]
+    return tf.add_n(parts) if parts else None
 
 
 def update_targets(pairs: Sequence[tuple[Any, Any]], tau: float) -> None:

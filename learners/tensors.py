@@ -5,6 +5,7 @@ how many dimensions of unknown size come first: [T, B, …] of rollouts, [K, N, 
 minibatches.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
@@ -25,12 +26,14 @@ class Phase(NamedTuple):
             first step was taken; 1 without --max-steps.
         weights_version: int64 [], of the newest published weights.
         batches: int32 [], minibatches to learn from; the data may hold more.
+        width: int32 [], trajectories side by side; the data may hold more.
     """
 
     env_steps: tf.Tensor
     remaining: tf.Tensor
     weights_version: tf.Tensor
     batches: tf.Tensor
+    width: tf.Tensor
 
 
 class Rollout(NamedTuple):
@@ -194,6 +197,34 @@ def padded(batches: _T) -> _T:
         size *= 4
     rows = np.arange(size) % count
     return batches if size == count else type(batches)(*(x[rows] for x in batches))
+
+
+def widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
+    """Return the widths that rounds of a run's environments take, ascending.
+
+    The largest is for rounds of actors that run free, of which some came twice. What
+    was replayed has several numbers of batches, and a program for each.
+    """
+    parts = () if has_replay else (16, 4)
+    return (*(-(-n_envs // part) for part in parts), n_envs, 2 * n_envs)
+
+
+def widened(rounds: Any, widths: Sequence[int]) -> Any:
+    """Return trajectories [..., T, B, ...] with copies beside them that are not valid.
+
+    B becomes the next of the widths: XLA compiles a program for each, and rounds that
+    lack late or lost env actors have any.
+    """
+    count = rounds.valid.shape[-1]
+    width = min((each for each in widths if each >= count), default=count)
+    if width == count:
+        return rounds
+    axis, columns = rounds.valid.ndim - 1, np.arange(width) % count
+    wide = rounds._make(
+        np.take(x, columns, axis) if np.ndim(x) > axis else x for x in rounds
+    )
+    wide.valid[..., count:] = False
+    return wide
 
 
 def at(batches: _T, k: tf.Tensor) -> _T:

@@ -10,7 +10,7 @@ from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_in_passes
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import descend, make_optimizer, regularization
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
 
@@ -134,7 +134,9 @@ class TRPO:
         log_probs = policy.log_prob(samples.actions)
         _, *columns = samples
         gain = losses.surrogate_gain(log_probs, *columns)
-        return gain + self._config.entropy_coef * entropy, entropy
+        gain += self._config.entropy_coef * entropy
+        penalty = regularization(self._variables)
+        return (gain if penalty is None else gain - penalty), entropy
 
     def _update_critic(
         self, inputs: tf.Tensor, targets: tf.Tensor, valid: tf.Tensor, metrics: Means

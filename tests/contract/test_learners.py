@@ -170,7 +170,7 @@ def _program(learner: Any, given: Batch, batches: int) -> str:
     """Return what XLA would compile for so many batches."""
     data = padded(learner.algorithm.data.of(given))
     tensors = type(data)(*map(tf.constant, data))
-    facts = tf.constant([100, 1, batches], tf.int64)
+    facts = tf.constant([100, 1, batches, data.rewards.shape[-1]], tf.int64)
     text: str = learner._phase.experimental_get_compiler_ir(tensors, facts)("hlo")
     return text
 

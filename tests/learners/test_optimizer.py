@@ -29,6 +29,32 @@ def test_gradients_are_clipped_by_their_global_norm(
     np.testing.assert_allclose(other, 1 - 4 * scale, rtol=1e-6)
 
 
+def test_regularizers_of_keras_add_their_gradients() -> None:
+    """Of 0.5 * w², 0.1 * |b| and nothing, beside the gradients of the loss."""
+    dense = keras.layers.Dense(
+        1, kernel_regularizer=keras.regularizers.L2(0.5), bias_regularizer="l1"
+    )
+    dense.bias_regularizer.l1 = 0.1
+    table = keras.layers.Embedding(3, 1, embeddings_regularizer="l2")  # 0.01 * e²
+    dense.build((None, 1))
+    table.build()
+    free = tf.Variable(2.0)
+    variables = [dense.kernel, dense.bias, table.embeddings, free]
+    for variable, value in zip(variables, ([[3.0]], [-4.0], [[1.0]] * 3), strict=False):
+        variable.assign(value)
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.build(variables)
+    with tf.GradientTape() as tape:
+        looked_up = tf.reduce_sum(table(tf.constant([1])))
+        loss = tf.reduce_sum(2 * dense.kernel + dense.bias) + looked_up + 5 * free
+    norm = descend(optimizer, tape, loss, variables)
+    gradients = [2 + 3, 1 - 0.1, 0.02, 1 + 0.02, 0.02, 5]
+    assert float(norm) == pytest.approx(np.linalg.norm(gradients))
+    changed = np.concatenate([np.ravel(v) for v in variables])
+    expected = np.subtract([3, -4, 1, 1, 1, 2], gradients)
+    np.testing.assert_allclose(changed, expected, rtol=1e-6)
+
+
 def test_adam_by_hand() -> None:
     """The first step is lr * g / (|g| + epsilon), with the moments' bias removed."""
     config = DQNConfig(lr=0.1, beta1=0.8, beta2=0.5, opt_epsilon=0.25)

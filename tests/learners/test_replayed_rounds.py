@@ -15,7 +15,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory
 from xagents_ray.learners.impala import mixed
 from xagents_ray.learners.learner import Learner
-from xagents_ray.learners.tensors import CorrectedBatches
+from xagents_ray.learners.tensors import CorrectedBatches, widened
 
 RATIO = {"replay_ratio": 1.0}
 
@@ -123,13 +123,19 @@ def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     ],
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
-    batch = mixed(numbered(4, 3, 2), part, count)
+    batch = mixed(numbered(4, 3, 2), part, count, 2)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]
     for t in range(3):
         assert rewards[t][valid[t]].tolist() == [c + 10 * t for c in columns]
     np.testing.assert_array_equal(batch.observations[0, ..., 1], rewards)
+    # Of a round that lacks some, with copies beside it.
+    wide = widened(CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5))
+    assert wide.rewards.shape == (4, 3, 5)
+    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2)
+    same = batch.rewards.numpy()[batch.valid.numpy()]
+    assert same.tolist() == rewards[valid].tolist()
 
 
 def test_a_share_is_one_update_of_all(tmp_path: Path) -> None:

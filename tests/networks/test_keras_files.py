@@ -11,6 +11,7 @@ import pytest
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.learners.optimizer import regularization
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_files, keras_models
 from xagents_ray.networks.forward import bind
@@ -141,6 +142,17 @@ def test_a_softmax_is_left_out_where_logits_are_learned(
     assert np.abs(logits.sum(1) - 1).min() > 1e-3
 
 
+def test_weights_keep_their_regularizers(tmp_path: Path) -> None:
+    """Of which `optimizer.regularization` makes a part of the loss."""
+    model = chain(layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.5)))
+    ours = networks.build(layout_of(model, VECTOR, tmp_path), 1, "net")
+    kernel = networks.named_weights(ours)["model-0/0-kernel"]
+    penalty = regularization(ours.trainable_variables)
+    np.testing.assert_allclose(penalty, 0.5 * np.square(kernel).sum(), rtol=1e-5)
+    plain = networks.build(layout_of(chain(), VECTOR, tmp_path), 1, "net")
+    assert regularization(plain.trainable_variables) is None
+
+
 def test_names_depend_on_kinds_and_order_only(tmp_path: Path) -> None:
     """A maker that is called again gives layers other names in Keras."""
     one, other = (layout_of(KNOWN["branches"](), VECTOR, tmp_path) for _ in "12")
@@ -170,6 +182,10 @@ def half() -> Any:
         (lambda: keras.Sequential([layers.Dense(3)]), "not built: begin it with"),
         (half, "float16: make it in float32"),
         (lambda: "text", "is no keras.Model"),
+        (
+            lambda: chain(layers.Dense(2, name="wide", activity_regularizer="l1")),
+            "the activity_regularizer of wide has no part in an agent's loss",
+        ),
     ],
 )
 def test_what_does_not_fit(

@@ -27,11 +27,12 @@ def make_learner(
     seed: int = 0,
     max_steps: int | None = None,
     compiled: bool = False,
+    n_envs: int | None = None,
 ) -> Learner:
     """Return the learner of an algorithm; by default with its own networks."""
     row = find(agent)
     layouts = layouts or row.layouts(config, spec)
-    return Learner(row, config, spec, layouts, seed, max_steps, compiled)
+    return Learner(row, config, spec, layouts, seed, max_steps, compiled, n_envs)
 
 
 def publish(learner: Learner) -> Weights:

@@ -95,6 +95,12 @@ def whole_model(
         )
     activations = [_ended_by_softmax(x) for x in model.outputs]
     layers = model._flatten_layers(include_self=False)
+    for layer in layers:
+        if layer.activity_regularizer is not None:
+            raise UserError(
+                f"{name}: the activity_regularizer of {layer.name} has no part in an "
+                "agent's loss: leave it out, or regularize the layer's weights."
+            )
     kinds = {type(x) for x in layers if not type(x).__module__.startswith("keras.")}
     custom = [(keras.saving.get_registered_name(kind), kind) for kind in kinds]
     names = [f"model-0/{i}-{v.name}" for i, v in enumerate(model.weights)]
