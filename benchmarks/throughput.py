@@ -32,7 +32,8 @@ class Bench:
         steps: env steps of a run; None for what the work says.
         settings: beside the works' own, of all libraries.
         modes: of ours; none for what the work says.
-        variants: each one's settings beside those; ours is run without them too.
+        variants: each one's settings beside those, and beside the works' variants; ours
+            is run without them too.
         peer_vec: `dummy` or `subproc`, how peers step environments.
         peer_threads: of PyTorch in a peer; None for its default.
         peer_rollout: vector steps between two learning phases of off-policy peers; None
@@ -85,7 +86,7 @@ class Bench:
             )
         shared = {**self.settings, "max_steps": steps}
         commands = {}
-        for variant in ("", *self.variants):
+        for variant in dict.fromkeys(("", *work.variants, *self.variants)):
             own = parse_settings(variant.split(",")) if variant else {}
             for mode in self.modes or work.modes:
                 settings = {**shared, **MODES[mode], **own}

@@ -1,5 +1,6 @@
 """What is trained in the benchmarks: settings that every library gets alike."""
 
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class Work:
             phase: what is compiled later than there is compiled by then.
         modes: in which ours is run.
         peers: that it is compared with.
+        variants: settings of more runs of ours, as `--variant` takes them.
     """
 
     title: str
@@ -46,6 +48,7 @@ class Work:
     warmup: int = 0
     modes: Sequence[str] = tuple(MODES)
     peers: Sequence[str] = PEERS[:2]
+    variants: Sequence[str] = ()
 
     def config(self, **others: Any) -> tuple[Algorithm, Config]:
         """Return its algorithm, and its config with other settings beside its own."""
@@ -61,6 +64,10 @@ PONG = {
 }
 # SBX has no A2C, and trains on images at a tenth of Stable-Baselines3's speed on CPUs.
 _SB3 = ("sb3",)
+# Where the CPU has no fast way, it shows what that costs.
+_BFLOAT16 = ("precision=bfloat16,allow-slow-precision=true",)
+# Where EnvPool is installed, runs step with it unless they say otherwise.
+_GYMNASIUM = ("vectorization=sync",) if importlib.util.find_spec("envpool") else ()
 _CARTPOLE = {"env": "CartPole-v1"}
 _PPO = {"n_envs": 16, "n_steps": 128, "ppo_epochs": 4, "mini_batches": 4}
 _A2C = {"n_envs": 16, "n_steps": 5}
@@ -118,22 +125,31 @@ WORKS = {
         {**_PPO, "env": "BipedalWalker-v3"},
         81_920,
         modes=("local", "ray"),
+        variants=_GYMNASIUM,
     ),
     "ppo-pong": Work(
         "PPO Pong, 16 × 128 × 4",
         "ppo",
         {**_PPO, **PONG},
         10_240,
-        modes=("local", "ray"),
         peers=_SB3,
+        variants=_BFLOAT16,
     ),
-    "a2c-pong": Work("A2C Pong, 16 × 5", "a2c", {**_A2C, **PONG}, 12_000, peers=_SB3),
+    "a2c-pong": Work(
+        "A2C Pong, 16 × 5",
+        "a2c",
+        {**_A2C, **PONG},
+        12_000,
+        peers=_SB3,
+        variants=_BFLOAT16,
+    ),
     "dqn-pong": Work(
         "DQN Pong, batch 32",
         "dqn",
         {**_DQN, **PONG, "buffer_batch_size": 32},
         4_000,
         peers=_SB3,
+        variants=_BFLOAT16,
     ),
 }
 
