@@ -60,7 +60,7 @@ def test_another_process_makes_what_main_registers_or_holds() -> None:
         "CartPole-v1",
         "__main__:factory",
         "Own",
-        "lambda",
+        "lambda-Own",
         "factory",
         "spec:own/Text-v0",
         "Acrobot-v1",
