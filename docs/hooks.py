@@ -8,7 +8,8 @@ A page has markers, which a reader of the Markdown doesn't see:
     <!-- agents -->             which agents take which spaces
     <!-- known-as -->           flags by the names that other libraries have for them
     <!-- decisions -->          links to the decision records
-    <!-- include: FILE.md -->   a file of the checkout's root
+    <!-- include: FILE.md -->   a page at the checkout's root
+    <!-- code: FILE.py -->      a file of the checkout, as code
 
 Equations between dollar signs become MathML, which browsers draw themselves: the site
 needs no script or font for them, and works without a network.
@@ -39,7 +40,9 @@ GROUPS: dict[str, type] = {
     "evaluate": EvaluateConfig,
     "tune": TuneConfig,
 }
-_MARKER = re.compile(r"^<!-- ([\w-]+)(?:: ([\w.-]+))? -->$", re.M)
+_MARKER = re.compile(r"^<!-- ([\w-]+)(?:: ([\w./-]+))? -->$", re.M)
+_INLINE = re.compile(r"<code>[^<]*</code>")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 _EQUATION = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S
 )
@@ -53,7 +56,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page's HTML with its equations as MathML."""
+    """Return a page's HTML with its equations as MathML, and flags in one piece."""
+    html = _INLINE.sub(lambda found: _FLAG.sub(r"<span>\g<0></span>", found[0]), html)
     return _EQUATION.sub(_equation, html)
 
 
@@ -175,6 +179,13 @@ def _include(file: str) -> str:
     return text.replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
 
 
+def _code(file: str) -> str:
+    """Return a file of the checkout as a block of code."""
+    path = DOCS.parent / file
+    language = {".py": "python"}.get(path.suffix, "ini")
+    return f"```{language}\n{path.read_text(encoding='utf-8')}```"
+
+
 WRITERS: dict[str, Callable[[str], str]] = {
     "flags": _flags,
     "presets": _presets,
@@ -182,4 +193,5 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "known-as": _known_as,
     "decisions": _decisions,
     "include": _include,
+    "code": _code,
 }

@@ -1,4 +1,4 @@
-"""Small environments are learned, by the commands that the README states."""
+"""Small environments are learned, by the commands that the guide states."""
 
 import re
 import shlex
@@ -16,8 +16,9 @@ GOALS = {
 
 
 def command(start: str) -> list[str]:
-    """Return the words of the README's train command that starts so."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    """Return the words of the guide's train command that starts so."""
+    guide = ROOT / "docs" / "guides" / "runs.md"
+    text = guide.read_text(encoding="utf-8").replace("\\\n", " ")
     lines = (line.partition("xagents-ray train ")[2] for line in text.splitlines())
     goals = (line for line in lines if "--target-reward" in line)
     return shlex.split(next(line for line in goals if line.startswith(start)))

@@ -1,0 +1,192 @@
+"""The commands and programs of every page run, in their order, with short budgets."""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import forked
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.parent.name != "adr" and path.name != "results.md"
+}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$|`(xagents-ray [^`\n…]*)`", re.M | re.S)
+LIMIT = 180
+"""Seconds of one page."""
+SHORT = ["--local", "--max-steps", "600"]
+FEW_FRAMES = ["--local", "--n-envs", "2", "--max-steps", "64"]
+ADDRESS = "CLUSTER"
+MORE = {
+    "train": [*SHORT, "--jit", "off"],
+    "train ppo": SHORT,
+    "train ppo --env LunarLander-v3": [*SHORT, "--n-steps", "32"],
+    "train ppo --env PongNoFrameskip-v4": [*FEW_FRAMES, "--n-steps", "32"],
+    "train dqn --env ALE/Breakout-v5": FEW_FRAMES,
+    "train ppo --resume": ["--max-steps", "1200"],
+    "train ppo --resume runs/": ["--max-steps", "2000"],
+    "train ppo --resume last --max-steps 300000": ["--max-steps", "3500"],
+    "train dqn --env PongNoFrameskip-v4": [
+        *("--address", ADDRESS, "--n-envs", "4", "--n-actors", "2"),
+        *("--max-steps", "300", "--buffer-initial-size", "100"),
+    ],
+    "presets": [],
+    "doctor": [],
+    "plot": [],
+    "evaluate": ["--episodes", "2"],
+    "play": [],
+    "tune ppo --env": [
+        *("--address", ADDRESS, "--n-trials", "2", "--trial-steps", "600")
+    ],
+}
+"""What is added to the commands that begin so, the longest beginning first.
+
+The last one of a flag counts. `--local` only leaves out the start of Ray. A command
+without flags gets none.
+"""
+SHORTER = {
+    r"\bmax_steps=[\d_]+": "max_steps=600",
+    r"\benv_steps < [\d_]+": "env_steps < 300",
+    r"\bn_trials=\d+": "n_trials=2",
+    r"\btrial_steps=[\d_]+": "trial_steps=600",
+    r"\bepisodes=10\b": "episodes=2",
+    r"\bn_actors=\d+": rf"\g<0>, address='{ADDRESS}'",
+    r"(\w+\.tune\(\n *\"dqn\",)": (
+        rf"\g<1> address='{ADDRESS}', buffer_initial_size=200,"
+    ),
+}
+"""In code, what stands there instead."""
+NOT_RUN = {
+    ".venv/bin/pytest -n 2": "that is what runs this test",
+    "python -m benchmarks": "it takes hours, and the environments of peers",
+    ". .venv/bin/activate": ".ci/run installs so",
+    "sh benchmarks/peers.sh": "it installs the peers",
+    "xagents-ray train reinforce": "tests/algorithms/test_new_algorithm.py runs it",
+    "xagents-ray train ppo --env CartPole-v1 --preset --local --seeds": (
+        "tests/commands/test_seeds.py runs such"
+    ),
+}
+"""Commands that begin so, and why."""
+WRITES = {"--output", "--video-dir", "--frame-dir"}
+"""Flags that say what a command writes."""
+_PROGRAM = """
+import json, sys
+from xagents_ray.commands.cli import run
+for kind, name, given in json.loads(sys.argv[1]):
+    print(f"$ {name}", flush=True)
+    if kind == "python":
+        exec(compile(given, name, "exec"), {"__name__": "__main__"})
+    elif code := run(given):
+        sys.exit(code)
+"""
+
+
+class Command(NamedTuple):
+    """What a shell or Python is given."""
+
+    kind: str
+    text: str
+
+
+def commands(page: str) -> Iterator[Command]:
+    """Yield a page's commands, those within sentences too, and its files."""
+    # In a table there are commands of other programs, or parts of ours.
+    text = re.sub(r"^\|.*\n", "", PAGES[page], flags=re.M)
+    for kind, block, inline in BLOCK.findall(text):
+        if inline:
+            if "AGENT" not in inline:
+                yield Command("sh", inline)
+        elif kind in ("sh", "bash"):
+            lines = block.replace("\\\n", " ").splitlines()
+            yield from (Command("sh", x.split(" && ")[-1]) for x in lines if x)
+        else:
+            yield Command(kind, block)
+
+
+def begins(line: str) -> str | None:
+    """Return the beginning by which a command is not run."""
+    return next((start for start in NOT_RUN if line.startswith(start)), None)
+
+
+def words_of(line: str, address: str) -> list[str]:
+    """Return the words after `xagents-ray` with what makes the command short."""
+    program, *words = shlex.split(line)
+    assert program in ("xagents-ray", ".venv/bin/xagents-ray"), line
+    given = shlex.join(words)
+    start = max((s for s in MORE if given.startswith(s)), key=len, default=None)
+    assert start is not None or "--" not in line, f"What makes `{line}` short?"
+    more = MORE[start] if start is not None and "--" in line else []
+    return [*words, *(address if word == ADDRESS else word for word in more)]
+
+
+def shortened(code: str, address: str) -> str:
+    for old, new in SHORTER.items():
+        code = re.sub(old, new, code)
+    return code.replace(ADDRESS, address)
+
+
+def steps_of(page: str, address: str) -> Iterator[tuple[str, str, str | list[str]]]:
+    """Yield kind, name, and words or code of what a page runs; write its files."""
+    for command in commands(page):
+        if command.kind == "yaml":
+            name = command.text.splitlines()[0].removeprefix("# ")
+            Path(name).write_text(command.text, encoding="utf-8")
+        elif command.kind == "python":
+            name = f"{page}: {command.text.strip().splitlines()[-1]}"
+            yield "python", name, shortened(command.text, address)
+        elif command.kind == "sh" and begins(command.text) is None:
+            yield "sh", command.text, words_of(command.text, address)
+
+
+def with_own_commands() -> Iterator[str]:
+    """Yield the pages that have commands, which other pages before them lack."""
+    known: set[Command] = set()
+    for page in PAGES:
+        if own := {*commands(page)} - known:
+            known |= own
+            yield page
+
+
+@pytest.mark.parametrize("page", with_own_commands())
+def test_every_command_runs(
+    page: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one process for each page, and one folder, as a reader would try them."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    shutil.copytree(ROOT / "examples", "examples")
+    steps = list(steps_of(page, cluster))
+    if not steps:
+        return
+    done = forked.run(["-c", _PROGRAM, json.dumps(steps)], LIMIT)
+    said = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, said
+    assert "Traceback" not in said
+    given = [word for kind, _, words in steps if kind == "sh" for word in words]
+    for i, word in enumerate(given):
+        if word in WRITES:
+            assert Path(given[i + 1]).exists(), given[i + 1]
+    for part in done.stdout.split("\n$ ")[1:]:
+        if re.match(r"\S*xagents-ray train .*--", part):
+            # It has not ended before it began.
+            assert re.search(r"steps: [1-9]", part), part
+            assert "raise --max-steps" not in part, part
+
+
+def test_no_rule_is_left_over() -> None:
+    found = [command for page in PAGES for command in commands(page)]
+    lines = [c.text for c in found if c.kind == "sh"]
+    ours = [line for line in lines if begins(line) is None]
+    given = [shlex.join(shlex.split(line)[1:]) for line in ours]
+    for start in MORE:
+        assert any(words.startswith(start) for words in given), start
+    assert {begins(line) for line in lines} - {None} == set(NOT_RUN)
+    code = [c.text for c in found if c.kind == "python"]
+    assert all(any(re.search(old, text) for text in code) for old in SHORTER)
+    assert {c.kind for c in found} <= {"sh", "python", "yaml", "ini", "toml", "text"}
