@@ -24,6 +24,7 @@ from latex2mathml.converter import convert
 
 from xagents_ray.algorithms.presets import presets
 from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings import config as settings
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -39,6 +40,7 @@ GROUPS: dict[str, type] = {
     "play": PlayConfig,
     "evaluate": EvaluateConfig,
     "tune": TuneConfig,
+    "launch": LaunchConfig,
 }
 _MARKER = re.compile(r"^<!-- ([\w-]+)(?:: ([\w./-]+))? -->$", re.M)
 _INLINE = re.compile(r"<code>[^<]*</code>")

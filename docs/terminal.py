@@ -4,7 +4,7 @@
     python docs/terminal.py docs/terminal.svg "xagents-ray train ppo --env …" …
 
 The commands run for real, one after another, and the picture shows what they print at
-the pace at which they do, with pauses cut to two seconds.
+the pace at which they do, with pauses cut to one second.
 """
 
 import fcntl
@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import pyte
 
-COLUMNS, ROWS = 88, 20
+COLUMNS, ROWS = 88, 16
 WIDTH, HEIGHT = 8.4, 18.0
 """Of a character, in pixels."""
-LONGEST = 2.0
+LONGEST = 1.0
 """Seconds without a change that are shown."""
 END = 6.0
 """Seconds for which the last picture stays before the recording begins again."""
@@ -51,7 +51,8 @@ def outputs(command: str) -> Iterator[tuple[float, bytes]]:
     """Run a command in a terminal; yield what it prints, and when."""
     process, terminal = pty.fork()
     if process == 0:
-        os.execvp("sh", ["sh", "-c", command])
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        os.execvpe("sh", ["sh", "-c", command], environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     while True:
         select.select([terminal], [], [])

@@ -36,6 +36,7 @@ MORE = {
         *("--address", ADDRESS, "--n-envs", "4", "--n-actors", "2"),
         *("--max-steps", "300", "--buffer-initial-size", "100"),
     ],
+    "launch": [],
     "presets": [],
     "doctor": [],
     "plot": [],
@@ -153,7 +154,7 @@ def with_own_commands() -> Iterator[str]:
             yield page
 
 
-@pytest.mark.parametrize("page", with_own_commands())
+@pytest.mark.parametrize("page", [*with_own_commands()])
 def test_every_command_runs(
     page: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from checkout import ROOT
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands.cli import root
+from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import Option, options
@@ -40,7 +41,7 @@ OTHERS = re.compile(r"\| `(python|tensorboard|xagents |--)[^|]*\|")
 def known() -> dict[str, list[Option]]:
     """Return all options by their flags."""
     rows = [train_options(row.config) for row in ALGORITHMS.values()]
-    own = (SourceConfig, PlayConfig, EvaluateConfig, TuneConfig)
+    own = (SourceConfig, PlayConfig, EvaluateConfig, TuneConfig, LaunchConfig)
     found: dict[str, list[Option]] = {}
     for each in (
         *(o for row in rows for o in row),
