@@ -34,7 +34,7 @@ def test_sums_are_those_of_a_loop(n_envs: int, length: int, seed: int) -> None:
             expected[place] = priority(error)
         np.testing.assert_allclose(priorities.rows.ravel(), expected, rtol=1e-6)
         assert priorities.total == pytest.approx(expected.sum())
-    drawn = priorities.draw(200, rng)
+    drawn = priorities.draw(4, 50, rng)
     assert (expected[drawn] > 0).all()
 
 
@@ -46,11 +46,30 @@ def test_draws_are_in_proportion(length: int) -> None:
     places = rng.choice(2 * length, 30, replace=False)
     errors = np.arange(30, dtype=np.float32)
     priorities.update(places, errors)
-    counts = np.bincount(priorities.draw(100_000, rng), minlength=2 * length)
+    drawn = priorities.draw(10, 10_000, rng)
+    counts = np.bincount(drawn, minlength=2 * length)
     expected = 100_000 * errors / errors.sum()
     assert counts[places].sum() == 100_000
     deviations = np.sqrt(np.maximum(expected, 1))
     assert (np.abs(counts[places] - expected) < 5 * deviations).all()
+
+
+def test_each_batch_has_its_share_of_every_part() -> None:
+    """Rows of priorities 1, 2, 3 and 4: a batch of 20 has them 2, 4, 6 and 8 times."""
+    priorities = Priorities(1, 4, 1.0)
+    priorities.update(np.arange(4), np.float32([1, 2, 3, 4]))
+    drawn = priorities.draw(3, 20, np.random.default_rng(0)).reshape(3, 20)
+    counts = [np.bincount(batch).tolist() for batch in drawn]
+    assert counts == [[2, 4, 6, 8]] * 3
+
+
+def test_no_batch_of_a_phase_is_nearer_to_the_start_than_others() -> None:
+    """Of two batches of one place each, both are of the first half as often."""
+    rng, priorities = np.random.default_rng(0), Priorities(1, 2, 1.0)
+    priorities.update(np.arange(2), np.float32([1, 1]))
+    drawn = np.stack([priorities.draw(2, 1, rng) for _ in range(1000)])
+    assert (drawn.sum(axis=1) == 1).all()
+    assert 420 < drawn[:, 0].sum() < 580
 
 
 def test_an_error_that_is_not_finite_changes_nothing() -> None:

@@ -42,13 +42,22 @@ class Priorities:
         """The sum of all."""
         return float(self._levels[-1].sum())
 
-    def draw(self, count: int, generator: np.random.Generator) -> IntArray:
-        """Return `count` places, each in proportion to its priority; some must be."""
-        places = self._descend(count, generator)
+    def draw(self, batches: int, size: int, generator: np.random.Generator) -> IntArray:
+        """Return places of K batches of N in proportion to priorities; some must be.
+
+        They are int64 [K * N], one batch behind another. Each batch has one place of
+        each Nth of the sum of all priorities.
+
+        Source: arXiv:1511.05952, appendix B.2.1.
+        """
+        count = batches * size
+        drawn = self._descend((np.arange(count) + generator.random(count)) / count)
+        shuffled = generator.permutation(batches)
+        places: IntArray = drawn.reshape(size, batches).T[shuffled].ravel()
         # By rounding a draw may end beside the row that it was for.
         bad = np.flatnonzero(self.at(places) == 0)
         while len(bad):
-            places[bad] = self._descend(len(bad), generator)
+            places[bad] = self._descend(generator.random(len(bad)))
             bad = bad[self.at(places[bad]) == 0]
         return places
 
@@ -83,14 +92,14 @@ class Priorities:
             left = places << 1
             above[places] = below.take(left) + below.take(left + 1)
 
-    def _descend(self, count: int, generator: np.random.Generator) -> IntArray:
-        """Return places by sums up to them, drawn uniformly below the total."""
+    def _descend(self, parts: Array) -> IntArray:
+        """Return the places at which the sum of all before reaches parts of the total.
+
+        The parts are float64 [M], from 0 to 1, and found fastest in rising order.
+        """
         *levels, top = self._levels
         ends = top.cumsum()
-        drawn = generator.random(count) * ends[-1]
-        # In order they find more of the levels in the processor's cache.
-        order = drawn.argsort()
-        sums = drawn.take(order)
+        sums = parts * ends[-1]
         nodes = np.minimum(ends.searchsorted(sums, side="right"), len(top) - 1)
         sums -= (ends - top).take(nodes)
         for level in reversed(levels):
@@ -100,6 +109,5 @@ class Priorities:
             left *= is_right
             sums -= left
             nodes += is_right
-        places = np.empty(count, np.int64)
-        places[order] = np.minimum(nodes, self.rows.size - 1)
+        places: IntArray = np.minimum(nodes, self.rows.size - 1)
         return places

@@ -137,7 +137,7 @@ class TransitionReplay(TransitionRings):
         """Draw K batches of N transitions; ValueError if it is empty."""
         if not self._count.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
-        envs, rows, places = self._draw(batches * batch_size)
+        envs, rows, places = self._draw(batches, batch_size)
         relabeled = self._relabel(envs, rows, places)
         rewards, discounts, steps = self._span(envs, rows, places, relabeled)
         window = np.arange(1 - self._stack, 1)
@@ -242,16 +242,17 @@ class TransitionReplay(TransitionRings):
         discounts = powers[steps] * ~(on & ends).any(axis=1)
         return rewards, discounts, steps
 
-    def _draw(self, count: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return environments and ring rows of M valid transitions, and their places.
+    def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return environments, ring rows and places of K * N valid transitions.
 
         A place counts rows through all rings one behind another: `take` with it is many
         times faster than indexing with two arrays.
         """
         if self._priorities is not None:
-            places = self._priorities.draw(count, self._random)
-            return *np.divmod(places, self._length), places
-        envs, rows, places = self._any(count)
+            places = self._priorities.draw(batches, size, self._random)
+            envs = places // self._length
+            return envs, places - envs * self._length, places
+        envs, rows, places = self._any(batches * size)
         bad = np.flatnonzero(~self._valid.take(places))
         while len(bad):
             envs[bad], rows[bad], places[bad] = self._any(len(bad))
