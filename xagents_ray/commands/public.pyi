@@ -167,8 +167,8 @@ class TrainSettings(TypedDict, total=False):
     run_dir: str | Path
     """Directory in which runs get a directory each. Default: runs."""
     seed: int | None
-    """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
-    2.14748e+09)."""
+    """Random seed; makes the run reproducible on this machine (on a GPU, by operations
+    that are slower) (≥ 0 and ≤ 2.14748e+09)."""
     state_to_input: str | Path | Callable[[Any], Any] | None
     """Function of an observation, module:function, that returns what the network reads;
     from Python also the function itself."""
@@ -1282,8 +1282,8 @@ class TuneSettings(TypedDict, total=False):
     """What ends bad trials early: the median of the others at the same step, successive
     halving, or nothing (median|asha|none). Default: median."""
     seed: int | None
-    """Random seed; makes the run reproducible on this machine (≥ 0 and ≤
-    2.14748e+09)."""
+    """Random seed; makes the run reproducible on this machine (on a GPU, by operations
+    that are slower) (≥ 0 and ≤ 2.14748e+09)."""
     state_to_input: str | Path | Callable[[Any], Any] | None
     """Function of an observation, module:function, that returns what the network reads;
     from Python also the function itself."""

@@ -144,7 +144,8 @@ class TrainingConfig(Checked):
     )
     seed: int | None = option(
         None,
-        "Random seed; makes the run reproducible on this machine",
+        "Random seed; makes the run reproducible on this machine (on a GPU, by "
+        "operations that are slower)",
         low=0,
         high=2**31 - 1,
         in_presets=False,
