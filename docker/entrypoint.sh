@@ -5,15 +5,9 @@
 #               without it, `train` starts a Ray of its own in this container.
 # RAY_AUTH_TOKEN_PATH
 #               file with the token that all nodes share.
-# TLS           directory with ca.crt, tls.crt and tls.key, for traffic in TLS.
 #
 # More words after `head` and `worker` are options of `ray start`.
 set -eu
-
-if [ -n "${TLS:-}" ]; then
-    export RAY_USE_TLS=1 RAY_TLS_CA_CERT="$TLS/ca.crt"
-    export RAY_TLS_SERVER_CERT="$TLS/tls.crt" RAY_TLS_SERVER_KEY="$TLS/tls.key"
-fi
 
 # Set what the processes of a node need; refuse to start one without a token.
 prepare_node() {

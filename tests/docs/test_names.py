@@ -26,6 +26,8 @@ PAGES = [
 ELSEWHERE = {
     "--head": "ray start",
     "--shm-size": "docker run",
+    "--build": "docker compose up",
+    "--wheel": "uv build",
     "--json": "python -m benchmarks",
     "--vs": "python -m benchmarks",
     "--help": "click",

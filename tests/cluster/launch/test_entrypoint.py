@@ -1,0 +1,176 @@
+"""What the image's entrypoint runs, as processes: a head, two workers."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+from xagents_ray.cluster.launch.folder import write
+
+_ENV = """
+import gymnasium
+def make():
+    return gymnasium.make("CartPole-v1")
+"""
+_COMMAND = (
+    "train ppo --env own_env:make --n-envs 3 --n-actors 3 --max-steps 60000".split()
+)
+_HEAD = "127.0.0.9"
+_WORKERS = ("127.0.0.10", "127.0.0.11")
+
+
+class _Nodes:
+    """A head and workers of one cluster, each with an address of its own.
+
+    Attributes:
+        environment: of commands for the cluster.
+        running: what `end` ends, by its address or name.
+    """
+
+    def __init__(self, entrypoint: Path) -> None:
+        self._entrypoint, token = entrypoint, secrets.token_hex(16)
+        Path("token").write_text(token)
+        # Ray's workers have none of the ports above 20000.
+        self._port, self._dashboard, self._client, self._agent = _free_ports(4)
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._session = tempfile.mkdtemp(prefix="ray-")  # names of sockets are short
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        own = Path(sys.executable).parent
+        self.environment = kept | {
+            "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(Path.cwd()),
+            "HEAD": f"{_HEAD}:{self._port}",
+            "RAY_ADDRESS": f"http://127.0.0.1:{self._dashboard}",
+            "RAY_AUTH_TOKEN_PATH": str(Path("token").resolve()),
+        }
+
+    def start(self, role: str, address: str) -> None:
+        """Start one and wait until it is healthy, as the image's HEALTHCHECK asks."""
+        options = {
+            "node-ip-address": address,
+            "dashboard-agent-listen-port": self._agent + int(address[8:]),
+            "temp-dir": f"{self._session}/{address}",
+            "num-cpus": 2,
+            "object-store-memory": 200_000_000,
+        }
+        if role == "head":
+            options |= {"port": self._port, "ray-client-server-port": self._client}
+            options |= {
+                "dashboard-port": self._dashboard,
+                "dashboard-host": "127.0.0.1",
+            }
+        words = [f"--{name}={value}" for name, value in options.items()]
+        environment = dict(self.environment)
+        del environment["RAY_ADDRESS"]
+        with Path("nodes.log").open("ab") as log:
+            command = ["sh", str(self._entrypoint), role, *words]
+            self.running[address] = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log
+            )
+        port = options["dashboard-agent-listen-port"]
+        wait_for(lambda: _answers(f"http://{address}:{port}/api/healthz"))
+
+    def states(self) -> list[str]:
+        """Return the state of each node that there is or was."""
+        url = f"{self.environment['RAY_ADDRESS']}/api/v0/nodes"
+        with urlopen(Request(url, headers=self._headers), timeout=30) as answer:
+            nodes = json.load(answer)["data"]["result"]["result"]
+        return sorted(node["state"] for node in nodes)
+
+    def lose(self, address: str) -> int:
+        """Kill a node's raylet; return with what its container ends."""
+        for each in psutil.Process(self.running[address].pid).children(recursive=True):
+            if each.name() == "raylet":
+                each.kill()
+        return self.running[address].wait(timeout=60)
+
+    def end(self) -> None:
+        for node in self.running.values():
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(node.pid)
+                for each in (*process.children(recursive=True), process):
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
+            node.wait()
+        shutil.rmtree(self._session, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return ports
+
+
+def _answers(url: str) -> bool:
+    with suppress(OSError), urlopen(url, timeout=4) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline, Path("nodes.log").read_text()
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def nodes() -> Iterator[_Nodes]:
+    write("docker", _COMMAND, Path("docker"))
+    made = _Nodes(Path("docker/entrypoint.sh").resolve())
+    yield made
+    made.end()
+
+
+@pytest.mark.slow
+def test_a_submitted_training_outlives_a_worker_that_comes_back(nodes: _Nodes) -> None:
+    write("ray", _COMMAND, Path("job"))
+    Path("job/files/own_env.py").write_text(_ENV)
+    nodes.start("head", _HEAD)
+    for address in _WORKERS:
+        nodes.start("worker", address)
+    assert nodes.states() == ["ALIVE"] * 3
+    refused = Request(f"{nodes.environment['RAY_ADDRESS']}/api/v0/nodes")
+    with pytest.raises(OSError, match="401"):
+        urlopen(refused, timeout=30)
+
+    with Path("job.log").open("wb") as log:
+        command = ["sh", "job/submit.sh"]
+        job = nodes.running["job"] = subprocess.Popen(
+            command, env=nodes.environment, stdout=log, stderr=subprocess.STDOUT
+        )
+    said = Path("job.log").read_text
+    wait_for(lambda: re.search("steps: [1-9]", said()) or job.poll() is not None)
+    assert job.poll() is None, said()
+    assert nodes.lose(_WORKERS[0]) != 0  # Docker starts such a container again
+    wait_for(lambda: nodes.states() == ["ALIVE", "ALIVE", "DEAD"])
+    nodes.start("worker", _WORKERS[0])
+    assert nodes.states() == ["ALIVE", "ALIVE", "ALIVE", "DEAD"]
+    assert job.wait(timeout=300) == 0, said()
+    assert "Lost and replaced: " in said() and "Traceback" not in said()
+    (run,) = Path("runs/ppo").glob("*/*")
+    assert json.loads((run / "summary.json").read_text())["env_steps"] >= 30_000
+
+
+def test_without_a_token_no_node_starts(nodes: _Nodes) -> None:
+    environment = {**nodes.environment, "RAY_AUTH_TOKEN_PATH": "gone"}
+    command = ["sh", "docker/entrypoint.sh", "worker"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "There is no token: let RAY_AUTH_TOKEN_PATH name a file" in done.stderr
