@@ -28,8 +28,7 @@ class ActorAndCritics:
     """An actor, one or more critics, their targets, and their optimizers.
 
     Args:
-        setup: of the algorithm.
-        names: of the actor, then of each critic, in a checkpoint.
+        setup: of the algorithm; its first network is the actor, the others critics.
         actor_target: whether the actor has a target too.
     Attributes:
         models: networks by name.
@@ -44,10 +43,11 @@ class ActorAndCritics:
     def __init__(
         self,
         setup: LearnerSetup[ActionCriticConfig],
-        *names: str,
         actor_target: bool = True,
     ) -> None:
         self._setup, config = setup, setup.config
+        more = (f"critic-{i}" for i in range(2, len(setup.layouts)))
+        names = "actor", "critic", *more
         self.models: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
         for name, layout in zip(names, setup.layouts, strict=True):
@@ -156,6 +156,23 @@ class ActorAndCritics:
         norm = descend(self._actor_optimizer, tape, loss, variables, self._grad_norm)
         return {"policy_loss": loss, "policy_grad_norm": norm, **more}
 
+    def target_values(
+        self, next_obs: tf.Tensor, actions: tf.Tensor, update: tf.Tensor
+    ) -> tf.Tensor:
+        """Return float32 [N], the lesser value by two of the target critics.
+
+        All are read where there are no more; else the two are drawn for each update,
+        of which so many, int64 [], went before.
+
+        Source: arXiv:2101.05982, algorithm 1.
+        """
+        critics, count = self.critic_targets, len(self.critic_targets)
+        if count <= 2:
+            return least_values(critics, next_obs, actions)
+        values = [action_values(critic, next_obs, actions) for critic in critics]
+        chosen = two_of(count, self._setup.seed, update)
+        return tf.reduce_min(tf.gather(tf.stack(values), chosen), axis=0)
+
     def _negative_value(self, obs: tf.Tensor) -> PolicyLoss:
         """Return the loss of a deterministic policy.
 
@@ -179,6 +196,16 @@ def least_values(
     """
     values = [action_values(critic, obs, actions) for critic in critics]
     return functools.reduce(tf.minimum, values)
+
+
+def two_of(count: int, seed: int, update: tf.Tensor) -> tf.Tensor:
+    """Return two different numbers below `count`, int32 [2], the update's own.
+
+    `update`, int64 [], is how many went before in the whole run of this seed.
+    """
+    own = tf.stack([tf.constant(seed, tf.int64), -1 - update])  # noise has 0, 1, …
+    bits = tf.random.stateless_uniform([count], own, None, None, tf.int32)
+    return tf.math.top_k(bits, 2).indices
 
 
 def smooth_target_actions(

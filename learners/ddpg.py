@@ -22,7 +22,7 @@ class DDPG:
     def __init__(self, setup: LearnerSetup[DDPGConfig]) -> None:
         self._config = setup.config
         self.data = sampled_batches(setup.config)
-        self._networks = networks = ActorAndCritics(setup, "actor", "critic")
+        self._networks = networks = ActorAndCritics(setup)
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
         self.variables: dict[str, tf.Variable] = {}

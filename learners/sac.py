@@ -8,6 +8,7 @@ from xagents_ray.algorithms.sac import LOG_STD_BOUNDS, SACConfig
 from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     PolicyLoss,
+    action_values,
     least_values,
 )
 from xagents_ray.learners.math.distributions import SquashedGaussian
@@ -22,7 +23,9 @@ from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatche
 class SAC:
     """Learns to act well and as randomly as it may, from the smaller of two critics.
 
-    Source: arXiv:1812.05905.
+    With more critics, targets are of two of them, and the policy climbs their mean.
+
+    Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """
 
     data: type[SampledBatches] = TransitionBatches
@@ -31,9 +34,7 @@ class SAC:
         config = setup.config
         self._config, self._setup = config, setup
         self.data = sampled_batches(config)
-        self._networks = networks = ActorAndCritics(
-            setup, "actor", "critic", "critic-2", actor_target=False
-        )
+        self._networks = networks = ActorAndCritics(setup, actor_target=False)
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
         self._updates = counter()
@@ -55,9 +56,9 @@ class SAC:
         )
 
     def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
-        """Return the soft value targets of both critics, float32 [N]."""
+        """Return the soft value targets of all critics, float32 [N]."""
         actions, log_probs = self._drawn(next_obs, 0)
-        values = least_values(self._networks.critic_targets, next_obs, actions)
+        values = self._networks.target_values(next_obs, actions, self._updates)
         soft_values = values - self._alpha() * log_probs
         return batch.rewards + batch.discounts * soft_values
 
@@ -78,7 +79,12 @@ class SAC:
         """
         actions, log_probs = self._drawn(obs, 1)
         alpha, log_prob = self._alpha(), tf.reduce_mean(log_probs)
-        values = least_values(self._networks.critics, obs, actions)
+        critics = self._networks.critics
+        if len(critics) > 2:  # of REDQ, arXiv:2101.05982, algorithm 1
+            values = tf.add_n([action_values(x, obs, actions) for x in critics])
+            values /= len(critics)
+        else:
+            values = least_values(critics, obs, actions)
         loss = alpha * log_prob - tf.reduce_mean(values)
         return loss, {"entropy": -log_prob, "alpha": alpha}
 

@@ -5,7 +5,6 @@ import tensorflow as tf
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
-    least_values,
     smooth_target_actions,
 )
 from xagents_ray.learners.math.noise import normal_noise
@@ -27,9 +26,7 @@ class TD3:
     def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
         self._config, self._setup = setup.config, setup
         self.data = sampled_batches(setup.config)
-        self._networks = networks = ActorAndCritics(
-            setup, "actor", "critic", "critic-2"
-        )
+        self._networks = networks = ActorAndCritics(setup)
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
         self._updates = counter()
@@ -42,12 +39,12 @@ class TD3:
         )
 
     def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
-        """Return the value targets of both critics, float32 [N]."""
+        """Return the value targets of all critics, float32 [N]."""
         c = self._config
         noise = normal_noise(self._setup.seed, self._updates, tf.shape(batch.actions))
         means = self._networks.actor_target(next_obs)
         actions = smooth_target_actions(means, noise, c.policy_noise_coef, c.noise_clip)
-        values = least_values(self._networks.critic_targets, next_obs, actions)
+        values = self._networks.target_values(next_obs, actions, self._updates)
         return batch.rewards + batch.discounts * values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:

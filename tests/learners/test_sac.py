@@ -1,10 +1,12 @@
 """The first updates of SAC, worked out slowly in NumPy with finite differences."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from actor_and_critics_by_hand import (
     BETA2,
     EPSILON,
@@ -32,13 +34,26 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
 
 SEED, SCATTERED, ALPHA, UPDATE = 6, 10, 0.3, 299
-CRITICS = ("critic", "critic-2")
 NEXT, NOW = 0, 1  # an update draws actions twice
 
 
 def noise_of(which: int, n: int = 8) -> Any:
     """Return [N, A] of standard normal noise of the update's two draws."""
     return normals(SEED, 2 * UPDATE + which, (n, 2))
+
+
+def critics_of(arrays: dict[str, Any]) -> list[str]:
+    names = {key.partition("/")[0] for key in arrays}
+    return sorted(name for name in names if re.fullmatch(r"critic(-\d)?", name))
+
+
+def two_critics(arrays: dict[str, Any]) -> list[str]:
+    """Return those of the update's targets: its two largest numbers choose them."""
+    critics = critics_of(arrays)
+    seed = tf.constant([SEED, -1 - UPDATE], tf.int64)
+    bits = tf.random.stateless_uniform([len(critics)], seed, None, None, tf.int32)
+    largest = sorted(bits.numpy())[-2:]
+    return [c for c, own in zip(critics, bits.numpy(), strict=True) if own in largest]
 
 
 def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
@@ -65,7 +80,8 @@ def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list
     for row, noise in zip(rows(case, spec), noise_of(NEXT), strict=True):
         _, after, _, reward, terminated = row
         action, log_density = drawn(arrays, after, noise)
-        both = [value(arrays, f"{critic}-target", after, action) for critic in CRITICS]
+        two = two_critics(arrays) if len(critics_of(arrays)) > 2 else critics_of(arrays)
+        both = [value(arrays, f"{critic}-target", after, action) for critic in two]
         soft = min(both) - ALPHA * log_density
         targets.append(reward if terminated else reward + GAMMA * soft)
     return targets
@@ -78,8 +94,9 @@ def policy_of(
     loss = entropy = 0.0
     for (now, *_), noise in zip(rows(case, spec), noise_of(NOW), strict=True):
         action, log_density = drawn(arrays, now, noise)
-        smaller = min(value(arrays, critic, now, action) for critic in CRITICS)
-        loss += (ALPHA * log_density - smaller) / 8
+        values = [value(arrays, x, now, action) for x in critics_of(arrays)]
+        climbed = min(values) if len(values) <= 2 else sum(values) / len(values)
+        loss += (ALPHA * log_density - climbed) / 8
         entropy -= log_density / 8
     return loss, entropy
 
@@ -102,19 +119,21 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (SPEC, {}, -2.0),
         (SPEC, {"target_entropy": 0.5}, 0.5),
         (RAM, {"alpha": ALPHA}, None),
+        (SPEC, {"critics": 1}, -2.0),
+        (SPEC, {"critics": 4}, -2.0),
     ],
-    ids=["auto", "target", "fixed-uint8"],
+    ids=["auto", "target", "fixed-uint8", "one-critic", "four-critics"],
 )
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
-    """Both critics, then the actor along the smaller one, alpha, and the targets."""
+    """All critics, then the actor along the smaller one or the mean, alpha, targets."""
     (learner, before), case = begun(spec, **settings), batch(1, spec=spec)
     targets = targets_of(before, case, spec)
 
     def critic_loss(arrays: dict[str, Any]) -> float:
-        both = (values_of(arrays, critic, case, spec) for critic in CRITICS)
-        return sum(float(np.square(np.subtract(targets, q)).mean()) for q in both)
+        every = (values_of(arrays, x, case, spec) for x in critics_of(arrays))
+        return sum(float(np.square(np.subtract(targets, q)).mean()) for q in every)
 
-    critics, critic_norm = descended(before, list(CRITICS), critic_loss)
+    critics, critic_norm = descended(before, critics_of(before), critic_loss)
     expected, actor_norm = descended(
         critics, ["actor"], lambda arrays: policy_of(arrays, case, spec)[0]
     )
@@ -151,7 +170,8 @@ def test_the_table_has_every_case() -> None:
         smaller = set()
         for row, noise in zip(rows(case, SPEC), noises, strict=True):
             action, _ = drawn(arrays, row[column], noise)
-            both = [value(arrays, f"{c}{kind}", row[column], action) for c in CRITICS]
+            critics = critics_of(arrays)
+            both = [value(arrays, f"{c}{kind}", row[column], action) for c in critics]
             smaller.add(int(np.argmin(both)))
         assert smaller == {0, 1}
     observations = np.float64(case.observations[0, :, 0])

@@ -77,6 +77,23 @@ def test_parts_of_dqn_learn_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("more", ["", "--critics 5 --layer-norm"])
+def test_many_updates_of_few_env_steps(more: str, greedy_mean: Mean) -> None:
+    """SAC plays Pendulum after an eighth of its preset's env steps."""
+
+    def mean(seed: int) -> float:
+        name, env = f"seed-{seed}", "Pendulum-v1"
+        words = ["--env", env, "--preset", "--local", "--seed", str(seed)]
+        words += "--max-steps 2500 --buffer-batch-size 64 --gradient-steps 10".split()
+        run("train", "sac", *words, *more.split(), "--name", name, "--quiet")
+        return greedy_mean("sac", Path("runs", "sac", env, name))
+
+    with ThreadPoolExecutor(2) as pool:
+        means = list(pool.map(mean, (11, 12, 13)))
+    assert min(means) >= -200, means
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["acer", "dqn", "trpo"])
 def test_what_is_learned_stays(agent: str, greedy_mean: Mean) -> None:
     """CartPole presets on ten seeds: good final weights, and few bad ones before."""

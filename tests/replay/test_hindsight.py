@@ -175,6 +175,32 @@ def test_shares_and_uniform_goals() -> None:
     assert np.ptp(others) < 90  # of about 150 each
 
 
+def test_priorities_choose_steps_and_not_their_goals() -> None:
+    """Steps come in proportion to their errors; each one's goals as without these."""
+    world = World([6, 4])
+    replay, uniform = replay_of("future", alpha=1.0), replay_of("future")
+    for each in (replay, uniform):
+        each.insert(world.rollout(11))
+        world = World([6, 4])
+    drawn: Any = replay.sample(1, 2_000)
+    numbers = drawn.observations[0, :, 0, 1]
+    replay.update(drawn.rows[0], numbers / 8)  # step n has an error of n / 8
+    drawn = replay.sample(4, 5_000)
+    numbers, goals = drawn.observations[:, :, 0, 1], drawn.observations[:, :, 0, 2]
+    np.testing.assert_allclose(drawn.priorities, numbers / 8, rtol=1e-4)
+    expected, steps = goals_drawn(uniform), [1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
+    assert sorted(expected) == steps
+    for step in steps:
+        count = int((numbers == step).sum())
+        assert count / 20_000 == pytest.approx(step / sum(steps), abs=0.012)
+        own = sum(expected[step].values())
+        for goal, times in expected[step].items():
+            share = float((goals[numbers == step] == goal).mean())
+            assert share == pytest.approx(times / own, abs=0.12)
+    # Relabeled rows still say which steps they were, for the next errors.
+    assert set((drawn.rows[..., 1] - numbers).ravel()) == {-1}
+
+
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_rewards_and_ends_are_those_of_the_goal(n_step: int) -> None:
     """A slow loop, from the numbers of observations; 7 and 14 end where desired."""

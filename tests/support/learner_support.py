@@ -30,7 +30,7 @@ def make_learner(
     n_envs: int | None = None,
 ) -> Learner:
     """Return the learner of an algorithm; by default with its own networks."""
-    row = find(agent)
+    row = find(agent).adapted(config)
     layouts = layouts or row.layouts(config, spec)
     return Learner(row, config, spec, layouts, seed, max_steps, compiled, n_envs)
 

@@ -1,13 +1,16 @@
 """Settings and networks of algorithms that learn from single transitions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from xagents_ray.algorithms.prioritized import PrioritizedConfig
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import ActorAndCritic
+from xagents_ray.networks import keras_files
+from xagents_ray.networks.layer_norm import with_layer_norm
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig
 from xagents_ray.settings.options import (
     changed,
     coefficient,
@@ -17,11 +20,39 @@ from xagents_ray.settings.options import (
     positive,
 )
 
+
+def _normalized(layout: Layout, config: AlgorithmConfig) -> Layout:
+    """Return a critic's network with the layers that the config asks for.
+
+    Raises:
+        UserError: the network is from a Keras file, which has its own layers.
+    """
+    if not (isinstance(config, ActionCriticConfig) and config.layer_norm):
+        return layout
+    file = config.critic_model
+    if file is not None and keras_files.content(file) is not None:
+        raise UserError(
+            f"--layer-norm adds layers to a network of a .cfg file and {file} is a "
+            "Keras model: drop --layer-norm, and add the layers to the model."
+        )
+    return with_layer_norm(layout)
+
+
+def critic_of_actions(networks: str) -> Model:
+    """Return the value of an observation and an action; see `Model.networks`."""
+    return Model(
+        "critic",
+        networks,
+        ("value",),
+        "critic_model",
+        reads_actions=True,
+        adapt=_normalized,
+    )
+
+
 DETERMINISTIC_MODELS = (
     Model("actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"),
-    Model(
-        "critic", "critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
-    ),
+    critic_of_actions("critic-{kind}.cfg"),
 )
 """An actor, and the value of an observation and an action."""
 
@@ -144,6 +175,33 @@ class ActionCriticConfig(ActorAndCritic, OffPolicyConfig):
         exclusive=True,
         known_as=("polyak",),
     )
+    layer_norm: bool = option(
+        False,
+        "If specified, hidden layers of critics are normalized before their "
+        "activations (layer norm), which keeps values from running away where "
+        "--gradient-steps makes many updates of few env steps",
+        known_as=("use_layer_norm", "layer_normalization", "critic_layer_norm"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticsConfig(ActionCriticConfig):
+    """Settings of algorithms with as many critics as the user wants."""
+
+    critics: int = count(
+        2,
+        "Critics. A target takes the lesser value of two of them, drawn for each "
+        "update where there are more, as in REDQ (5 to 10, and --gradient-steps 20)",
+        hp_type="categorical",
+        known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
+    )
+
+
+def with_critics(models: tuple[Model, ...], config: CriticsConfig) -> tuple[Model, ...]:
+    """Return an actor and as many critics as the config has: `critic`, `critic-2`."""
+    actor, critic, *_ = models
+    more = range(2, config.critics + 1)
+    return actor, critic, *(replace(critic, name=f"critic-{i}") for i in more)
 
 
 @dataclass(frozen=True, kw_only=True)

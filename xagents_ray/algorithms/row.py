@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NewType, TypeAlias
 
@@ -89,6 +89,7 @@ class Algorithm:
         continuous: takes continuous actions.
         multi_discrete: takes several discrete actions at once.
         presets: YAML file of tuned settings; see `algorithms.presets`.
+        adapt: returns its models as the algorithm's config changes them, or None.
     """
 
     name: str
@@ -102,6 +103,13 @@ class Algorithm:
     continuous: bool = True
     multi_discrete: bool = False
     presets: Path | None = None
+    adapt: Callable[[tuple[Model, ...], Any], tuple[Model, ...]] | None = None
+
+    def adapted(self, config: AlgorithmConfig) -> "Algorithm":
+        """Return it with the networks that a config asks for."""
+        if self.adapt is None:
+            return self
+        return replace(self, models=self.adapt(self.models, config))
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return the network that acts, from the user's file or our own."""
@@ -109,7 +117,9 @@ class Algorithm:
 
     def layouts(self, config: AlgorithmConfig, spec: EnvSpec) -> tuple[Layout, ...]:
         """Return its networks for an environment."""
-        return tuple(self.layout_of(model, config, spec) for model in self.models)
+        return tuple(
+            self.layout_of(model, config, spec) for model in self.adapted(config).models
+        )
 
     def layout_of(self, model: Model, config: AlgorithmConfig, spec: EnvSpec) -> Layout:
         """Return one of its networks for an environment."""

@@ -6,7 +6,11 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from xagents_ray.algorithms.off_policy import ActionCriticConfig
+from xagents_ray.algorithms.off_policy import (
+    CriticsConfig,
+    critic_of_actions,
+    with_critics,
+)
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.options import changed, option
@@ -15,9 +19,7 @@ AUTO = "auto"
 """Value of `--alpha` that is learned."""
 LOG_STD_BOUNDS = -20.0, 2.0
 """Of the actor's second output; the code of the paper's authors clips it so."""
-_CRITIC = Model(
-    "critic", "sac-critic-{kind}.cfg", ("value",), "critic_model", reads_actions=True
-)
+_CRITIC = critic_of_actions("sac-critic-{kind}.cfg")
 
 
 def _text(value: Any) -> Any:
@@ -26,18 +28,18 @@ def _text(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(ActionCriticConfig):
+class SACConfig(CriticsConfig):
     """Soft actor-critic, arXiv:1812.05905."""
 
-    lr: float = changed(ActionCriticConfig, "lr", 3e-4)
-    buffer_max_size: int = changed(ActionCriticConfig, "buffer_max_size", 1_000_000)
+    lr: float = changed(CriticsConfig, "lr", 3e-4)
+    buffer_max_size: int = changed(CriticsConfig, "buffer_max_size", 1_000_000)
     buffer_initial_size: int | None = changed(
-        ActionCriticConfig,
+        CriticsConfig,
         "buffer_initial_size",
         1_000,
         help="Replay buffer size at which learning starts",
     )
-    buffer_batch_size: int = changed(ActionCriticConfig, "buffer_batch_size", 256)
+    buffer_batch_size: int = changed(CriticsConfig, "buffer_batch_size", 256)
     alpha: str = option(
         AUTO,
         "Entropy coefficient, or auto: it starts at 1 and is learned, so that the "
@@ -95,5 +97,6 @@ add(
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         discrete=False,
+        adapt=with_critics,
     )
 )

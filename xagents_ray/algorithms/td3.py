@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS, DeterministicConfig
+from xagents_ray.algorithms.off_policy import (
+    DETERMINISTIC_MODELS,
+    CriticsConfig,
+    DeterministicConfig,
+    with_critics,
+)
 from xagents_ray.algorithms.row import Algorithm, add
 from xagents_ray.settings.options import coefficient, count
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config(DeterministicConfig):
+class TD3Config(DeterministicConfig, CriticsConfig):
     """Twin delayed DDPG, arXiv:1802.09477."""
 
     policy_noise_coef: float = coefficient(
@@ -36,5 +41,6 @@ add(
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         discrete=False,
+        adapt=with_critics,
     )
 )

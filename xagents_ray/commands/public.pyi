@@ -461,6 +461,10 @@ class TrainDDPG(TrainSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -840,6 +844,10 @@ class TrainSAC(TrainSettings, total=False):
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
+    critics: int
+    """Critics. A target takes the lesser value of two of them, drawn for each update
+    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
+    2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -858,6 +866,10 @@ class TrainSAC(TrainSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
@@ -933,6 +945,10 @@ class TrainTD3(TrainSettings, total=False):
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
+    critics: int
+    """Critics. A target takes the lesser value of two of them, drawn for each update
+    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
+    2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -951,6 +967,10 @@ class TrainTD3(TrainSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -1600,6 +1620,10 @@ class TuneDDPG(TuneSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""
@@ -2003,6 +2027,10 @@ class TuneSAC(TuneSettings, total=False):
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
+    critics: int | Sequence[int] | Space
+    """Critics. A target takes the lesser value of two of them, drawn for each update
+    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
+    2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -2021,6 +2049,10 @@ class TuneSAC(TuneSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0003."""
@@ -2101,6 +2133,10 @@ class TuneTD3(TuneSettings, total=False):
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
+    critics: int | Sequence[int] | Space
+    """Critics. A target takes the lesser value of two of them, drawn for each update
+    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
+    2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -2119,6 +2155,10 @@ class TuneTD3(TuneSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    layer_norm: bool
+    """If specified, hidden layers of critics are normalized before their activations
+    (layer norm), which keeps values from running away where --gradient-steps makes many
+    updates of few env steps. Default: False."""
     lr: float | Sequence[float] | Space
     """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
     0.0007."""

@@ -73,8 +73,8 @@ def train_with(
         hints = presets.hints(algorithm, given)
         given = presets.apply(algorithm, given)
     config = Config.of(algorithm.config, given)
-    check_paths(algorithm, "--weights", config.run.weights)
-    check_paths(algorithm, "--checkpoints", config.run.checkpoints)
+    check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
+    check_paths(algorithm, config.algorithm, "--checkpoints", config.run.checkpoints)
     callbacks, lost = load(config.run.callbacks, resumed is not None)
     with Signals() as signals:
         return fit(

@@ -116,8 +116,8 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
         notes = [f"Weights of {name}: {reason}", *notes]
     else:
         assert source.weights is not None
-        if len(source.weights) > 1:  # one will do, that of the network that acts
-            check_paths(algorithm, "--weights", source.weights)
+        if len(source.weights) > 1 and algorithm.adapt is None:  # one will do
+            check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     end = TrainingConfig(max_steps=1)  # which a Config requires
     whole = Config(algorithm=config, env=env, training=end)

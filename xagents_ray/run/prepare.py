@@ -147,6 +147,7 @@ def build_run(
     Raises:
         UserError: the algorithm or the network can't work with the environment.
     """
+    algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(

@@ -17,6 +17,7 @@ from xagents_ray.core.errors import UserError, counted, near
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.storage.arrays import read_arrays, write_arrays
 from xagents_ray.storage.files import sync_directory, write_new
 
@@ -34,11 +35,16 @@ _REMEDY = (
 _GROWTH = 16
 
 
-def check_paths(algorithm: Algorithm, flag: str, paths: Sequence[str] | None) -> None:
+def check_paths(
+    algorithm: Algorithm,
+    config: AlgorithmConfig,
+    flag: str,
+    paths: Sequence[str] | None,
+) -> None:
     """Raise UserError when there is not one path of a known kind per model."""
     for path in paths or ():
         kind(path)
-    models = algorithm.models
+    models = algorithm.adapted(config).models
     if paths is not None and len(paths) != len(models):
         raise UserError(
             f"{flag} names {len(paths)} files and {algorithm.name} has "

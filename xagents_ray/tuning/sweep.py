@@ -154,7 +154,9 @@ def _examples(plan: Plan) -> list[RunSpec]:
     for settings in plan.examples():
         try:
             config = plan.checked(settings)
-            check_paths(plan.algorithm, "--weights", config.run.weights)
+            check_paths(
+                plan.algorithm, config.algorithm, "--weights", config.run.weights
+            )
             runs.append(prepare(plan.algorithm, config))
         except UserError as error:
             errors.append(error)

@@ -38,6 +38,18 @@ PONG = {
     "max_steps": 2400,
     "seed": 7,
 }
+SAC = {
+    "env": "Pendulum-v1",
+    "n_envs": 2,
+    "max_steps": 600,
+    "seed": 7,
+    "buffer_initial_size": 100,
+    "buffer_batch_size": 32,
+    "train_frequency": 4,
+    "critics": 3,
+    "layer_norm": True,
+    "jit": "off",
+}
 CHANGING = dict.fromkeys(
     ["normalize_observations", "normalize_rewards", "lr_decay", "clip_decay"], True
 )
@@ -47,6 +59,7 @@ RUNS = {
     "dqn": ("dqn", DQN),
     "dqn-rainbow": ("dqn", {**DQN, **RAINBOW}),
     "acer": ("acer", ACER),
+    "sac": ("sac", SAC),
 }
 
 

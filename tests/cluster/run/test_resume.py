@@ -50,6 +50,17 @@ RUNS = {
             "checkpoint_replay": True,
         },
     ),
+    "sac": (
+        "sac",
+        {
+            **COMMON,
+            "env": "Pendulum-v1",
+            "critics": 3,
+            "train_frequency": 32,
+            "buffer_initial_size": 400,
+            "checkpoint_replay": True,
+        },
+    ),
 }
 
 
@@ -72,7 +83,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all((one[k] == other[k]).all() for k in keys)
 
 
-@pytest.mark.parametrize("name", ["ppo-pendulum", "dqn", "acer"])
+@pytest.mark.parametrize("name", ["ppo-pendulum", "dqn", "acer", "sac"])
 def test_a_run_in_two_sessions_is_one(
     name: str, train: Train, train_all: TrainAll, tmp_path: Path
 ) -> None:

@@ -51,8 +51,8 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     if given.get("max_steps") is None and given.get("target_reward") is None:
         given = {**given, "target_reward": 0.0}  # a check needs no end
     config = Config.of(algorithm.config, given)
-    check_paths(algorithm, "--weights", config.run.weights)
-    check_paths(algorithm, "--checkpoints", config.run.checkpoints)
+    check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
+    check_paths(algorithm, config.algorithm, "--checkpoints", config.run.checkpoints)
     with ExitStack() as stack:
         every = _Examination(algorithm, config, load, stack).rows()
         found = {row.name: row for row in every if row is not None}
@@ -142,7 +142,7 @@ class _Examination:
         sizes = (
             f"{model.name} {counted(layout.n_weights, 'weight')}"
             for model, layout in zip(
-                self._algorithm.models, self._run.layouts, strict=True
+                self._run.algorithm.models, self._run.layouts, strict=True
             )
         )
         yield Row("network", ", ".join(sizes))
