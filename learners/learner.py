@@ -123,6 +123,7 @@ class Learner:
             ),
             jit_compile=compiled or None,
         )
+        self._check_errors()
         publish = tf.function(self._publish_as)
         self._publish = runtime.traced(publish, tf.TensorSpec([], tf.int64))
 
@@ -184,11 +185,6 @@ class Learner:
         numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
         metrics = unpack(self._names, numbers.numpy())
         if isinstance(batch.sampled, PrioritizedTransitions):
-            if not errors:
-                raise UserError(
-                    f"{self._row.name} returns no errors of what it samples: leave out "
-                    "--prioritized."
-                )
             done = int(metrics["updates"])  # fewer if it was stopped
             rows = batch.sampled.rows[:done].reshape(-1, 2)
             self.answer = Answer(rows, errors[0].numpy()[:done].reshape(-1))
@@ -224,6 +220,17 @@ class Learner:
     def _traced(self) -> Any:
         """The phase as one graph, of its flat arguments."""
         return runtime.traced(self._phase)
+
+    def _check_errors(self) -> None:
+        """Raise UserError when a prioritized replay would get no errors."""
+        if self._config.replay is None or not self._config.replay.takes_errors:
+            return
+        phase = self._phase.get_concrete_function()
+        if len(phase.structured_outputs) < 3:
+            raise UserError(
+                f"{self._row.name} returns no errors of what it samples: leave out "
+                "--prioritized."
+            )
 
     def _learn(self, data: Any, facts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Run a learning phase in the graph.

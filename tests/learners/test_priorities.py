@@ -11,11 +11,12 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import PrioritizedTransitions, Transitions
+from xagents_ray.learners.dqn import DQN
 
 BOX = EnvSpec((3,), "float32", 1, 0, (-1.0,), (1.0,))
 FEW = EnvSpec((3,), "float32", 1, 2)
 BETA, REMAINING = 0.4, 0.75
-SPECS = {"dqn": FEW, "ddpg": BOX, "td3": BOX}
+SPECS = {"dqn": FEW, "ddpg": BOX, "td3": BOX, "sac": BOX}
 
 
 def drawn(spec: EnvSpec, k: int, n: int = 6) -> PrioritizedTransitions:
@@ -46,8 +47,8 @@ def values_of(learner: Any, agent: str, case: PrioritizedTransitions) -> list[An
     if agent == "dqn":
         return [models["q"](obs).numpy()[np.arange(len(obs)), case.actions[0]]]
     pairs = np.concatenate([obs, case.actions[0]], axis=-1)
-    names = ["critic", "critic-2"][: 1 + (agent == "td3")]
-    return [models[name](pairs).numpy()[:, 0] for name in names]
+    critics = [model.name for model in find(agent).models[1:]]
+    return [models[name](pairs).numpy()[:, 0] for name in critics]
 
 
 def weights_of(priorities: Any, total: float, size: int, beta: float) -> Any:
@@ -116,7 +117,6 @@ def test_an_algorithm_without_errors_is_refused(monkeypatch: Any) -> None:
     def learn(self: Any, data: Any, phase: Any) -> Any:
         return {}, tf.constant(0)
 
-    learner = make("dqn")
-    monkeypatch.setattr(type(learner.algorithm), "learn", learn)
+    monkeypatch.setattr(DQN, "learn", learn)
     with pytest.raises(UserError, match=r"dqn returns no errors.*--prioritized"):
-        learner.update(sampled(drawn(FEW, 1)), 0)
+        make("dqn")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xagents_ray
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
@@ -270,6 +271,15 @@ def test_a_name_of_another_library_stands_for_one_option() -> None:
         names = [o.name for o in train_options(row.config)]
         also = [word for o in train_options(row.config) for word in o.known_as]
         assert len({*names, *also}) == len(names) + len(also)
+
+
+@pytest.mark.parametrize("call", [xagents_ray.train, xagents_ray.tune])
+def test_settings_of_another_agent_name_it(call: Any) -> None:
+    said = "ppo has no setting her, which is one of ddpg, dqn, sac, td3: leave it out."
+    with pytest.raises(UserError, match=f"^{said}$"):
+        call("ppo", env="CartPole-v1", her="future")
+    with pytest.raises(UserError, match=r"^There is no setting 'entropy_coef'.* alpha"):
+        call("sac", env="Pendulum-v1", entropy_coef=0.1)
 
 
 def test_settings_of_another_algorithm() -> None:

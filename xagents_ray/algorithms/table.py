@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from xagents_ray.algorithms import (  # noqa: F401
@@ -22,9 +22,17 @@ from xagents_ray.core.errors import UserError, near
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import GROUPS
-from xagents_ray.settings.options import flag, options
+from xagents_ray.settings.options import Option, flag, options
 
-__all__ = ["ALGORITHMS", "failures", "find", "register", "rows"]
+__all__ = [
+    "ALGORITHMS",
+    "check_owners",
+    "failures",
+    "find",
+    "owners",
+    "register",
+    "rows",
+]
 
 GROUP = "xagents_ray.algorithms"
 """Entry points of this group name rows, `reinforce = own_algorithm.algorithm:ROW`."""
@@ -47,6 +55,27 @@ def find(name: str) -> Algorithm:
         hint = near(name, rows()) or f"; known: {', '.join(rows())}."
         raise UserError(f"There is no agent {name!r}{hint}")
     return ALGORITHMS[name]
+
+
+def owners(name: str, among: Callable[[Option], bool] = lambda each: True) -> list[str]:
+    """Return the agents that have a setting, `her`, among those of their options."""
+    return [
+        agent
+        for agent, row in rows().items()
+        if any(each.name == name and among(each) for each in options(row.config))
+    ]
+
+
+def check_owners(row: Algorithm, names: Iterable[str]) -> None:
+    """Raise UserError when one of the settings is another agent's."""
+    row.config.check_names(names)
+    own = {word for o in options(row.config) for word in (o.name, *o.known_as)}
+    for name in names:
+        if name not in own and (others := owners(name)):
+            raise UserError(
+                f"{row.name} has no setting {name}, which is one of "
+                f"{', '.join(others)}: leave it out."
+            )
 
 
 @functools.cache

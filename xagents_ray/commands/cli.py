@@ -11,7 +11,7 @@ import click
 
 from xagents_ray.algorithms.presets import presets as all_presets
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import failures, find, rows
+from xagents_ray.algorithms.table import failures, find, owners, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.launch import launching
@@ -139,11 +139,7 @@ class _Agents(click.Group):
 
     def _owners(self, name: str) -> list[str]:
         """Return the agents that have a flag."""
-        return [
-            agent
-            for agent, row in rows().items()
-            if name in {each.flag for each in filter(self._own, options(row.config))}
-        ]
+        return owners(name.removeprefix("--").replace("-", "_"), self._own)
 
     def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
         """Say which algorithms of other packages can't be used."""

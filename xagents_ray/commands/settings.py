@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.table import check_owners
 from xagents_ray.settings.options import check_known, options, plain
 
 
@@ -20,6 +21,6 @@ def check_settings(
     own = [each for each in options(algorithm.config) if each.acts or each.explores]
     known = [*(each for group in groups for each in options(group)), *own]
     values = {name: value for name, value in given.items() if value is not None}
-    algorithm.config.check_names(values)
+    check_owners(algorithm, values)
     check_known(values, known)
     return plain(known, values)

@@ -7,7 +7,7 @@ from typing import Any
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import check_owners, find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run.callbacks import load
@@ -47,11 +47,13 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     from xagents_ray.commands.seeds import train_seeds  # it calls `train_with`
 
     result: Result | SeedsResult
+    algorithm = find(agent)
+    check_owners(algorithm, settings)
     with interrupting():
         if settings.get("seeds") is not None:
-            result = train_seeds(find(agent), settings)
+            result = train_seeds(algorithm, settings)
         else:
-            result = train_with(find(agent), settings)
+            result = train_with(algorithm, settings)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)
     return result

@@ -10,7 +10,7 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import check_owners, find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics, merge_all
 from xagents_ray.core.trajectory import (
@@ -61,6 +61,7 @@ class Agent:
 
     def __init__(self, agent: str, **settings: Any) -> None:
         algorithm = find(agent)
+        check_owners(algorithm, settings)
         given = {"max_steps": sys.maxsize, **settings, "local": True}
         given = plain(train_options(algorithm.config), given)
         config = Config.of(algorithm.config, given)
