@@ -1,12 +1,20 @@
 """TensorFlow's process-wide settings."""
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tensorflow.python.autograph.impl import conversion
 
-from xagents_ray.learners.runtime import _delete_generated_files, tf
+from xagents_ray.learners import ppo
+from xagents_ray.learners.runtime import (
+    _PLAIN,
+    _delete_generated_files,
+    _leave_as_they_are,
+    tf,
+)
 
 
 def test_tracing_leaves_no_files_behind(
@@ -29,3 +37,22 @@ def test_a_release_without_the_loader_is_left_as_it_is() -> None:
     loader = SimpleNamespace()
     _delete_generated_files(loader)
     assert not vars(loader)
+
+
+@pytest.mark.parametrize("name", _PLAIN)
+def test_a_plain_module_is_left_as_it_is(name: str) -> None:
+    """The names are those of modules, and AutoGraph knows them."""
+    module = import_module(f"xagents_ray.{name}")
+    own = [x for x in vars(module).values() if callable(x)]
+    own = [x for x in own if x.__module__ == module.__name__]
+    assert own and all(conversion.is_allowlisted(x) for x in own)
+
+
+def test_algorithms_are_converted() -> None:
+    assert not conversion.is_allowlisted(ppo.PPO.learn)
+
+
+def test_a_release_without_rules_is_left_as_it_is() -> None:
+    config = SimpleNamespace()
+    _leave_as_they_are(config, ["a"])
+    assert not vars(config)

@@ -1,8 +1,9 @@
 """Commands in processes that begin with TensorFlow imported.
 
-Importing it takes four seconds of a core, and the tests train some hundred times. So
-their processes are forked from one that has imported it and run nothing; each has what
-a new one has: arguments, directory, environment and standard streams of its own.
+Importing it takes four seconds of a core, AutoGraph one or two more, and the tests
+train some hundred times. So their processes are forked from one that has done both and
+run nothing; each has what a new one has: arguments, directory, environment and standard
+streams of its own.
 """
 
 import multiprocessing
@@ -12,9 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from tempfile import NamedTemporaryFile
+
+import pytest
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
@@ -49,7 +54,9 @@ def start(arguments: Sequence[str], out: str, err: str) -> BaseProcess:
     """Start Python, with its output in two files that are there."""
     state = os.getcwd(), dict(os.environ)
     process = _SERVER.Process(target=_main, args=(arguments, *state, out, err))
-    with _LOCK:
+    with _LOCK, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(Path(__file__).parent))  # of the server
+        forkserver.ensure_running()
         process.start()
     return process
 
