@@ -1,6 +1,6 @@
 """Commands in processes that begin with TensorFlow imported.
 
-Importing it takes four seconds of a core, AutoGraph one or two more, and the tests
+Importing it takes four seconds of a core, what AutoGraph does one more, and the tests
 train some hundred times. So their processes are forked from one that has done both and
 run nothing; each has what a new one has: arguments, directory, environment and standard
 streams of its own.
@@ -27,6 +27,7 @@ _SERVER.set_forkserver_preload(
         f"xagents_ray.{name}"
         for name in ("run.local", "run.session", "learners.make", "actors.env_actor")
     ]
+    + ["converted"]  # which is beside this module
 )
 # Starting one looks at all that run, and only one may look at a time.
 _LOCK = threading.Lock()
