@@ -121,11 +121,12 @@ def _presets(agent: str) -> str:
     """Return the table of an agent's presets, or of all."""
     of_all = agent == "all"
     rows = (
-        ([each.agent] if of_all else []) + [f"`{each.env}`", each.expected, each.source]
+        ([each.agent] if of_all else [])
+        + [f"`{each.env}`", each.name, each.expected, each.source]
         for each in presets()
         if of_all or each.agent == agent
     )
-    columns = ["environment", "expected", "source"]
+    columns = ["environment", "name", "expected", "source"]
     return _table(["agent", *columns] if of_all else columns, rows)
 
 

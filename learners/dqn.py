@@ -21,6 +21,7 @@ from xagents_ray.learners.priorities import (
 )
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches, at
+from xagents_ray.networks.noisy import FACTORISED
 
 
 class _Predicted(NamedTuple):
@@ -139,13 +140,19 @@ class DQN:
         return _Predicted(outputs)
 
     def _noise(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Return noise for the rows of an update's three passes, float32 [N, units].
+        """Return noise of an update's three passes, float32 [1 or N, units].
 
-        Where no layer is noisy, None for each.
+        Factorised noise is that of the weights, which all N rows share; independent
+        noise is that of what the weights add to each row. Where no layer is noisy,
+        None for each.
+
+        Source: arXiv:1706.10295, section 3.1.
         """
         units = self._setup.layouts[0].noise_units
         if not units:
             return [None] * 3
+        if self._config.noisy == FACTORISED:
+            rows = 1
         update = tf.cast(self._optimizer.iterations, tf.int64)
         noise = normal_noise(self._setup.seed, update, [3, rows, units])
         return tf.unstack(noise)

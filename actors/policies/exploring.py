@@ -18,29 +18,35 @@ _LADDER_START, _LADDER_STEPS = 0.4, 7
 class EpsilonGreedyPolicy(Policy):
     """Takes the action of the largest value, with decaying probability a random one.
 
-    A network with noisy layers explores by their noise instead.
+    A network with noisy layers explores by their noise instead, once learning begins;
+    before that all its actions are random.
     """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for two numbers per step, or the network's noise."""
+        """Return an array for two numbers per step, or the network's noise and one."""
         if units := self._layout.noise_units:
-            return np.empty((*shape, units), np.float32)
+            return np.empty((*shape, units + 1), np.float32)
         return np.empty((*shape, 2))
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T, 2], a coin and an action for each step, or normal noise."""
+        """Draw uniform [T, 2], a coin and an action for each step.
+
+        With noisy layers normal [T, units], followed by an action.
+        """
         if self._layout.noise_units:
             generator.standard_normal(out=out, dtype=np.float32)
+            out[:, -1] = generator.random(len(out), np.float32)
         else:
             generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation, one coin or row of noise each."""
+        actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
         if self._layout.noise_units:
-            actions = largest(self._forward(observations, noise)[0])
+            if env_steps >= self._config.initial_size:
+                actions = largest(self._forward(observations, noise[:, :-1])[0])
             return Actions(actions, actions)
         explore = noise[:, 0] < epsilon(self._config, env_steps, self.places)
-        actions = (noise[:, 1] * self._spec.n_actions).astype(np.int32)
         if not explore.all():
             actions = np.where(explore, actions, self.greedy(observations))
         return Actions(actions, actions)

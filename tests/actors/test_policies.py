@@ -359,14 +359,29 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     policy, forward = EpsilonGreedyPolicy(NOISY, DISCRETE, layout), bind(layout, arrays)
     policy.load(Weights(1, arrays))
     noise = policy.noise(generators(0, range(64)), 2)
-    assert (noise.shape, noise.dtype) == ((2, 64, layout.noise_units), np.float32)
+    units = layout.noise_units
+    assert (noise.shape, noise.dtype) == ((2, 64, units + 1), np.float32)
     x = one_observation(64)
     for row in noise:
-        actions = policy.act(x, row, 0)
-        np.testing.assert_array_equal(actions.stored, forward(x, row)[0].argmax(-1))
-        assert len(set(actions.stored.tolist())) > 1
+        actions = policy.act(x, row, NOISY.initial_size).stored
+        np.testing.assert_array_equal(actions, forward(x, row[:, :units])[0].argmax(-1))
+        assert len(set(actions.tolist())) > 1
     assert len(set(policy.greedy(x).tolist())) == 1
     np.testing.assert_array_equal(policy.greedy(x), forward(x)[0].argmax(-1))
+
+
+def test_before_learning_a_noisy_network_acts_randomly() -> None:
+    """Its first weights may prefer one action by more than their noise."""
+    layout = find("dqn").layouts(NOISY, DISCRETE)[0]
+    arrays = {name: 0 * x for name, x in random_arrays(layout, 2).items()}
+    policy = EpsilonGreedyPolicy(NOISY, DISCRETE, layout)
+    policy.load(Weights(1, arrays))
+    x, noise = one_observation(64), policy.noise(generators(0, range(64)), 100)
+    last = NOISY.initial_size - 1
+    drawn = np.stack([policy.act(x, row, last).stored for row in noise])
+    counts = np.bincount(drawn.ravel(), minlength=DISCRETE.n_actions)
+    expected = drawn.size / DISCRETE.n_actions
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
 
 
 class Bounded(Stepping):

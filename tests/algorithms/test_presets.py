@@ -15,7 +15,7 @@ from xagents_ray.settings.config import Config
 
 PPO = find("ppo")
 CARTPOLE = {"env": "CartPole-v1", "preset": "auto"}
-ALL = [pytest.param(preset, id=f"{preset.agent}-{preset.env}") for preset in presets()]
+ALL = [pytest.param(p, id=f"{p.agent}-{p.env}-{p.name}") for p in presets()]
 
 
 @pytest.mark.parametrize("preset", ALL)
@@ -28,7 +28,7 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     assert preset.expected and preset.source
     assert "max_steps" in preset.settings
     env = {"*NoFrameskip-v4": "PongNoFrameskip-v4", "ALE/*-v5": "ALE/Pong-v5"}
-    given = {"env": env.get(preset.env, preset.env), "preset": "auto"}
+    given = {"env": env.get(preset.env, preset.env), "preset": preset.name}
     settings = apply(row, given)
     assert settings.items() >= preset.settings.items()
     config = Config.of(row.config, settings)
@@ -36,10 +36,24 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
 
 
 def test_presets_are_distinct() -> None:
-    """No two of an agent fit the same environment, and every agent has some."""
-    names = [(preset.agent, preset.env) for preset in presets()]
+    """No two of an agent and a name fit the same environment; every agent has some."""
+    names = [(preset.agent, preset.env, preset.name) for preset in presets()]
     assert len(names) == len(set(names))
-    assert {agent for agent, _ in names} == set(ALGORITHMS)
+    assert {agent for agent, _, name in names if name == "auto"} == set(ALGORITHMS)
+
+
+def test_a_name_chooses_another_preset() -> None:
+    given = {"env": "CartPole-v1", "preset": "rainbow"}
+    settings = apply(find("dqn"), given)
+    parts = {"double", "dueling", "distributional", "prioritized"}
+    assert all(settings[part] is True for part in parts)
+    assert (settings["noisy"], settings["n_step"] > 1) == ("factorised", True)
+    with pytest.raises(UserError, match="no preset rainbow of dqn for Acrobot-v1"):
+        apply(find("dqn"), {**given, "env": "Acrobot-v1"})
+    with pytest.raises(UserError, match="--preset rainbow: No such file"):
+        apply(PPO, given)
+    with pytest.raises(UserError, match="did you mean rainbow"):
+        apply(find("dqn"), {**given, "preset": "rainbo"})
 
 
 def test_given_settings_override() -> None:

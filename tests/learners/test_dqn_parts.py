@@ -8,7 +8,7 @@ from learner_support import assert_same, make_learner, resumed_states, sampled
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Transitions
+from xagents_ray.core.trajectory import PrioritizedTransitions, Transitions
 from xagents_ray.learners.learner import Learner
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
@@ -80,6 +80,20 @@ def test_each_update_has_noise_of_its_own(noise: str) -> None:
     three = Transitions(*(np.repeat(x, 3, axis=0) for x in batch()))
     mean = other.update(sampled(three), 1)["loss"]
     assert mean == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "is_shared"), [("factorised", 1), ("independent", 0)]
+)
+def test_all_rows_share_factorised_noise(noise: str, is_shared: bool) -> None:
+    """It is that of the weights; rows that are equal have equal errors then."""
+    rows = (np.repeat(x[:, :1], 16, axis=1) for x in batch())
+    priorities, places = np.ones((1, 16), np.float32), np.zeros((1, 16, 2), np.int64)
+    drawn = PrioritizedTransitions(*rows, priorities, places)
+    learner = make(noisy=noise, prioritized=True)
+    learner.update(sampled(drawn), 1)
+    assert learner.answer is not None
+    assert (np.ptp(learner.answer.errors) < 1e-5) == is_shared
 
 
 def test_deviations_are_learned() -> None:

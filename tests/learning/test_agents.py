@@ -11,12 +11,17 @@ import pytest
 from xagents_ray.algorithms.presets import Preset, presets
 
 Mean = Callable[[str, Path], float]
-QUICK = {(agent, "CartPole-v1") for agent in ("dqn", "ppo", "trpo")}
+QUICK = {(agent, "CartPole-v1", "auto") for agent in ("dqn", "ppo", "trpo")}
 CASES = [
-    pytest.param(preset, seeds, id=f"{preset.agent}-{preset.env}-{seeds}", marks=marks)
+    pytest.param(
+        preset,
+        seeds,
+        id=f"{preset.agent}-{preset.env}-{preset.name}-{seeds}",
+        marks=marks,
+    )
     for preset in presets()
     if preset.goal is not None
-    for quick in [(preset.agent, preset.env) in QUICK]
+    for quick in [(preset.agent, preset.env, preset.name) in QUICK]
     for seeds, marks in (
         ((1, 2), () if quick else pytest.mark.slow),
         ((3,), pytest.mark.slow),
@@ -41,7 +46,7 @@ def test_the_final_weights_play_well(
 
     def mean(seed: int) -> float:
         name = f"seed-{seed}"
-        words = ["--env", env, "--preset", "--local", "--seed", str(seed)]
+        words = ["--env", env, "--preset", preset.name, "--local", "--seed", str(seed)]
         run("train", agent, *words, "--name", name, "--quiet")
         return greedy_mean(agent, Path("runs", agent, env.replace(":", "-"), name))
 
@@ -58,12 +63,17 @@ def test_the_final_weights_play_well(
         ("--dueling", (1, 2, 3)),
         ("--distributional --v-min 0 --v-max 10", (1, 2, 3)),
         ("--prioritized", (101, 102, 103)),
+        (
+            "--noisy factorised --normalize-observations "
+            "--max-steps 75000 --buffer-max-size 75000",
+            (1, 103),
+        ),
     ],
 )
 def test_parts_of_dqn_learn_alone(
     part: str, seeds: tuple[int, ...], greedy_mean: Mean
 ) -> None:
-    """Each with the rest of the CartPole preset as it is."""
+    """Each with the rest of the CartPole preset, but for what noise needs."""
 
     def mean(seed: int) -> float:
         name, env = f"seed-{seed}", "CartPole-v1"

@@ -68,7 +68,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
     noisy: str | None = option(
         None,
         "Noise on the weights of dense layers, of learned deviation, which explores "
-        "in place of epsilon",
+        "in place of epsilon once learning begins; actions are random before",
         choices=(FACTORISED, INDEPENDENT),
         acts=True,
         known_as=("noisy_nets",),

@@ -281,11 +281,12 @@ root.add_command(launching())
 def presets(agent: str | None) -> int:
     """List presets, of one agent or of all."""
     rows = [
-        (preset.agent, preset.env, preset.expected, preset.source)
+        (preset.agent, preset.env, preset.name, preset.expected, preset.source)
         for preset in all_presets()
         if agent is None or preset.agent == find(agent).name
     ]
-    print_table(("agent", "environment", "expected", "source"), rows, wrapped=2)
+    columns = ("agent", "environment", "name", "expected", "source")
+    print_table(columns, rows, wrapped=3)
     return 0
 
 

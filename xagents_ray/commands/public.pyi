@@ -148,8 +148,8 @@ class TrainSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Alone, settings that are known to learn this environment; else a file of
-    settings. Other flags override it."""
+    """Alone, settings that are known to learn this environment; else others by their
+    name, as rainbow of dqn, or a file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""
@@ -591,7 +591,8 @@ class TrainDQN(TrainSettings, total=False):
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
     noisy: Literal["factorised", "independent"] | None
     """Noise on the weights of dense layers, of learned deviation, which explores in
-    place of epsilon (factorised|independent)."""
+    place of epsilon once learning begins; actions are random before
+    (factorised|independent)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1282,8 +1283,8 @@ class TuneSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Alone, settings that are known to learn this environment; else a file of
-    settings. Other flags override it."""
+    """Alone, settings that are known to learn this environment; else others by their
+    name, as rainbow of dqn, or a file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""
@@ -1759,7 +1760,8 @@ class TuneDQN(TuneSettings, total=False):
     the target network (steps, ≥ 1 and ≤ 1000). Default: 1."""
     noisy: Literal["factorised", "independent"] | None
     """Noise on the weights of dense layers, of learned deviation, which explores in
-    place of epsilon (factorised|independent)."""
+    place of epsilon once learning begins; actions are random before
+    (factorised|independent)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

@@ -34,6 +34,7 @@ class Preset:
 
     agent: str  # its name
     env: str  # the environment's id; `*` stands for anything, as in `ALE/*`
+    name: str = AUTO  # by which `--preset` asks for it
     settings: Mapping[str, Any] = field(default_factory=dict)  # by flat name
     goal: float | None = None  # mean of 20 greedy episodes with the final weights
     expected: str = ""  # the result of it, or of the source's settings
@@ -62,7 +63,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         algorithm: that is to learn.
-        given: settings by flat name; `preset` is "auto" or a file.
+        given: settings by flat name; `preset` is "auto", another name or a file.
     Raises:
         UserError: there is no such preset, its file is damaged, or its name is no text.
     """
@@ -70,16 +71,17 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     if asked is None:
         return dict(given)
     next(each for each in options(RunConfig) if each.name == "preset").check(asked)
-    if asked == AUTO:
-        settings = _find(algorithm.name, given.get("env")).settings
+    if asked in {AUTO, *(preset.name for preset in _of(algorithm))}:
+        settings = _find(algorithm.name, given.get("env"), asked).settings
     else:
         settings = _read(Path(asked), algorithm)
     return {**settings, **given}
 
 
-def fitting(agent: str, env: str) -> Preset | None:
-    """Return the algorithm's preset for an environment, if there is one."""
-    return next((p for p in _of(find(agent)) if fnmatchcase(env, p.env)), None)
+def fitting(agent: str, env: str, name: str = AUTO) -> Preset | None:
+    """Return the algorithm's preset of a name for an environment, if there is one."""
+    named = (preset for preset in _of(find(agent)) if preset.name == name)
+    return next((preset for preset in named if fnmatchcase(env, preset.env)), None)
 
 
 def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
@@ -94,18 +96,19 @@ def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _find(agent: str, env: str | None) -> Preset:
+def _find(agent: str, env: str | None, name: str) -> Preset:
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
-    found = fitting(agent, env)
+    found = fitting(agent, env, name)
     if found is not None:
         return found
-    known = [preset.env for preset in _of(find(agent))]
+    known = [preset.env for preset in _of(find(agent)) if preset.name == name]
     others = f", only for {', '.join(known)}" if known else ""
     hint = near(env, known) or (
         f"{others}: give the settings one by one, or a file with --preset FILE."
     )
-    raise UserError(f"There is no preset of {agent} for {env}{hint}")
+    called = "" if name == AUTO else f" {name}"
+    raise UserError(f"There is no preset{called} of {agent} for {env}{hint}")
 
 
 def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
@@ -113,7 +116,9 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     try:
         entry = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
-        raise UserError(f"--preset {path}: {error.strerror}; name a file.") from None
+        hint = near(str(path), [preset.name for preset in _of(algorithm)])
+        hint = hint or "; name a file."
+        raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
     except (UnicodeDecodeError, yaml.YAMLError):
         raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
