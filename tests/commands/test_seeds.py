@@ -20,7 +20,7 @@ class Unlucky(xagents_ray.Callback):
             raise ValueError("unlucky")
 
 run = {"env": "CartPole-v1", "n_envs": 4, "n_steps": 64, "local": True, "quiet": True}
-run |= {"max_steps": 1_000, "name": "a"}
+run |= {"max_steps": 1_000, "name": "a", "jit": "off"}
 found = []
 for _ in range(2):
     result = xagents_ray.train("ppo", seeds=[2, 3], callbacks=[Unlucky()], **run)

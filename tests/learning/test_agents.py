@@ -23,8 +23,8 @@ CASES = [
     if preset.goal is not None
     for quick in [(preset.agent, preset.env, preset.name) in QUICK]
     for seeds, marks in (
-        ((1, 2), () if quick else pytest.mark.slow),
-        ((3,), pytest.mark.slow),
+        ((1,), () if quick else pytest.mark.slow),
+        ((2, 3), pytest.mark.slow),
     )
 ]
 
