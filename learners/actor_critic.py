@@ -39,7 +39,7 @@ class ActorCritic:
         self._largest = largest_rho, largest_c
         self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
+        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)
@@ -85,8 +85,9 @@ class ActorCritic:
         with tf.GradientTape() as tape:
             # All rows at once, whatever is valid: inputs of one shape, so that the
             # memory of the network's kernels stays level.
-            outputs, values = self._model(inputs)
-            policy, values = self._head(outputs[:count]), values[:, 0]
+            outputs, values, *log_std = self._model(inputs)
+            policy = self._head(outputs, *log_std)[:count]
+            values = values[:, 0]
             log_probs = policy.log_prob(flatten(r.actions))
             entropy = losses.masked_mean(policy.entropy(), valid)
             targets, advantages = map(

@@ -43,7 +43,7 @@ class PPO:
         self._config, self._setup = setup.config, setup
         self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
+        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)
@@ -106,8 +106,9 @@ class PPO:
         """
         c, shape, actions = self._config, tf.shape(r.rewards), flatten(r.actions)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        outputs, values = self._model(self._setup.inputs(inputs))
-        log_probs = self._head(outputs[: tf.size(r.rewards)]).log_prob(actions)
+        outputs, values, *log_std = self._model(self._setup.inputs(inputs))
+        policy = self._head(outputs, *log_std)[: tf.size(r.rewards)]
+        log_probs = policy.log_prob(actions)
         values = tf.reshape(values, [-1, shape[1]])
         log_ratios = tf.reshape(log_probs, shape) - r.behavior_log_probs
         rows = r.rewards, values, r.terminated, r.truncated, c.gamma
@@ -126,8 +127,9 @@ class PPO:
         rows = r.actions, log_probs, log_probs, values, advantages, targets
         samples = Samples(*map(flatten, rows))
         if c.decoupled_loss and r.weights_version < phase.weights_version:
-            outputs, _ = self._model(self._setup.inputs(inputs[: tf.size(targets)]))
-            newest = self._head(outputs).log_prob(samples.actions)
+            inside = self._setup.inputs(inputs[: tf.size(targets)])
+            outputs, _, *log_std = self._model(inside)
+            newest = self._head(outputs, *log_std).log_prob(samples.actions)
             samples = samples._replace(proximal_log_probs=newest)
         return samples, inputs
 
@@ -144,8 +146,8 @@ class PPO:
         if c.decoupled_loss:
             advantages *= tf.exp(old_log_probs - batch.behavior_log_probs)
         with tf.GradientTape() as tape:
-            outputs, values = self._model(self._setup.inputs(inputs))
-            policy, values = self._head(outputs), values[:, 0]
+            outputs, values, *log_std = self._model(self._setup.inputs(inputs))
+            policy, values = self._head(outputs, *log_std), values[:, 0]
             log_probs = policy.log_prob(batch.actions)
             entropy = losses.masked_mean(policy.entropy(), valid)
             policy_loss = losses.clipped_policy_loss(

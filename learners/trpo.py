@@ -41,7 +41,7 @@ class TRPO:
         actor_layout, critic_layout = setup.layouts
         self._actor = setup.network(actor_layout, "actor")
         self._critic = setup.network(critic_layout, "critic")
-        self._head = PolicyHead(setup.spec, setup.config.init_log_std)
+        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(
@@ -78,7 +78,8 @@ class TRPO:
 
     def _policy(self, inputs: tf.Tensor) -> Distribution:
         """Return the distributions at each of the inputs."""
-        return self._head(self._actor(self._setup.inputs(inputs)))
+        outputs = self._actor(self._setup.inputs(inputs))
+        return self._head(*tf.nest.flatten(outputs))
 
     def _values(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return float32 [N]."""

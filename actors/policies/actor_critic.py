@@ -1,5 +1,7 @@
 """The policies of A2C, PPO and TRPO, and of ACER."""
 
+from typing import Any
+
 import numpy as np
 
 from xagents_ray.actors.policies.base import (
@@ -10,8 +12,15 @@ from xagents_ray.actors.policies.base import (
     sample_categorical,
     split_parts,
 )
+from xagents_ray.actors.policies.state_dependent import (
+    UNITS,
+    StateDependentNoise,
+    gaussian_log_probs,
+)
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
+from xagents_ray.networks.layout import Layout
 
 
 class ActorCriticPolicy(Policy):
@@ -20,20 +29,36 @@ class ActorCriticPolicy(Policy):
     Several discrete actions at once are drawn independently of each other.
     """
 
+    def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
+        super().__init__(config, spec, layout)
+        self._sde: StateDependentNoise | None = None
+        if config.uses_sde:
+            self._sde = StateDependentNoise(layout, config.sde_steps)
+            self._layout, self.memory_units = self._sde.layout, UNITS
+
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for one number per action, or A of a Gaussian's."""
+        """Return an array for one number per action, A of a Gaussian's, or a seed."""
+        if self._sde is not None:
+            return np.empty(shape, np.float32)
         dtype = np.float64 if self._spec.is_discrete else np.float32
         return np.empty((*shape, *self._spec.action_shape), dtype)
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T] or [T, P], or standard normal [T, A] for Gaussians."""
-        if self._spec.is_discrete:
+        """Draw uniform [T] or [T, P], or standard normal [T, A] for Gaussians.
+
+        With state-dependent noise draw [T] from -1 to 1, which seeds are made of.
+        """
+        if self._sde is not None:
+            out[:] = generator.uniform(-1, 1, len(out))
+        elif self._spec.is_discrete:
             generator.random(out=out)
         else:
             generator.standard_normal(out=out, dtype=np.float32)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""
+        if self._sde is not None:
+            return self._act_by_state(observations, noise, self._sde)
         outputs, *more = self._forward(observations)
         values = self._values(more)
         if self._spec.is_discrete:
@@ -42,6 +67,21 @@ class ActorCriticPolicy(Policy):
         raw = outputs + np.exp(self._arrays["log_std"]) * noise
         stepped = np.clip(raw, self._low, self._high)
         return Actions(raw, stepped, values=values)
+
+    def _act_by_state(
+        self, observations: Array, uniform: Array, noise: StateDependentNoise
+    ) -> Actions:
+        self.memory = noise.begin(self.memory, uniform)
+        outputs = self._forward(observations, noise.matrices(self.memory))
+        log_std, normal = noise.pop(outputs)
+        means, *more = outputs
+        raw = means + np.exp(log_std) * normal
+        return Actions(
+            raw,
+            np.clip(raw, self._low, self._high),
+            values=self._values(more),
+            log_probs=gaussian_log_probs(normal, log_std),
+        )
 
     def greedy(self, observations: Array) -> Array:
         """Return the largest logits' actions, or the means within bounds."""
@@ -54,6 +94,8 @@ class ActorCriticPolicy(Policy):
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
         """Return float32 [T, B] of the actions that were drawn in T rows."""
+        if rows.log_probs is not None:
+            return rows.log_probs
         if rows.logits is not None and self._spec.action_sizes:
             drawn = zip(
                 self._parts(rows.logits), np.moveaxis(rows.stored, -1, 0), strict=True
@@ -67,7 +109,10 @@ class ActorCriticPolicy(Policy):
 
     def values(self, observations: Array) -> FloatArray | None:
         """Return float32 [B] values, None without a critic that is listened to."""
-        return self._values(self._forward(observations)[1:])
+        outputs = self._forward(observations)
+        if self._sde is not None:
+            del outputs[self._sde.output]
+        return self._values(outputs[1:])
 
     def _sample(self, logits: FloatArray, noise: Array) -> Array:
         if not self._spec.action_sizes:

@@ -25,12 +25,14 @@ class Actions(NamedTuple):
         logits: float32 [B, n] that `stored` was drawn from, or None; of several actions
             at once side by side.
         values: float32 [B], or None.
+        log_probs: float32 [B] of `stored`, or None where `Policy.log_probs` finds them.
     """
 
     stored: Array
     stepped: Array
     logits: FloatArray | None = None
     values: FloatArray | None = None
+    log_probs: FloatArray | None = None
 
     @classmethod
     def joined(cls, rows: Sequence["Actions"]) -> "Actions":

@@ -61,8 +61,7 @@ class ParameterNoise:
             memory = np.zeros((len(uniform), UNITS), np.float32)
             memory[:, 1:] = self._target, self._target**2
         memory = memory.copy()
-        seeds = 1 + np.floor((uniform + 1) / 2 * (_SEEDS - 2))
-        memory[:, 0] = np.where(memory[:, 0] == 0, seeds, memory[:, 0])
+        memory[:, 0] = np.where(memory[:, 0] == 0, seeds_of(uniform), memory[:, 0])
         return memory
 
     def actions(self, observations: Array, memory: Array) -> FloatArray:
@@ -108,3 +107,9 @@ class ParameterNoise:
         shaped = {name: x.reshape(shapes[name]) for name, x in noise.items()}
         self._directions[env] = seed, shaped
         return shaped
+
+
+def seeds_of(uniform: FloatArray) -> FloatArray:
+    """Return seeds that float32 holds exactly, 1 or more, of numbers from -1 to 1."""
+    seeds: FloatArray = 1 + np.floor((uniform + 1) / 2 * (_SEEDS - 2))
+    return seeds

@@ -112,14 +112,16 @@ class Gaussian:
 
     Attributes:
         means: float32 [N, A].
-        log_std: float32 [A], a tensor or a variable.
+        log_std: float32 [A], a tensor or a variable, or [N, A] of each row.
     """
 
     means: tf.Tensor
     log_std: Any
 
     def __getitem__(self, rows: slice) -> "Gaussian":
-        return Gaussian(self.means[rows], self.log_std)
+        is_shared = len(self.log_std.shape) == 1
+        log_std = self.log_std if is_shared else self.log_std[rows]
+        return Gaussian(self.means[rows], log_std)
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         """Return float32 [N] log-densities of float32 [N, A] actions."""
@@ -128,8 +130,9 @@ class Gaussian:
         return -tf.reduce_sum(0.5 * tf.square(scaled) + constant, axis=-1)
 
     def entropy(self) -> tf.Tensor:
-        """Return the float32 [] entropy, in nats, which is the same for all rows."""
-        return tf.reduce_sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e))
+        """Return float32 [N] entropies, in nats; [] where all rows' are the same."""
+        constant = 0.5 * math.log(2 * math.pi * math.e)
+        return tf.reduce_sum(self.log_std + constant, axis=-1)
 
     def kl(self, other: "Distribution") -> tf.Tensor:
         """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
@@ -198,21 +201,26 @@ class PolicyHead:
 
     Args:
         spec: of the environments.
-        log_std: what `variables` starts with.
+        log_std: what `variables` starts with; None where the network gives it.
     Attributes:
         variables: learned besides the network's weights, by name: `log_std` [A] of
             continuous actions.
     """
 
-    def __init__(self, spec: EnvSpec, log_std: float = 0.0) -> None:
+    def __init__(self, spec: EnvSpec, log_std: float | None = 0.0) -> None:
         self.variables: dict[str, Any] = {}
         self._sizes = spec.action_sizes
-        if not spec.is_discrete:
+        if not spec.is_discrete and log_std is not None:
             first = tf.fill([spec.action_units], float(log_std))
             self.variables["log_std"] = tf.Variable(first, name="log_std")
 
-    def __call__(self, outputs: tf.Tensor) -> Distribution:
-        """Return the distributions of float32 [N, n] logits or [N, A] means."""
+    def __call__(self, outputs: tf.Tensor, *log_std: tf.Tensor) -> Distribution:
+        """Return the distributions of float32 [N, n] logits or [N, A] means.
+
+        `log_std`, float32 [N, A], is of means whose network gives it.
+        """
+        if log_std:
+            return Gaussian(outputs, *log_std)
         if "log_std" in self.variables:
             return Gaussian(outputs, self.variables["log_std"])
         if self._sizes:

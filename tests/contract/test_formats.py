@@ -47,6 +47,8 @@ LAYOUTS = {name: find("ppo").layout(None, spec) for name, spec in SPECS.items()}
 VECTOR = LAYOUTS["vector"]
 RAINBOW = DQNConfig(dueling=True, noisy="factorised", distributional=True)
 LAYOUTS["rainbow"] = find("dqn").layouts(RAINBOW, CARTPOLE)[0]
+STATE_DEPENDENT = find("sac").config(sde_frequency=8)
+LAYOUTS["sac"] = find("sac").layouts(STATE_DEPENDENT, SPECS["continuous"])[0]
 
 
 def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, Any]:

@@ -62,10 +62,19 @@ RAINBOW = Case(
         "v_max": 2.0,
     },
 )
+STATE_DEPENDENT = pytest.param(
+    Case(
+        find("ppo"),
+        EnvSpec((4,), "float32", 1, **ACTIONS["continuous"]),
+        {"sde_frequency": 4, "init_log_std": -2.0},
+    ),
+    id="ppo-continuous-vector-sde",
+)
 LIVES = [
     *cases(["vector", "rgb"], actions=["discrete"]),
     *cases(["vector", "grey"], actions=["continuous"]),
     pytest.param(RAINBOW, id="dqn-discrete-vector-rainbow"),
+    STATE_DEPENDENT,
     # Numbers of type uint8 go another way for each kind of replay.
     *{replay_of(case.values[0].row): case for case in RAM}.values(),
 ]
@@ -149,6 +158,7 @@ def test_batches_of_all_sizes_and_lags_take_one_trace(life: Life) -> None:
     [
         *(each for kind in ACTIONS for each in cases(["vector"], actions=[kind])),
         pytest.param(RAINBOW, id="dqn-discrete-rainbow"),
+        STATE_DEPENDENT,
     ],
 )
 def test_xla_computes_the_same(case: Case) -> None:

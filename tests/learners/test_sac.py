@@ -61,10 +61,7 @@ def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
     hidden = np.tanh(
         obs @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
     )
-    means, log_stds = (
-        hidden @ arrays[f"actor/dense-{i}/kernel"] + arrays[f"actor/dense-{i}/bias"]
-        for i in (1, 2)
-    )
+    means, log_stds = (outputs_of(arrays, hidden, i) for i in (1, 2))
     action, log_density = [], 0.0
     for mean, log_std, x in zip(means, log_stds, noise, strict=True):
         deviation = math.exp(min(max(log_std, -20), 2))
@@ -73,6 +70,14 @@ def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
         action.append(math.tanh(before))
         log_density += math.log(density * math.cosh(before) ** 2)
     return action, log_density
+
+
+def outputs_of(arrays: dict[str, Any], hidden: Any, layer: int) -> Any:
+    """Return a layer's outputs, or the logarithms of state-dependent deviations."""
+    if f"actor/dense-{layer}/kernel" in arrays:
+        name = f"actor/dense-{layer}"
+        return hidden @ arrays[f"{name}/kernel"] + arrays[f"{name}/bias"]
+    return np.log(hidden**2 @ np.exp(2 * arrays["actor/sde/log_std"]) + 1e-6) / 2
 
 
 def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list[float]:
@@ -107,7 +112,12 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
     scatter(learner, seed=SCATTERED)
     state = learner.state.variables
     state["count/updates"].assign(UPDATE)
-    state["actor/dense-2/bias"].assign([0.3, 2.5])
+    if "actor/sde/log_std" in state:
+        state["actor/sde/log_std"].assign(
+            np.random.default_rng(3).normal(-0.5, 1, (4, 2))
+        )
+    else:
+        state["actor/dense-2/bias"].assign([0.3, 2.5])
     if "log-alpha" in state:
         state["log-alpha"].assign(math.log(ALPHA))
     return learner, networks_of(learner)
@@ -121,8 +131,16 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (RAM, {"alpha": ALPHA}, None),
         (SPEC, {"critics": 1}, -2.0),
         (SPEC, {"critics": 4}, -2.0),
+        (SPEC, {"sde_frequency": 8}, -2.0),
     ],
-    ids=["auto", "target", "fixed-uint8", "one-critic", "four-critics"],
+    ids=[
+        "auto",
+        "target",
+        "fixed-uint8",
+        "one-critic",
+        "four-critics",
+        "state-dependent",
+    ],
 )
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
     """All critics, then the actor along the smaller one or the mean, alpha, targets."""

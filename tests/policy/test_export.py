@@ -73,6 +73,12 @@ def test_onnx_of_all_parts_of_dqn() -> None:
     check_onnx(rainbow())
 
 
+@pytest.mark.parametrize("agent", ["ppo", "sac"])
+def test_onnx_of_state_dependent_noise(agent: str) -> None:
+    policy = policy_of(agent, **KINDS["continuous"], sde_frequency=4)
+    check_onnx(policy)
+
+
 def normalizing() -> Policy:
     policy = policy_of("ppo", **KINDS["continuous"], normalize_observations=True)
     statistics = {

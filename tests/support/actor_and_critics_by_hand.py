@@ -87,7 +87,8 @@ def scatter(learner: Any, seed: int = 7) -> dict[str, Any]:
 
 def networks_of(learner: Any) -> dict[str, Any]:
     arrays = learner.state.arrays()
-    return {k: np.float64(v) for k, v in arrays.items() if "/dense-" in k}
+    layers = "/dense-", "/sde/"
+    return {k: np.float64(v) for k, v in arrays.items() if any(x in k for x in layers)}
 
 
 def output(arrays: dict[str, Any], name: str, x: Any) -> Any:

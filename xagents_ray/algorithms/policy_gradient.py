@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from xagents_ray.algorithms.row import Model
+from xagents_ray.algorithms.state_dependent import StateDependentConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig, OneModel
@@ -41,8 +42,11 @@ class PolicyAndValue(OneModel, AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
-    separate = isinstance(config, PolicyAndValue) and config.separate_networks
-    return layout.separated() if separate else layout
+    if isinstance(config, PolicyAndValue) and config.separate_networks:
+        layout = layout.separated()
+    if isinstance(config, PolicyAndValue) and isinstance(config, GaussianConfig):
+        layout = config.with_log_std(layout, config.model)
+    return layout
 
 
 ACTOR_CRITIC = Model(
@@ -98,18 +102,8 @@ class ActorCriticConfig(PolicyGradientConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianConfig(ActorCriticConfig):
+class GaussianConfig(StateDependentConfig, ActorCriticConfig):
     """Settings of algorithms that draw continuous actions from a Gaussian."""
-
-    init_log_std: float = option(
-        0.0,
-        "Logarithm of the standard deviation that continuous actions start with, in "
-        "the units of the environment's actions; it is learned from then on",
-        low=-20,
-        high=20,
-        hp_type="categorical",
-        known_as=("log_std_init", "initial_log_std", "log_std"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

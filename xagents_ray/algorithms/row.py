@@ -30,7 +30,8 @@ class Model:
         heads: its outputs: `actions` or one `value`.
         file: the config's field that names the user's .cfg file.
         reads_actions: it reads an observation vector and an action, side by side.
-        has_log_std: it draws continuous actions, with a learned standard deviation.
+        has_log_std: it draws continuous actions, with a learned standard deviation
+            besides its outputs, unless the config `uses_sde`.
         gives_logits: outputs are logits: a softmax that ends one is left out.
         adapt: returns its layout as the algorithm's config changes it, or None.
     """
@@ -122,7 +123,12 @@ class Algorithm:
         )
 
     def layout_of(self, model: Model, config: AlgorithmConfig, spec: EnvSpec) -> Layout:
-        """Return one of its networks for an environment."""
+        """Return one of its networks for an environment.
+
+        Raises:
+            UserError: the network or the config does not fit the environment.
+        """
+        config.check_spec(spec)
         layout = model.layout(getattr(config, model.file), spec)
         return layout if model.adapt is None else model.adapt(layout, config)
 
@@ -131,7 +137,7 @@ class Algorithm:
     ) -> dict[str, tuple[int, ...]]:
         """Return the shapes of a weights file's arrays besides the network's."""
         extras: dict[str, tuple[int, ...]] = {}
-        if model.has_log_std and not spec.is_discrete:
+        if model.has_log_std and not (spec.is_discrete or config.uses_sde):
             extras["log_std"] = (spec.action_units,)
         if config.normalize_observations and model is self.models[0]:
             extras |= moments.shapes(spec.observation_shape)

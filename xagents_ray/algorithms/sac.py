@@ -12,7 +12,9 @@ from xagents_ray.algorithms.off_policy import (
     with_critics,
 )
 from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.algorithms.state_dependent import StateDependentConfig
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.options import changed, option
 
 AUTO = "auto"
@@ -28,7 +30,7 @@ def _text(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(CriticsConfig):
+class SACConfig(StateDependentConfig, CriticsConfig):
     """Soft actor-critic, arXiv:1812.05905."""
 
     lr: float = changed(CriticsConfig, "lr", 3e-4)
@@ -40,6 +42,13 @@ class SACConfig(CriticsConfig):
         help="Replay buffer size at which learning starts",
     )
     buffer_batch_size: int = changed(CriticsConfig, "buffer_batch_size", 256)
+    init_log_std: float = changed(
+        StateDependentConfig,
+        "init_log_std",
+        -3.0,
+        help="Logarithm of the standard deviation that the numbers in the matrices of "
+        "--sde-frequency start with; it is learned from then on",
+    )
     alpha: str = option(
         AUTO,
         "Entropy coefficient, or auto: it starts at 1 and is learned, so that the "
@@ -58,6 +67,11 @@ class SACConfig(CriticsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.not_default("init_log_std") and not self.uses_sde:
+            raise UserError(
+                f"--init-log-std {self.init_log_std:g} is for state-dependent "
+                "exploration: add --sde-frequency, or leave it out."
+            )
         if self.alpha == AUTO:
             return
         if not 0 <= self.fixed_alpha < math.inf:
@@ -78,6 +92,10 @@ class SACConfig(CriticsConfig):
         return math.nan
 
 
+def _adapt(layout: Layout, config: SACConfig) -> Layout:
+    return config.with_log_std(layout, config.actor_model, 1, learns_features=True)
+
+
 add(
     Algorithm(
         name="sac",
@@ -90,6 +108,7 @@ add(
                 "sac-actor-{kind}.cfg",
                 ("actions", "actions"),
                 "actor_model",
+                adapt=_adapt,
             ),
             _CRITIC,
             replace(_CRITIC, name="critic-2"),

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from xagents_ray.algorithms.policy_gradient import AdvantageConfig
 from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import ActorAndCritic
 from xagents_ray.settings.options import changed, coefficient, count, positive
 
@@ -61,6 +62,10 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
     )
 
 
+def _adapt(layout: Layout, config: TRPOConfig) -> Layout:
+    return config.with_log_std(layout, config.actor_model)
+
+
 add(
     Algorithm(
         name="trpo",
@@ -74,6 +79,7 @@ add(
                 ("actions",),
                 "actor_model",
                 has_log_std=True,
+                adapt=_adapt,
             ),
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
         ),

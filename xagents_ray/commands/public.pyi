@@ -215,8 +215,8 @@ class TrainA2C(TrainSettings, total=False):
     0.5."""
     init_log_std: float
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -257,6 +257,11 @@ class TrainA2C(TrainSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -292,8 +297,8 @@ class TrainA3C(TrainSettings, total=False):
     0.5."""
     init_log_std: float
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -334,6 +339,11 @@ class TrainA3C(TrainSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -669,8 +679,8 @@ class TrainIMPALA(TrainSettings, total=False):
     40.0."""
     init_log_std: float
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -718,6 +728,11 @@ class TrainIMPALA(TrainSettings, total=False):
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -765,8 +780,8 @@ class TrainPPO(TrainSettings, total=False):
     0.5."""
     init_log_std: float
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     lr: float
@@ -811,6 +826,11 @@ class TrainPPO(TrainSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -867,6 +887,9 @@ class TrainSAC(TrainSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    init_log_std: float
+    """Logarithm of the standard deviation that the numbers in the matrices of --sde-
+    frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
     layer_norm: bool
     """If specified, hidden layers of critics are normalized before their activations
     (layer norm), which keeps values from running away where --gradient-steps makes many
@@ -914,6 +937,11 @@ class TrainSAC(TrainSettings, total=False):
     rollout_length: int
     """Steps of all environments between two learning phases (vector steps, ≥ 1).
     Default: 16."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -1080,8 +1108,8 @@ class TrainTRPO(TrainSettings, total=False):
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
     init_log_std: float
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
@@ -1117,6 +1145,11 @@ class TrainTRPO(TrainSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    sde_frequency: int | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1360,8 +1393,8 @@ class TuneA2C(TuneSettings, total=False):
     0.5."""
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1407,6 +1440,11 @@ class TuneA2C(TuneSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1442,8 +1480,8 @@ class TuneA3C(TuneSettings, total=False):
     0.5."""
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1489,6 +1527,11 @@ class TuneA3C(TuneSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1843,8 +1886,8 @@ class TuneIMPALA(TuneSettings, total=False):
     40.0."""
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -1897,6 +1940,11 @@ class TuneIMPALA(TuneSettings, total=False):
     """Largest importance ratio that weights V-trace's errors and the policy's gradient;
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1944,8 +1992,8 @@ class TunePPO(TuneSettings, total=False):
     0.5."""
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 0.95."""
     lr: float | Sequence[float] | Space
@@ -1995,6 +2043,11 @@ class TunePPO(TuneSettings, total=False):
     replay_shards: int
     """Ray actors that share the replay buffer, each with some of the environments;
     spread over the nodes of a cluster (≥ 1). Default: 1."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -2051,6 +2104,9 @@ class TuneSAC(TuneSettings, total=False):
     her_goals: int
     """Sampled transitions with an achieved goal, for each one that keeps its own (≥ 1).
     Default: 4."""
+    init_log_std: float | Sequence[float] | Space
+    """Logarithm of the standard deviation that the numbers in the matrices of --sde-
+    frequency start with; it is learned from then on (≥ -20 and ≤ 20). Default: -3.0."""
     layer_norm: bool
     """If specified, hidden layers of critics are normalized before their activations
     (layer norm), which keeps values from running away where --gradient-steps makes many
@@ -2103,6 +2159,11 @@ class TuneSAC(TuneSettings, total=False):
     rollout_length: int | Sequence[int] | Space
     """Steps of all environments between two learning phases (vector steps, ≥ 1).
     Default: 16."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -2278,8 +2339,8 @@ class TuneTRPO(TuneSettings, total=False):
     """Largest global norm of the critic's gradient (> 0). Default: 0.5."""
     init_log_std: float | Sequence[float] | Space
     """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions; it is learned from then on (≥ -20 and ≤ 20).
-    Default: 0.0."""
+    units of the environment's actions, or that of the numbers in the matrices of --sde-
+    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
@@ -2320,6 +2381,11 @@ class TuneTRPO(TuneSettings, total=False):
     """Numbers that the learner's networks compute in; weights, losses and what acts
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
+    sde_frequency: int | Sequence[int] | Space | None
+    """State-dependent exploration (gSDE): continuous actions get noise that is linear
+    in the policy's features, with a matrix that each environment draws at the beginning
+    of an episode and every so many steps; -1 for the steps of a rollout; default:
+    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 

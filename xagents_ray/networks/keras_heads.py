@@ -1,4 +1,4 @@
-"""Noisy layers and the ends of networks of action values, as layers of Keras."""
+"""Noisy layers and the ends of networks, as layers of Keras."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from xagents_ray.networks import heads, noisy
+from xagents_ray.networks import heads, noisy, state_dependent
 
 
 class Noisy(keras.layers.Layer):
@@ -83,3 +83,23 @@ class ScaledGradient(keras.layers.Layer):
         """Return what it reads."""
         held = ops.stop_gradient(x)
         return held + self._factor * (x - held)
+
+
+class StateDependentLogStd(keras.layers.Layer):
+    """A `state_dependent.StateDependentLogStd`."""
+
+    def __init__(
+        self, layer: state_dependent.StateDependentLogStd, epsilon: float
+    ) -> None:
+        super().__init__(name=layer.name)
+        self._learns_features, self._epsilon = layer.learns_features, epsilon
+        shape, initial = layer.shapes[f"{layer.name}/log_std"], layer.initial
+        self.log_std = self.add_weight(
+            shape, keras.initializers.Constant(initial), name="log_std"
+        )
+
+    def call(self, x: Any) -> Any:
+        """Return float32 [B, A] of [B, L]."""
+        x = x if self._learns_features else ops.stop_gradient(x)
+        variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
+        return ops.log(variances + self._epsilon) / 2

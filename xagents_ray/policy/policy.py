@@ -113,8 +113,8 @@ class Policy:
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: what the previous call returned; None at the start. Only
-                `--noise ou` has one, the noise [B, A] of actions that are drawn.
+            state: what the previous call returned; None at the start. Only noise that
+                lasts has one, [B, n]: `--noise ou` and `parameter`, `--sde-frequency`.
             episode_start: bool [B], which observations begin an episode; the state of
                 those starts from scratch.
             deterministic: take the likeliest actions; else draw them as in training,
@@ -295,7 +295,8 @@ class Policy:
             A model of a batch of observations, as `predict` takes it, to the network's
             outputs, float32 [B, units] each: logits, action values or means of
             actions; and where it has one, its second head: the value [B, 1], or the
-            action values of ACER. Normalization is part of the model.
+            action values of ACER. The last output of policies with `--sde-frequency`,
+            and SAC's, are logarithms of deviations. Normalization is part of the model.
 
         >>> model = xagents_ray.load("last").to_keras()
         >>> logits, value = model(np.zeros([5, 4], np.float32))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings import from_python
 from xagents_ray.settings.options import (
     Checked,
@@ -128,6 +129,14 @@ class AlgorithmConfig(Checked):
     def relabels_goals(self) -> bool:
         """Whether its replay puts achieved goals in the place of desired ones."""
         return False
+
+    @property
+    def uses_sde(self) -> bool:
+        """Whether its network gives the deviations of continuous actions."""
+        return False
+
+    def check_spec(self, spec: EnvSpec) -> None:
+        """Raise UserError when the settings don't fit an environment's spaces."""
 
     def update_rows(self, n_envs: int) -> int:
         """Return the rows that one update reads."""

@@ -54,7 +54,10 @@ CHANGING = dict.fromkeys(
     ["normalize_observations", "normalize_rewards", "lr_decay", "clip_decay"], True
 )
 RUNS = {
-    "ppo-continuous": ("ppo", {**PPO, "env": "Pendulum-v1", **CHANGING}),
+    "ppo-continuous": (
+        "ppo",
+        {**PPO, "env": "Pendulum-v1", **CHANGING, "sde_frequency": 7},
+    ),
     "ppo-pong": ("ppo", PONG),
     "dqn": ("dqn", DQN),
     "dqn-rainbow": ("dqn", {**DQN, **RAINBOW}),

@@ -1,0 +1,245 @@
+"""Noise that depends on the state: matrices of environments, and what they do."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from acting import run_of, setup_of
+from naive import random_arrays
+
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.evaluator import Evaluator
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.plugins import resolved
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Weights
+from xagents_ray.networks.forward import bind
+from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.policy import Policy
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
+
+LOW, HIGH = (-3.0, -0.5), (1.0, 4.0)
+SPEC = EnvSpec((3,), "float32", 1, 0, LOW, HIGH)
+TRAINED, EVERY = 10**9, 3
+AGENTS = pytest.mark.parametrize("agent", ["ppo", "trpo", "sac"])
+PENDULUM: dict[str, Any] = {"env": "Pendulum-v1", "sde_frequency": EVERY}
+
+
+def loaded(agent: str, every: int = EVERY) -> tuple[Any, Any]:
+    """Return a policy, and its network's outputs as a function."""
+    row = find(agent)
+    config = row.config(sde_frequency=every)
+    layout = row.layouts(config, SPEC)[0]
+    arrays = random_arrays(layout, 3)
+    arrays["sde/log_std"] -= 3.0
+    policy = resolved("policy", row.policy)(config, SPEC, layout)
+    policy.load(Weights(1, arrays))
+    return policy, bind(layout, arrays)
+
+
+def observations(count: int) -> Any:
+    return np.random.default_rng(1).normal(size=(count, 3)).astype(np.float32)
+
+
+def drawn(policy: Any, steps: int, envs: int) -> Any:
+    return policy.noise([np.random.default_rng([7, i]) for i in range(envs)], steps)
+
+
+def offsets(agent: str, policy: Any, forward: Any, x: Any, noise: Any) -> Any:
+    """Return what noise adds to the means, before SAC squashes them."""
+    actions = policy.act(x, noise, TRAINED).stored
+    if agent == "sac":
+        actions = np.arctanh(actions.astype(np.float64))
+    return actions - forward(x)[0]
+
+
+@AGENTS
+def test_a_matrix_lasts_for_some_steps_and_is_an_environments_own(agent: str) -> None:
+    """In one state the noise stays until a new matrix is due, or an episode begins."""
+    policy, forward = loaded(agent)
+    x, found = np.repeat(observations(1), 4, axis=0), []
+    for t, noise in enumerate(drawn(policy, 8, 4)):
+        found.append(offsets(agent, policy, forward, x, noise))
+        policy.reset_memory(np.array([False, False, False, t == 3]))
+    steady, restarted = np.array(found)[:, :3], np.array(found)[:, 3]
+    for begin in (0, 3):
+        np.testing.assert_allclose(
+            steady[begin : begin + 3], np.stack([steady[begin]] * 3), atol=1e-4
+        )
+    firsts = steady[::3].reshape(-1, 2)  # of 3 matrices of 3 environments
+    gaps = np.abs(firsts[:, None] - firsts).max(-1)
+    assert (gaps[~np.eye(9, dtype=bool)] > 1e-3).all()
+    same = [np.abs(a - b).max() < 1e-4 for a, b in itertools.pairwise(restarted)]
+    assert same == [True, True, False, False, True, True, False]
+
+
+def test_the_steps_of_a_rollout() -> None:
+    """-1 means those, of A2C 5; noise outlives new weights."""
+    policy, _ = loaded("a2c", -1)
+    x, seeds = observations(2), []
+    for noise in drawn(policy, 12, 2):
+        policy.act(x, noise, TRAINED)
+        seeds.append(tuple(policy.memory[:, 0]))
+        policy.load(Weights(2, dict(policy._arrays)))
+    lasting = [seeds.count(each) for each in dict.fromkeys(seeds)]
+    assert lasting == [5, 5, 2]
+
+
+@AGENTS
+def test_actions_vary_as_the_distribution_says(agent: str) -> None:
+    policy, forward = loaded(agent, 1)
+    x = observations(4)
+    log_std = forward(x)[-1]
+    found = [
+        offsets(agent, policy, forward, x, noise) for noise in drawn(policy, 4000, 4)
+    ]
+    np.testing.assert_allclose(np.mean(found, 0) / np.exp(log_std), 0, atol=0.06)
+    np.testing.assert_allclose(np.std(found, 0), np.exp(log_std), rtol=0.05)
+    # Matrices are the environments' own, and components of an action independent.
+    apart = np.corrcoef(np.reshape(found, (4000, -1)).T)
+    np.testing.assert_allclose(apart, np.eye(8), atol=0.07)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "trpo"])
+def test_log_probs_slowly(agent: str) -> None:
+    policy, forward = loaded(agent)
+    x, noise = observations(4), drawn(policy, 1, 4)
+    rows = policy.act(x, noise[0], TRAINED)
+    means, log_std = forward(x)[0], forward(x)[-1]
+    assert (rows.values is not None) == (agent == "ppo")
+    joined = type(rows).joined([rows])
+    got = policy.log_probs(joined, noise)
+    assert got.shape == (1, 4) and got.dtype == np.float32
+    for i in range(4):
+        chances = [
+            NormalDist(means[i, j], math.exp(log_std[i, j])).pdf(rows.stored[i, j])
+            for j in range(2)
+        ]
+        assert got[0, i] == pytest.approx(math.log(math.prod(chances)), abs=1e-3)
+    np.testing.assert_array_equal(rows.stepped, np.clip(rows.stored, LOW, HIGH))
+    if agent == "ppo":
+        np.testing.assert_allclose(rows.values, forward(x)[1][:, 0], rtol=1e-5)
+        np.testing.assert_allclose(policy.values(x), rows.values, rtol=1e-5)
+    else:
+        assert policy.values(x) is None
+
+
+@AGENTS
+def test_greedy_actions_have_no_noise(agent: str) -> None:
+    policy, forward = loaded(agent)
+    x = observations(6)
+    means = forward(x)[0]
+    low, high = np.array(LOW), np.array(HIGH)
+    scaled = low + (np.tanh(means) + 1) / 2 * (high - low)
+    expected = scaled if agent == "sac" else np.clip(means, low, high)
+    np.testing.assert_allclose(policy.greedy(x), expected, atol=1e-5)
+    assert not policy.memory.size
+
+
+def test_sac_acts_at_random_at_the_beginning() -> None:
+    policy, _ = loaded("sac")
+    noise = drawn(policy, 1, 4)[0]
+    begun = policy.act(observations(4), noise, 10)
+    np.testing.assert_array_equal(begun.stored, noise[:, 1])
+    assert not policy.memory.size
+
+
+def weights_of(setup: ActorSetup) -> Weights:
+    arrays = random_arrays(setup.layout, 0, gain=0.5)
+    arrays["sde/log_std"] -= 3.0
+    return Weights(1, arrays)
+
+
+@AGENTS
+def test_environments_act_alike_whoever_shares_their_actor(agent: str) -> None:
+    setups = [setup_of(agent, 2, **PENDULUM)]
+    one = setup_of(agent, 1, **PENDULUM)
+    setups += [replace(one, first_env=i) for i in (0, 1)]
+    actions = []
+    for setup in setups:
+        actor, weights = EnvActor(setup), weights_of(setup)
+        rolled = [actor.rollout(weights, 110, 10**6)[0].actions for _ in range(2)]
+        actions.append(np.concatenate(rolled))  # beyond the end of an episode
+        actor.close()
+    both, *alone = actions
+    np.testing.assert_allclose(both, np.concatenate(alone, axis=1), atol=1e-4)
+
+
+@AGENTS
+def test_an_actor_resumes_with_its_matrices(agent: str) -> None:
+    setup = setup_of(agent, 2, **{**PENDULUM, "sde_frequency": 1000})
+    weights, actor, other = weights_of(setup), EnvActor(setup), EnvActor(setup)
+    actor.rollout(weights, 7, 10**6)
+    state = json.loads(json.dumps(actor.state()))
+    assert other.restore(state) == 0
+    ends = [each.rollout(weights, 7, 10**6)[0].actions for each in (actor, other)]
+    np.testing.assert_array_equal(*ends)
+    seeds = [each._policy.memory[:, 0].tolist() for each in (actor, other)]
+    assert seeds[0] == seeds[1] and min(seeds[0]) > 0
+    actor.close()
+    other.close()
+
+
+def test_sampled_episodes_are_the_same_with_the_same_seed() -> None:
+    setup = setup_of("ppo", 2, **PENDULUM)
+    evaluator, weights = Evaluator(setup), weights_of(setup)
+    returns = [
+        [
+            each.episode_return
+            for each in evaluator.evaluate(weights, 2, 4, greedy=greedy)
+        ]
+        for greedy in (False, False, True)
+    ]
+    evaluator.close()
+    assert returns[0] == returns[1] != returns[2]
+
+
+def test_predict_keeps_the_noise_in_its_state() -> None:
+    """Without the state, each call draws another matrix."""
+    weights = weights_of(setup_of("ppo", 1, **PENDULUM))
+    trained = Trained(run_of("ppo", 1, **PENDULUM), weights, "random weights")
+    policy = Policy(trained, 5)
+    x, state, found = np.zeros((2, 3), np.float32) + 0.3, None, []
+    for _ in range(EVERY):
+        actions, state = policy.predict(x, state, deterministic=False)
+        found.append(actions)
+    assert (found[0] == found[1]).all() and (found[1] == found[2]).all()
+    assert (found[0][0] != found[0][1]).all()
+    assert (policy.predict(x, deterministic=False)[0] != found[0]).all()
+    actions, _ = policy.predict(
+        x, state, episode_start=[True, False], deterministic=False
+    )
+    assert (actions[0] != found[0][0]).all()
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "said"),
+    [
+        ("ppo", {"sde_frequency": 0}, "-1 for those of a rollout, got 0; leave it out"),
+        ("ppo", {"sde_frequency": -2}, "--sde-frequency must be ≥ -1"),
+        ("sac", {"init_log_std": -1.0}, "add --sde-frequency, or leave it out"),
+    ],
+)
+def test_settings_that_are_refused(agent: str, settings: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        find(agent).config(**settings)
+
+
+def test_discrete_actions_are_refused() -> None:
+    row = find("ppo")
+    config = Config.of(
+        row.config, {"env": "CartPole-v1", "max_steps": 1, "sde_frequency": 4}
+    )
+    with pytest.raises(UserError) as error:
+        prepare(row, config)
+    assert str(error.value) == (
+        "--sde-frequency 4 is noise on continuous actions and this environment's are "
+        "discrete, which are drawn anyway: leave it out."
+    )
