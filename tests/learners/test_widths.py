@@ -37,10 +37,15 @@ def test_the_others_are_copies_that_do_not_count() -> None:
     assert made.valid.any() and not wide.valid[:, ENVS:].any()
 
 
-def test_it_learns_what_it_learns_without_them() -> None:
-    """In one minibatch: several would hold other rows."""
-    case = Case(find("ppo"), EnvSpec((4,), "float32", 1, 3))
-    learner = case.learner(mini_batches=1)
+@pytest.mark.parametrize(("agent", "tolerance"), [("ppo", 1e-4), ("trpo", 5e-3)])
+def test_it_learns_what_it_learns_without_them(agent: str, tolerance: float) -> None:
+    """From all rows at once: minibatches and curvature would be those of others.
+
+    TRPO's conjugate gradients amplify rounding: the same rows in another order give
+    weights that differ by 1e-3, in a step of 0.6.
+    """
+    case = Case(find(agent), EnvSpec((4,), "float32", 1, 3))
+    learner = case.learner(mini_batches=1, fvp_n_steps=1)
     given = fresh(trajectory(case, publish(learner), 8, 3, 1))
     before, learned = learner.state.arrays(), []
     for sizes in ((), (7,)):
@@ -50,7 +55,7 @@ def test_it_learns_what_it_learns_without_them() -> None:
     (metrics, arrays), (others, wide) = learned
     assert others == pytest.approx(metrics, rel=1e-4, abs=1e-5)
     for name, array in arrays.items():
-        np.testing.assert_allclose(wide[name], array, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(wide[name], array, atol=tolerance, err_msg=name)
 
 
 def test_a_run_compiles_four_programs_at_most() -> None:
