@@ -49,7 +49,9 @@ def test_an_installed_algorithm_has_all_commands(tmp_path: Path) -> None:
     done = run(install(EXAMPLE, tmp_path), COMMANDS, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    assert "Train REINFORCE" in done.stdout and "CartPole-v1 | 453" in done.stdout
+    assert (
+        "Train REINFORCE" in done.stdout and "CartPole-v1 | auto | 453" in done.stdout
+    )
     assert "--baseline" in done.stdout and "--value-loss-coef" not in done.stdout
     assert (tmp_path / "a.npz").is_file()
 

@@ -143,5 +143,5 @@ def _check(ctx: click.Context, words: Sequence[str]) -> list[str]:
     Config.of(algorithm.config, presets.apply(algorithm, values))
     named = [values[o.name] for o in known if o.is_path and o.name in values]
     files = [f for each in named for f in ([each] if isinstance(each, str) else each)]
-    preset = str(values.get("preset", ""))
+    preset = str(values.get("preset") or "")
     return [*files, *([preset] if Path(preset).is_file() else [])]

@@ -78,9 +78,9 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **given}
 
 
-def fitting(agent: str, env: str, name: str = AUTO) -> Preset | None:
+def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
     """Return the algorithm's preset of a name for an environment, if there is one."""
-    named = (preset for preset in _of(find(agent)) if preset.name == name)
+    named = (preset for preset in _of(find(agent)) if preset.name == called)
     return next((preset for preset in named if fnmatchcase(env, preset.env)), None)
 
 
