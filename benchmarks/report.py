@@ -176,12 +176,17 @@ def _entries(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def _commit() -> str | None:
-    command = ["git", "describe", "--always", "--dirty"]
+    """Return the commit, with `-dirty` if a file outside of docs/ is changed."""
+    words = ["describe", "--always"], ["status", "--porcelain", "-uno", ":!docs"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        commit, changes = (
+            subprocess.run(["git", *each], capture_output=True, text=True, cwd=ROOT)
+            for each in words
+        )
     except OSError:
         return None
-    return done.stdout.strip() or None
+    dirty = "-dirty" if changes.stdout.strip() else ""
+    return f"{commit.stdout.strip()}{dirty}" if commit.stdout.strip() else None
 
 
 def _processor() -> str:

@@ -5,6 +5,7 @@ A page has markers, which a reader of the Markdown doesn't see:
     <!-- flags: ppo -->         flags of an agent besides those of every agent
     <!-- flags: env -->         flags of a group, as `GROUPS` below names them
     <!-- presets: ppo -->       an agent's presets; `all` for those of every agent
+    <!-- curves: ppo -->        how an agent learned, by `python -m benchmarks learning`
     <!-- agents -->             which agents take which spaces
     <!-- known-as -->           flags by the names that other libraries have for them
     <!-- decisions -->          links to the decision records
@@ -15,6 +16,7 @@ Equations between dollar signs become MathML, which browsers draw themselves: th
 needs no script or font for them, and works without a network.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -130,6 +132,23 @@ def _presets(agent: str) -> str:
     return _table(["agent", *columns] if of_all else columns, rows)
 
 
+def _curves(agent: str) -> str:
+    """Return pictures of how an agent's presets learned, with what they reached."""
+    parts = []
+    for path in sorted((DOCS / "results").glob(f"{agent}-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        seeds, env, commit = found["seeds"], found["env"], found["commit"]
+        means = sorted(each["mean"] for each in seeds.values())
+        reached = " · ".join(f"{mean:.4g}" for mean in means)
+        parts.append(
+            f"![Mean reward by env steps, {env}](../results/{path.stem}.svg)\n\n"
+            f"{env}, seeds {', '.join(seeds)}, commit {commit}: the final weights play "
+            f"{reached} in {found['episodes']} greedy episodes each "
+            f"([history](../results/{path.stem}.parquet))."
+        )
+    return "\n\n".join(parts)
+
+
 def _agents(_: str) -> str:
     """Return the table of agents and the spaces that they take."""
 
@@ -192,6 +211,7 @@ def _code(file: str) -> str:
 WRITERS: dict[str, Callable[[str], str]] = {
     "flags": _flags,
     "presets": _presets,
+    "curves": _curves,
     "agents": _agents,
     "known-as": _known_as,
     "decisions": _decisions,
