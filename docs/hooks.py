@@ -11,6 +11,7 @@ A page has markers, which a reader of the Markdown doesn't see:
     <!-- decisions -->          links to the decision records
     <!-- include: FILE.md -->   a page at the checkout's root
     <!-- code: FILE.py -->      a file of the checkout, as code
+    <!-- notebook: FILE -->     a notebook of the checkout, with its outputs
 
 Equations between dollar signs become MathML, which browsers draw themselves: the site
 needs no script or font for them, and works without a network.
@@ -19,6 +20,7 @@ needs no script or font for them, and works without a network.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +206,36 @@ def _include(file: str) -> str:
 def _code(file: str) -> str:
     """Return a file of the checkout as a block of code."""
     path = DOCS.parent / file
-    language = {".py": "python"}.get(path.suffix, "ini")
+    language = {".py": "python", ".sh": "sh"}.get(path.suffix, "ini")
     return f"```{language}\n{path.read_text(encoding='utf-8')}```"
+
+
+def _notebook(file: str) -> str:
+    """Return a notebook of the checkout as Markdown, with its outputs."""
+    parts = []
+    for cell in json.loads((DOCS.parent / file).read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        is_code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{source}\n```" if is_code else source)
+        outputs = cell.get("outputs", ())
+        for is_print, some in groupby(outputs, lambda output: "text" in output):
+            shown = map(_output, some)
+            parts += [f"```text\n{''.join(shown).rstrip()}\n```"] if is_print else shown
+    return "\n\n".join(parts)
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return an output of a notebook's cell in its richest form."""
+    if "text" in output:  # what the cell prints
+        return "".join(output["text"])
+    data = output["data"]
+    for kind in ("image/png", "image/jpeg"):
+        if kind in data:
+            content = "".join(data[kind]).replace("\n", "")
+            return f'<img alt="Output" src="data:{kind};base64,{content}">'
+    if "text/html" in data:
+        return f'<div class="output">\n{"".join(data["text/html"])}\n</div>'
+    return f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
 
 
 WRITERS: dict[str, Callable[[str], str]] = {
@@ -217,4 +247,5 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "decisions": _decisions,
     "include": _include,
     "code": _code,
+    "notebook": _notebook,
 }

@@ -66,7 +66,8 @@ def write(
     if "Dockerfile" in texts:
         texts |= {"files/.gitkeep": "", "wheels/.gitkeep": ""}
     if target == "docker":
-        texts |= {"secrets/.gitignore": "ray_token\n"}
+        ignored = "ray_token\ntls/ca.*\n"
+        texts |= {"secrets/.gitignore": ignored, "secrets/tls/.gitkeep": ""}
     try:
         _write_files(folder, texts, copied)
         if target == "docker":

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.cluster.ray import tls
+
 _TOKEN = secrets.token_hex(32)
 """Token of every Ray that this process starts, unless the user has set one."""
 _CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive"
@@ -44,8 +46,7 @@ def _requires_token(address: str) -> bool:
     """Return whether a cluster refuses a request without a token."""
     import grpc
 
-    options = [("grpc.enable_http_proxy", 0)]  # as Ray's own clients
-    with grpc.insecure_channel(address, options) as channel:
+    with tls.channel(address) as channel:
         try:
             channel.unary_unary(_CALL)(b"", timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:

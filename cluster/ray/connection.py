@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.cluster.ray import authentication, ray_session
+from xagents_ray.cluster.ray import authentication, ray_session, tls
 from xagents_ray.cluster.ray.ray_session import RaySession
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.process import quiet_stderr
@@ -101,8 +101,7 @@ def connect(
 
 def notes() -> list[str]:
     """Return notes for the user on the Ray that was started or joined here."""
-    urls = [session.dashboard for session in _open if session.dashboard]
-    return [f"Ray's dashboard: {url}" for url in urls]
+    return [note for session in _open for note in session.notes]
 
 
 def is_lost() -> bool:
@@ -146,7 +145,7 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
     if dashboard:
         url, token = context.dashboard_url, os.environ["RAY_AUTH_TOKEN"]
         session.link = authentication.DashboardLink(url, token)
-        session.dashboard = session.link.url
+        session.notes.append(f"Ray's dashboard: {session.link.url}")
     return ray
 
 
@@ -190,7 +189,8 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         raise UserError(
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
-    if reason := ray_session.silence(host, int(port)):
+    encrypted = tls.context()
+    if reason := ray_session.silence(host, int(port), encrypted):
         raise UserError(
             f"No Ray cluster answers at {address} ({reason}): check the address, "
             "or start one with `ray start --head`."
@@ -214,8 +214,13 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         ray.shutdown()
         context = _join_with_modules(ray, address, folder, joining)
     if dashboard and context.dashboard_url:
-        session.dashboard = f"http://{context.dashboard_url}"
-    session.head = ray_session.Head(host, int(port), ray_session.patience())
+        session.notes.append(f"Ray's dashboard: http://{context.dashboard_url}")
+    if os.environ["RAY_AUTH_MODE"] == "disabled":
+        session.notes.append(
+            f"The Ray cluster at {address} requires no token, so whoever reaches its "
+            "ports runs code on its nodes: start it with RAY_AUTH_MODE=token."
+        )
+    session.head = ray_session.Head(host, int(port), ray_session.patience(), encrypted)
     return ray
 
 

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -30,19 +31,33 @@ _WITHOUT_RAY_SECONDS = 15.0
 """Ray's shutdown takes half of that when its control service (GCS) is gone."""
 
 
-def silence(host: str, port: int) -> str:
-    """Return why no gRPC server answers at an address; '' when one does."""
+def silence(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
+    """Return why no gRPC server answers at an address; '' when one does.
+
+    The context is that of TLS where it is on.
+    """
     try:
-        with socket.create_connection((host, port), timeout=_PROBE_SECONDS) as link:
+        link = socket.create_connection((host, port), timeout=_PROBE_SECONDS)
+        if context is not None:
+            link = context.wrap_socket(link, server_hostname=host)
+        with link:
             link.settimeout(_PROBE_SECONDS)
             link.sendall(_HTTP2_GREETING)
             answer = link.recv(9)
     except TimeoutError:
         return "no answer"
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", "") or error.reason
+        return f"RAY_USE_TLS is set, and TLS fails: {why}"
     except OSError as error:
         return error.strerror or str(error)
-    is_http2 = len(answer) >= 4 and answer[3] == _SETTINGS_FRAME
-    return "" if is_http2 else "something else listens there"
+    if len(answer) >= 4 and answer[3] == _SETTINGS_FRAME:
+        return ""
+    if answer:
+        return "something else listens there"
+    if context is not None:
+        return "it refuses the certificate that RAY_TLS_SERVER_CERT names"
+    return "it closes the connection: a cluster with TLS needs RAY_USE_TLS=1 here too"
 
 
 def patience() -> float:
@@ -60,8 +75,14 @@ class Head:
     After some seconds of silence, it is lost for good.
     """
 
-    def __init__(self, host: str, port: int, seconds: float) -> None:
-        self._host, self._port, self._seconds = host, port, seconds
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        seconds: float,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._address, self._seconds = (host, port, context), seconds
         self._silent_since: float | None = None
         self._closed = threading.Event()
         threading.Thread(target=self._probe, daemon=True).start()
@@ -84,7 +105,7 @@ class Head:
     def _probe(self) -> None:
         while not self._closed.wait(_REPEAT_SECONDS):
             began = time.monotonic()
-            if not silence(self._host, self._port):
+            if not silence(*self._address):
                 self._silent_since = None
             elif self._silent_since is None:
                 self._silent_since = began
@@ -185,8 +206,9 @@ class RaySession:
     # Ray's own on this machine; none of a cluster that was joined.
     processes: Processes = field(default_factory=Processes)
     head: Head | None = None  # of the cluster that was joined
-    dashboard: str = ""  # URL of Ray's dashboard, if it was requested
-    link: authentication.DashboardLink | None = None  # serves it where Ray has a token
+    notes: list[str] = field(default_factory=list)  # for the user, a sentence each
+    # To the dashboard of a Ray that has a token.
+    link: authentication.DashboardLink | None = None
     signals: Signals | None = None  # end what Ray is needed for
 
     def set(self, environment: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The commands and programs of every page run, in their order, with short budgets."""
+"""The commands and programs of pages, and the examples, run with short budgets."""
 
 import json
 import re
@@ -10,12 +10,30 @@ from typing import NamedTuple
 
 import forked
 import pytest
+from shorter import ADDRESS, SHORTER, shortened
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = {
+    "cartpole.sh": r"\nmean \S+, .* of 2 episodes.*\n(.*\n)*cartpole\.png\n",
+    "cartpole_a3c.py": r"2 env actors(.*\n)*\d+ episodes, mean reward \d",
+    "own_callback.py": r"\nMaximum steps exceeded; the last mean is \d",
+    "own_environment.py": r"\n-?\d\.\d\d, then -?\d\.\d\d\n",
+    "own_loop.py": r"(\d+ steps: \d.*\n){2}mean \d",
+    "pendulum.py": r"(episode \d: -\d+\.\d\n){10}",
+    "pong_on_a_cluster.sh": r"2 env actors(.*\n)*.*limited by(.*\n)*mean -\d",
+    "resume.sh": r"steps: \d{3}\b(.*\n)*.*steps: \d{4}\b(.*\n)*mean \d",
+    "seeds.py": r"ppo: \d\S+ \[\S+, \S+\]\na2c: \d",
+    "tune.py": r"lr \S+, n_steps \d+\n(.*\n)*\d\S+ in the sweep, \d\S+ on other seeds",
+}
+"""What each of them prints."""
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if path.parent.name != "adr" and path.name != "results.md"
+} | {
+    f"examples/{name}": f"```{'sh' if name.endswith('.sh') else 'python'}\n"
+    f"{(ROOT / 'examples' / name).read_text(encoding='utf-8')}```\n"
+    for name in EXAMPLES
 }
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$|`(xagents-ray [^`\n…]*)`", re.M | re.S)
 LIMIT = 180
@@ -23,12 +41,14 @@ LIMIT = 180
 # XLA compiles for longer than these train; test_learning.py has it as it is.
 SHORT = ["--local", "--max-steps", "600", "--jit", "off"]
 FEW_FRAMES = ["--local", "--n-envs", "2", "--max-steps", "64"]
-ADDRESS = "CLUSTER"
+TUNE = ["--address", ADDRESS, "--trial-steps", "600", "--jit", "off"]
 MORE = {
     "train": SHORT,
     "train ppo --env LunarLander-v3": [*SHORT, "--n-steps", "32"],
     "train ppo --env PongNoFrameskip-v4": [*FEW_FRAMES, "--n-steps", "32"],
     "train dqn --env ALE/Breakout-v5": FEW_FRAMES,
+    # The best weights are known after 100 episodes.
+    "train dqn --resume": ["--max-steps", "9000"],
     "train ppo --resume": ["--max-steps", "1200"],
     "train ppo --resume runs/": ["--max-steps", "2000"],
     "train ppo --resume last --max-steps 300000": ["--max-steps", "3500"],
@@ -42,27 +62,14 @@ MORE = {
     "plot": [],
     "evaluate": ["--episodes", "2"],
     "play": [],
-    "tune ppo --env": [
-        *("--address", ADDRESS, "--n-trials", "2", "--trial-steps", "600")
-    ],
+    "tune ppo --env CartPole-v1 --local": [*TUNE, "--n-trials", "2"],
+    "tune ppo --env CartPole-v1 --preset": [*TUNE, "--n-trials", "1"],
 }
 """What is added to the commands that begin so, the longest beginning first.
 
 The last one of a flag counts. `--local` only leaves out the start of Ray. A command
 without flags gets none.
 """
-SHORTER = {
-    r"\bmax_steps=[\d_]+": "max_steps=600, jit='off'",
-    r"\benv_steps < [\d_]+": "env_steps < 300",
-    r"\bn_trials=\d+": "n_trials=2",
-    r"\btrial_steps=[\d_]+": "trial_steps=600",
-    r"\bepisodes=10\b": "episodes=2",
-    r"\bn_actors=\d+": rf"\g<0>, address='{ADDRESS}'",
-    r"(\w+\.tune\(\n *\"dqn\",)": (
-        rf"\g<1> address='{ADDRESS}', buffer_initial_size=200,"
-    ),
-}
-"""In code, what stands there instead."""
 NOT_RUN = {
     ".venv/bin/pytest -n 2": "that is what runs this test",
     "python -m benchmarks": "it takes hours, and the environments of peers",
@@ -105,7 +112,8 @@ def commands(page: str) -> Iterator[Command]:
                 yield Command("sh", inline)
         elif kind in ("sh", "bash"):
             lines = block.replace("\\\n", " ").splitlines()
-            yield from (Command("sh", x.split(" && ")[-1]) for x in lines if x)
+            lines = [x for x in lines if x and not x.startswith(("#", "set "))]
+            yield from (Command("sh", x.split(" && ")[-1]) for x in lines)
         else:
             yield Command(kind, block)
 
@@ -124,12 +132,6 @@ def words_of(line: str, address: str) -> list[str]:
     assert start is not None or "--" not in line, f"What makes `{line}` short?"
     more = MORE[start] if start is not None and "--" in line else []
     return [*words, *(address if word == ADDRESS else word for word in more)]
-
-
-def shortened(code: str, address: str) -> str:
-    for old, new in SHORTER.items():
-        code = re.sub(old, new, code)
-    return code.replace(ADDRESS, address)
 
 
 def steps_of(page: str, address: str) -> Iterator[tuple[str, str, str | list[str]]]:
@@ -169,6 +171,7 @@ def test_every_command_runs(
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, said
     assert "Traceback" not in said
+    assert re.search(EXAMPLES.get(Path(page).name, ""), done.stdout), said
     given = [word for kind, _, words in steps if kind == "sh" for word in words]
     for i, word in enumerate(given):
         if word in WRITES:
@@ -178,6 +181,15 @@ def test_every_command_runs(
             # It has not ended before it began.
             assert re.search(r"steps: [1-9]", part), part
             assert "raise --max-steps" not in part, part
+
+
+def test_every_example_is_run_and_shown() -> None:
+    files = (p for p in (ROOT / "examples").iterdir() if p.suffix in (".py", ".sh"))
+    assert {path.name for path in files} == EXAMPLES.keys()
+    shown = re.findall(r"<!-- code: examples/(\w+\.\w+) -->", PAGES["docs/examples.md"])
+    assert EXAMPLES.keys() == {*shown}
+    for name in EXAMPLES:
+        assert len(PAGES[f"examples/{name}"].splitlines()) <= 42, name
 
 
 def test_no_rule_is_left_over() -> None:

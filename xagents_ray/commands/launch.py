@@ -113,8 +113,8 @@ def _launch(target: str, /, **given: Any) -> None:
     folder = Path(config.output)
     names = write(target, words, folder, sources, *shape)
     click.echo(f"{folder}: {', '.join(names)}")
-    if "Dockerfile" in names:
-        click.echo("Modules that the command names belong into its folder files.")
+    if target != "slurm":
+        click.echo(f"Put modules that the training imports into {folder}/files.")
     click.echo(f"Next: {_TARGETS[target][1].format(folder=folder)}")
 
 

@@ -17,8 +17,12 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+from processes import python
+from ray._common.network_utils import node_ip_address_from_perspective
 
 from xagents_ray.cluster.launch.folder import write
+from xagents_ray.cluster.ray import connection
+from xagents_ray.core.errors import UserError
 
 _ENV = """
 import gymnasium
@@ -28,6 +32,19 @@ def make():
 _COMMAND = (
     "train ppo --env own_env:make --n-envs 3 --n-actors 3 --max-steps 60000".split()
 )
+_JOIN = """
+import sys, time
+from xagents_ray.cluster.ray import connection
+ray = connection.connect(sys.argv[1], False, 0)
+print(ray.get(ray.remote(lambda: "called").remote()), connection.notes())
+time.sleep(1.2)
+for _ in range(100):  # a busy machine answers a probe late
+    silent = connection._open[0].head.silent_seconds
+    if not silent:
+        break
+    time.sleep(0.1)
+print("silent for", silent)
+"""
 _HEAD = "127.0.0.9"
 _WORKERS = ("127.0.0.10", "127.0.0.11")
 
@@ -38,13 +55,14 @@ class _Nodes:
     Attributes:
         environment: of commands for the cluster.
         running: what `end` ends, by its address or name.
+        port: of the head.
     """
 
     def __init__(self, entrypoint: Path) -> None:
         self._entrypoint, token = entrypoint, secrets.token_hex(16)
         Path("token").write_text(token)
         # Ray's workers have none of the ports above 20000.
-        self._port, self._dashboard, self._client, self._agent = _free_ports(4)
+        self.port, self._dashboard, self._client, self._agent = _free_ports(4)
         self._headers = {"Authorization": f"Bearer {token}"}
         self._session = tempfile.mkdtemp(prefix="ray-")  # names of sockets are short
         self.running: dict[str, subprocess.Popen[bytes]] = {}
@@ -53,22 +71,35 @@ class _Nodes:
         self.environment = kept | {
             "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(Path.cwd()),
-            "HEAD": f"{_HEAD}:{self._port}",
+            "HEAD": f"{_HEAD}:{self.port}",
             "RAY_ADDRESS": f"http://127.0.0.1:{self._dashboard}",
             "RAY_AUTH_TOKEN_PATH": str(Path("token").resolve()),
+        }
+
+    def encrypt(self) -> None:
+        """Switch TLS on, with a CA that is made as the compose file says."""
+        said = Path("docker/compose.yaml").read_text().replace("\\\n#", "")
+        (command,) = re.findall(r"^# +(\(cd secrets/tls .*\))$", said, re.MULTILINE)
+        done = subprocess.run(command, shell=True, cwd="docker", capture_output=True)
+        assert done.returncode == 0, done.stderr
+        Path("certificates").mkdir()
+        self.environment |= {
+            "RAY_USE_TLS": "1",
+            "TLS_CA": str(Path("docker/secrets/tls").resolve()),
+            "TMPDIR": str(Path("certificates").resolve()),
         }
 
     def start(self, role: str, address: str) -> None:
         """Start one and wait until it is healthy, as the image's HEALTHCHECK asks."""
         options = {
             "node-ip-address": address,
-            "dashboard-agent-listen-port": self._agent + int(address[8:]),
+            "dashboard-agent-listen-port": self._agent + len(self.running),
             "temp-dir": f"{self._session}/{address}",
             "num-cpus": 2,
             "object-store-memory": 200_000_000,
         }
         if role == "head":
-            options |= {"port": self._port, "ray-client-server-port": self._client}
+            options |= {"port": self.port, "ray-client-server-port": self._client}
             options |= {
                 "dashboard-port": self._dashboard,
                 "dashboard-host": "127.0.0.1",
@@ -131,14 +162,18 @@ def wait_for(is_so: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def nodes() -> Iterator[_Nodes]:
+def nodes(request: pytest.FixtureRequest) -> Iterator[_Nodes]:
+    """A cluster, with TLS where the parameter says so."""
     write("docker", _COMMAND, Path("docker"))
     made = _Nodes(Path("docker/entrypoint.sh").resolve())
+    if getattr(request, "param", "") == "tls":
+        made.encrypt()
     yield made
     made.end()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["plain", "tls"], indirect=True)
 def test_a_submitted_training_outlives_a_worker_that_comes_back(nodes: _Nodes) -> None:
     write("ray", _COMMAND, Path("job"))
     Path("job/files/own_env.py").write_text(_ENV)
@@ -174,3 +209,49 @@ def test_without_a_token_no_node_starts(nodes: _Nodes) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "There is no token: let RAY_AUTH_TOKEN_PATH name a file" in done.stderr
+
+
+@pytest.mark.parametrize("nodes", ["tls"], indirect=True)
+def test_a_run_joins_a_cluster_with_tls(
+    nodes: _Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = node_ip_address_from_perspective()
+    nodes.start("head", host)
+    address = f"{host}:{nodes.port}"
+    certificate, key = (
+        str(next(Path("certificates").rglob(f"node.{x}")).resolve())
+        for x in ("crt", "key")
+    )
+    own = {
+        "RAY_TLS_CA_CERT": f"{nodes.environment['TLS_CA']}/ca.crt",
+        "RAY_TLS_SERVER_CERT": certificate,
+        "RAY_TLS_SERVER_KEY": key,
+    }
+    environment = nodes.environment | own
+    done = python("-u", "-c", _JOIN, address, env=environment)
+    said = f"{done.returncode}: {done.stderr}{Path('nodes.log').read_text()}"
+    assert done.stdout == "called []\nsilent for 0.0\n", said
+
+    refusals = (
+        ({}, "a cluster with TLS needs RAY_USE_TLS=1 here too"),
+        ({"RAY_USE_TLS": "1"}, "RAY_TLS_CA_CERT names no file: let"),
+        ({"RAY_USE_TLS": "1", **own, "RAY_TLS_CA_CERT": key}, "name can't be used"),
+        (
+            {"RAY_USE_TLS": "1", **own, "RAY_TLS_CA_CERT": certificate},
+            "TLS fails: unable",
+        ),
+    )
+    for given, sentence in refusals:
+        with monkeypatch.context() as changed:
+            for name, value in given.items():
+                changed.setenv(name, value)
+            with pytest.raises(UserError, match=sentence):
+                connection.connect(address, False, 0)
+
+
+def test_without_a_ca_no_node_starts(nodes: _Nodes) -> None:
+    environment = {**nodes.environment, "RAY_USE_TLS": "1"}
+    command = ["sh", "docker/entrypoint.sh", "worker"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "There is no CA: let TLS_CA name a folder with ca.crt" in done.stderr

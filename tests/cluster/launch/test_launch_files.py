@@ -59,6 +59,7 @@ def test_linters_find_nothing(folder: Path) -> None:
     scripts = [p for p in folder.rglob("*") if p.suffix in (".sh", ".sbatch")]
     assert len(scripts) == 6
     tool("shellcheck", "--exclude", "SC2016", *scripts)  # the $ in the name is meant
+    tool("shellcheck", *(ROOT / "examples").glob("*.sh"))
     tool("hadolint", *folder.rglob("Dockerfile"))
     tool("yamllint", "--strict", "-d", LINT, folder)
 
@@ -226,17 +227,21 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
     assert sorted(str(p) for p in Path().rglob("*")) == ["a", "here", "here/mine"]
 
 
+@pytest.mark.parametrize(
+    ("target", "name"), [("kuberay", "rayjob.yaml"), ("ray", "submit.sh")]
+)
 def test_files_that_the_command_names_go_along(
-    capsys: pytest.CaptureFixture[str],
+    target: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own").mkdir()
     shutil.copy(ROOT / "examples" / "separate-64.cfg", "own/net.cfg")
     Path("own.yaml").write_text("settings: {max_steps: 1000}\n")
     words = "--env CartPole-v1 --model own/net.cfg --preset own.yaml".split()
-    assert cli.run(["launch", "kuberay", "-o", "f", "--", "train", "ppo", *words]) == 0
+    assert cli.run(["launch", target, "-o", "f", "--", "train", "ppo", *words]) == 0
     assert Path("f/files/own/net.cfg").read_bytes() == Path("own/net.cfg").read_bytes()
     assert Path("f/files/own.yaml").exists()
-    assert "rayjob.yaml" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert name in said and "modules that the training imports into f/files." in said
 
 
 @pytest.mark.parametrize("words", [[], ["docker"], ["docker", "--help"]])

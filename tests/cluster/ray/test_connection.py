@@ -21,6 +21,7 @@ from xagents_ray.cluster.ray.ray_session import Processes, RaySession
 from xagents_ray.core.errors import UserError
 
 _SLEEP = ["sleep", "60"]
+_FILES = ("SERVER_KEY", "SERVER_CERT", "CA_CERT")
 
 
 @pytest.fixture
@@ -129,7 +130,14 @@ def serve() -> Iterator[Callable[[grpc.StatusCode | None], str]]:
                 return grpc.unary_unary_rpc_method_handler(answer)
 
         server = grpc.server(ThreadPoolExecutor(1), [All()])
-        port = server.add_insecure_port("127.0.0.1:0")
+        if "RAY_USE_TLS" in os.environ:
+            files = (Path(os.environ[f"RAY_TLS_{x}"]) for x in _FILES)
+            key, certificate, authority = (each.read_bytes() for each in files)
+            pair = [(key, certificate)]
+            tls = grpc.ssl_server_credentials(pair, authority, True)
+            port = server.add_secure_port("127.0.0.1:0", tls)
+        else:
+            port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         servers.append(server)
         return f"127.0.0.1:{port}"
@@ -139,6 +147,24 @@ def serve() -> Iterator[Callable[[grpc.StatusCode | None], str]]:
         server.stop(None)
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def encryption(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether TLS is on, here and where a server starts."""
+    if not request.param:
+        return
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc".split()
+    words += ["-subj", "/CN=ray", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    for name, path in zip(_FILES, (key, certificate, certificate), strict=True):
+        monkeypatch.setenv(f"RAY_TLS_{name}", str(path))
+
+
+@pytest.mark.usefixtures("encryption")
 @pytest.mark.parametrize("has_token", [True, False])
 @pytest.mark.parametrize(
     ("code", "mode"), [(None, "disabled"), (grpc.StatusCode.UNAUTHENTICATED, "token")]

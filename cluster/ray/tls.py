@@ -1,0 +1,56 @@
+"""Ray's TLS, as Ray's own variables switch it on and name its certificates."""
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+from xagents_ray.core.errors import UserError
+
+_NAMES = ("RAY_TLS_CA_CERT", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY")
+
+
+def context() -> ssl.SSLContext | None:
+    """Return what connects as Ray does; None where TLS is off.
+
+    Raises:
+        UserError: TLS is on, and its certificates can't be used.
+    """
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.set_alpn_protocols(["h2"])  # gRPC refuses others
+    missing = [name for name in _NAMES if not Path(os.environ.get(name, "")).is_file()]
+    if missing:
+        raise UserError(
+            f"RAY_USE_TLS is set and {missing[0]} names no file: let "
+            f"{', '.join(_NAMES)} name the certificates and the key of this machine."
+        )
+    authority, certificate, key = (os.environ[name] for name in _NAMES)
+    try:
+        made.load_verify_locations(authority)
+        made.load_cert_chain(certificate, key)
+    except OSError as error:  # as OpenSSL's errors are
+        raise UserError(
+            f"What {', '.join(_NAMES)} name can't be used ({error.strerror}): let them "
+            "name PEM files, and the key be that of the certificate."
+        ) from None
+    return made
+
+
+def channel(address: str) -> Any:
+    """Return a channel of gRPC to a cluster's head, which TLS encrypts where it is on.
+
+    Raises:
+        UserError: as `context`.
+    """
+    import grpc
+
+    options = [("grpc.enable_http_proxy", 0)]  # as Ray's own clients
+    if context() is None:
+        return grpc.insecure_channel(address, options)
+    authority, certificate, key = (
+        Path(os.environ[name]).read_bytes() for name in _NAMES
+    )
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    return grpc.secure_channel(address, credentials, options)
