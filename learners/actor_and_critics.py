@@ -145,7 +145,7 @@ class ActorAndCritics:
         """Take one gradient step of the actor; return metrics.
 
         `loss_of` returns the loss, float32 [], of observations [N, D], and more
-        metrics; without it the actor climbs the first critic.
+        metrics; without it the actor maximizes the first critic's value.
         """
         loss_of = loss_of or self._negative_value
         variables = self.actor.trainable_variables
@@ -159,10 +159,10 @@ class ActorAndCritics:
     def target_values(
         self, next_obs: tf.Tensor, actions: tf.Tensor, update: tf.Tensor
     ) -> tf.Tensor:
-        """Return float32 [N], the lesser value by two of the target critics.
+        """Return float32 [N], the smaller value of two target critics.
 
-        All are read where there are no more; else the two are drawn for each update,
-        of which so many, int64 [], went before.
+        Where there are more than two, each update draws its two; `update`, int64 [],
+        is its number. A single critic's value is returned as it is.
 
         Source: arXiv:2101.05982, algorithm 1.
         """
@@ -190,7 +190,7 @@ def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
 def least_values(
     critics: Sequence[Any], obs: tf.Tensor, actions: tf.Tensor
 ) -> tf.Tensor:
-    """Return float32 [N], the least of the critics' values of actions; see above.
+    """Return float32 [N], the smallest of the critics' values of actions [N, A].
 
     Source: arXiv:1802.09477, section 4.2.
     """
@@ -199,9 +199,9 @@ def least_values(
 
 
 def two_of(count: int, seed: int, update: tf.Tensor) -> tf.Tensor:
-    """Return two different numbers below `count`, int32 [2], the update's own.
+    """Draw two different numbers below `count` for an update, int32 [2].
 
-    `update`, int64 [], is how many went before in the whole run of this seed.
+    `update`, int64 [], is its number in the whole run; the seed is the run's.
     """
     own = tf.stack([tf.constant(seed, tf.int64), -1 - update])  # noise has 0, 1, …
     bits = tf.random.stateless_uniform([count], own, None, None, tf.int32)

@@ -12,7 +12,7 @@ from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatche
 
 
 class DDPG:
-    """An actor that climbs its critic; targets follow both.
+    """An actor that maximizes its critic's value; targets follow both.
 
     Source: arXiv:1509.02971.
     """

@@ -28,8 +28,9 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
             notes.append("--jit on is for CPUs: the learner has a GPU and does without")
     # Where each rollout is learned from alone, they have one width, or two.
     varies = compiled and row.on_policy and not config.learns_each_rollout
-    sizes = max_steps, compiled, run.config.env.n_envs if varies else None
-    learner = Learner(row, config, run.spec, run.layouts, run.seed, *sizes)
+    n_envs = run.config.env.n_envs if varies else None
+    facts = run.spec, run.layouts, run.seed, max_steps, compiled
+    learner = Learner(row, config, *facts, n_envs=n_envs)
     for model, layout, keras_file in zip(
         row.models, run.layouts, run.networks, strict=False
     ):

@@ -21,9 +21,9 @@ from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatche
 
 
 class SAC:
-    """Learns to act well and as randomly as it may, from the smaller of two critics.
+    """Maximizes returns and entropy, by the smaller of two critics' values.
 
-    With more critics, targets are of two of them, and the policy climbs their mean.
+    With more critics, targets use two of them, and the policy maximizes their mean.
 
     Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """

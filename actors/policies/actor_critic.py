@@ -1,7 +1,5 @@
 """The policies of A2C, PPO and TRPO, and of ACER."""
 
-from typing import Any
-
 import numpy as np
 
 from xagents_ray.actors.policies.base import (
@@ -13,14 +11,11 @@ from xagents_ray.actors.policies.base import (
     split_parts,
 )
 from xagents_ray.actors.policies.state_dependent import (
-    UNITS,
     StateDependentNoise,
     gaussian_log_probs,
 )
-from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
-from xagents_ray.networks.layout import Layout
 
 
 class ActorCriticPolicy(Policy):
@@ -28,13 +23,6 @@ class ActorCriticPolicy(Policy):
 
     Several discrete actions at once are drawn independently of each other.
     """
-
-    def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
-        super().__init__(config, spec, layout)
-        self._sde: StateDependentNoise | None = None
-        if config.uses_sde:
-            self._sde = StateDependentNoise(layout, config.sde_steps)
-            self._layout, self.memory_units = self._sde.layout, UNITS
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
         """Return an array for one number per action, A of a Gaussian's, or a seed."""
@@ -108,7 +96,7 @@ class ActorCriticPolicy(Policy):
         return (log_probs - log_std.sum()).astype(np.float32)  # type: ignore[no-any-return]
 
     def values(self, observations: Array) -> FloatArray | None:
-        """Return float32 [B] values, None without a critic that is listened to."""
+        """Return float32 [B] values, None where no critic is used."""
         outputs = self._forward(observations)
         if self._sde is not None:
             del outputs[self._sde.output]

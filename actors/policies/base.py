@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from xagents_ray.actors.policies.state_dependent import UNITS, StateDependentNoise
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.forward import bind
@@ -71,6 +72,10 @@ class Policy(ABC):
         self.memory: Array = np.zeros(0, np.float32)
         self.memory_units = spec.action_units
         self.places: Array | None = None
+        self._sde: StateDependentNoise | None = None
+        if config.uses_sde:
+            self._sde = StateDependentNoise(layout, config.sde_steps)
+            self._layout, self.memory_units = self._sde.layout, UNITS
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""

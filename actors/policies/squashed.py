@@ -4,11 +4,8 @@ import numpy as np
 
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.actors.policies.scaled import ScaledPolicy
-from xagents_ray.actors.policies.state_dependent import UNITS, StateDependentNoise
-from xagents_ray.algorithms.sac import LOG_STD_BOUNDS, SACConfig
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.algorithms.sac import LOG_STD_BOUNDS
 from xagents_ray.core.trajectory import Array
-from xagents_ray.networks.layout import Layout
 
 
 class SquashedGaussianPolicy(ScaledPolicy):
@@ -18,13 +15,6 @@ class SquashedGaussianPolicy(ScaledPolicy):
     """
 
     squashes_actions = True
-
-    def __init__(self, config: SACConfig, spec: EnvSpec, layout: Layout) -> None:
-        super().__init__(config, spec, layout)
-        self._sde: StateDependentNoise | None = None
-        if config.uses_sde:
-            self._sde = StateDependentNoise(layout, config.sde_steps)
-            self._layout, self.memory_units = self._sde.layout, UNITS
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Draw an action for each observation."""

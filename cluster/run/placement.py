@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.installation import is_complete
 from xagents_ray.settings.config import Config
 
 _READY_SECONDS = 60.0
@@ -21,43 +22,99 @@ _STEP = 1e-4
 """Ray counts resources in ten-thousandths."""
 
 Bundle = dict[str, float]
+Labels = list[dict[str, str]] | None
+"""Those that a node must have for each bundle; None if any node will do."""
+_can_learn: dict[str, bool] = {}
+"""Which nodes have TensorFlow, by their ids."""
 
 
-def demand(ray: Any, config: Config, share: float = 1.0) -> list[Bundle]:
+class Node(NamedTuple):
+    """A node of the cluster that is alive."""
+
+    id: str
+    has: Bundle
+    can_learn: bool = True  # xagents-ray-actor leaves TensorFlow out
+
+
+def nodes_of(ray: Any) -> list[Node]:
+    """Return all nodes; where there are several, each is asked once what it can do.
+
+    Raises:
+        UserError: none can learn.
+    """
+    alive = {node["NodeID"]: node["Resources"] for node in _alive(ray)}
+    unknown = [node for node in alive if node not in _can_learn]
+    if len(alive) > 1 and unknown:
+        _ask(ray, unknown)
+    nodes = [Node(id, has, _can_learn.get(id, True)) for id, has in alive.items()]
+    if not any(node.can_learn for node in nodes):
+        raise UserError(
+            "No node of the cluster has TensorFlow, which the learner needs: install "
+            "xagents-ray, not xagents-ray-actor, on one."
+        )
+    return nodes
+
+
+def _ask(ray: Any, nodes: Sequence[str]) -> None:
+    """Note which nodes can learn; one that doesn't answer can't."""
+    task = ray.remote(num_cpus=0)(is_complete)
+    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    asked = {
+        node: task.options(scheduling_strategy=affinity(node, soft=False)).remote()
+        for node in nodes
+    }
+    calls = list(asked.values())
+    answered, _ = ray.wait(calls, num_returns=len(calls), timeout=_READY_SECONDS)
+    for node, call in asked.items():
+        try:
+            _can_learn[node] = call in answered and ray.get(call)
+        except ray.exceptions.RayError:
+            _can_learn[node] = False
+
+
+def selectors(nodes: Sequence[Node], count: int) -> Labels:
+    """Return the labels for so many bundles, of which the first is the learner's."""
+    able = [node.id for node in nodes if node.can_learn]
+    if len(able) == len(nodes):
+        return None
+    return [{"ray.io/node-id": f"in({','.join(able)})"}, *[{}] * (count - 1)]
+
+
+def demand(nodes: Sequence[Node], config: Config, share: float = 1.0) -> list[Bundle]:
     """Return what the learner of a run claims, then what each env actor claims.
 
     The share is the fraction of the cluster that the run may claim.
     """
-    flags, nodes = config.placement, _nodes(ray)
-    cpus = share * sum(node.get("CPU", 0.0) for node in nodes)
-    gpus = share * sum(node.get("GPU", 0.0) for node in nodes)
+    flags, learning = config.placement, [node for node in nodes if node.can_learn]
+    cpus = share * sum(node.has.get("CPU", 0.0) for node in nodes)
+    gpus = share * sum(node.has.get("GPU", 0.0) for node in learning)
     n_actors = flags.n_actors or min(config.env.n_envs, max(1, int(cpus)))
     learner_gpus = min(1.0, gpus) if flags.learner_gpus is None else flags.learner_gpus
     learner = {"CPU": _rounded(1.0 if cpus >= 2 else cpus / 2)}
     if learner_gpus:
         learner["GPU"] = learner_gpus
-    free = sorted(share * node.get("CPU", 0.0) for node in nodes)
-    free[-1] -= learner["CPU"]
-    return [
-        learner,
-        *[{"CPU": flags.actor_cpus or _even_share(free, n_actors)}] * n_actors,
-    ]
+    free = {node.id: share * node.has.get("CPU", 0.0) for node in nodes}
+    free[max(learning, key=lambda node: free[node.id]).id] -= learner["CPU"]
+    actor = {"CPU": flags.actor_cpus or _even_share([*free.values()], n_actors)}
+    return [learner, *[actor] * n_actors]
 
 
-def as_one(ray: Any, config: Config, share: float) -> Bundle:
+def as_one(nodes: Sequence[Node], config: Config, share: float) -> Bundle:
     """Return what a run in one process claims: at most the cores of one node."""
-    learner, *_ = demand(ray, config, share)
-    cpus = [node.get("CPU", 0.0) for node in _nodes(ray)]
+    learner, *_ = demand(nodes, config, share)
+    cpus = [node.has.get("CPU", 0.0) for node in nodes if node.can_learn]
     return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
 
 
-def check(ray: Any, bundles: Sequence[Bundle]) -> None:
-    """Raise UserError if the cluster, or each node alone, lacks a resource."""
-    nodes = _nodes(ray)
+def check(nodes: Sequence[Node], bundles: Sequence[Bundle]) -> None:
+    """Raise UserError if the cluster, or each node alone, lacks a resource.
+
+    The first bundle is the learner's.
+    """
     flags = {"CPU": "--actor-cpus or --n-actors", "GPU": "--learner-gpus"}
     for kind, flag in flags.items():
         needs = [bundle.get(kind, 0.0) for bundle in bundles]
-        has = [node.get(kind, 0.0) for node in nodes]
+        has = [node.has.get(kind, 0.0) for node in nodes]
         total, available = sum(needs), sum(has)
         if total > available + len(needs) * _STEP:
             raise UserError(
@@ -68,6 +125,13 @@ def check(ray: Any, bundles: Sequence[Bundle]) -> None:
             raise UserError(
                 f"One part of the run needs {max(needs):g} {kind}s and the largest "
                 f"node has {max(has):g}: lower {flag}."
+            )
+        most = max(node.has.get(kind, 0.0) for node in nodes if node.can_learn)
+        if needs[0] > most:
+            raise UserError(
+                f"The learner needs {needs[0]:g} {kind}s, and the largest node with "
+                f"TensorFlow has {most:g}: install xagents-ray, not xagents-ray-actor, "
+                "on larger ones."
             )
 
 
@@ -94,10 +158,11 @@ class Parts:
         self._group = self._ray.util.get_current_placement_group()
         self._is_own = self._group is None
         if self._is_own:
-            bundles = demand(self._ray, run.config)
-            check(self._ray, bundles)
-            self._group = self._claim(calls, bundles)
-            cpus = sum(node.get("CPU", 0.0) for node in _nodes(self._ray))
+            nodes = nodes_of(self._ray)
+            bundles = demand(nodes, run.config)
+            check(nodes, bundles)
+            self._group = self._claim(calls, nodes, bundles)
+            cpus = sum(node.has.get("CPU", 0.0) for node in nodes)
         else:
             bundles = self._group.bundle_specs
             cpus = sum(bundle["CPU"] for bundle in bundles)
@@ -110,7 +175,7 @@ class Parts:
         self.shares = [end - first for first, end in itertools.pairwise(self._bounds)]
         self._placed: set[int] = set()
         # Ray doesn't hide GPUs by itself. A runtime environment would slow the start.
-        has_gpus = any(node.get("GPU") for node in _nodes(self._ray))
+        has_gpus = any(node["Resources"].get("GPU") for node in _alive(self._ray))
         hidden = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
         self._blind = hidden if has_gpus else {}
         self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
@@ -159,9 +224,12 @@ class Parts:
         )
         return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
 
-    def _claim(self, calls: Calls, bundles: list[Bundle]) -> Any:
+    def _claim(self, calls: Calls, nodes: Sequence[Node], bundles: list[Bundle]) -> Any:
         """Return a placement group of the bundles once it is ready."""
-        group = self._ray.util.placement_group(bundles, strategy="SPREAD")
+        labels = selectors(nodes, len(bundles))
+        group = self._ray.util.placement_group(
+            bundles, strategy="SPREAD", bundle_label_selector=labels
+        )
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds
             if calls.shutdown_requested():
@@ -179,9 +247,8 @@ class Parts:
         return group
 
 
-def _nodes(ray: Any) -> list[Bundle]:
-    """Return the resources of each node that is alive."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+def _alive(ray: Any) -> list[Any]:
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _rounded(amount: float) -> float:

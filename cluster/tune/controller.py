@@ -12,7 +12,15 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from xagents_ray.actors.envs.registry import export
-from xagents_ray.cluster.run.placement import Bundle, as_one, check, demand
+from xagents_ray.cluster.run.placement import (
+    Bundle,
+    Labels,
+    as_one,
+    check,
+    demand,
+    nodes_of,
+    selectors,
+)
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -52,7 +60,10 @@ class SweepController(tune.Callback, tune.Stopper):
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
                 tune.with_resources(
-                    TuneTrial, lambda each: tune.PlacementGroupFactory(each["claims"])
+                    TuneTrial,
+                    lambda each: tune.PlacementGroupFactory(
+                        each["claims"], bundle_label_selector=each["labels"]
+                    ),
                 ),
                 tune_config=tune.TuneConfig(
                     search_alg=_Search(self),
@@ -101,7 +112,7 @@ class SweepController(tune.Callback, tune.Stopper):
             self._display.began(number, trial.params)
             try:
                 config = self._plan.checked(settings)
-                claims = self.claims(config)
+                claims, labels = self.claims(config)
             except UserError as error:
                 self._study.fail(trial, str(error))
                 self._display.ended(number, "failed", reason=str(error))
@@ -112,20 +123,25 @@ class SweepController(tune.Callback, tune.Stopper):
                 "settings": self._plan.run(settings, number),
                 "points": list(self._plan.points),
                 "claims": claims,
+                "labels": labels,
                 "definitions": export(config.env, config.objects),
             }
 
-    def claims(self, config: Config) -> list[Bundle]:
-        """Return the resources that a trial claims, its own process first.
+    def claims(self, config: Config) -> tuple[list[Bundle], Labels]:
+        """Return what a trial claims, its own process first, and of which nodes.
+
+        That process claims nothing beside a learner's, and is on the learner's node.
 
         Raises:
             UserError: the cluster lacks them.
         """
-        arguments = self._ray, config, 1 / self._plan.config.n_jobs
+        nodes = nodes_of(self._ray)
+        arguments = nodes, config, 1 / self._plan.config.n_jobs
         is_local = config.placement.local
         claims = [as_one(*arguments)] if is_local else demand(*arguments)
-        check(self._ray, claims)
-        return claims if is_local else [{}, *claims]
+        check(nodes, claims)
+        labels = selectors(nodes, len(claims))
+        return (claims if is_local else [{}, *claims]), labels
 
     def take(self, trial_id: str, report: dict[str, Any]) -> bool:
         """Keep what a trial reports; return whether the trial must end."""

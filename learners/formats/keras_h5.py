@@ -48,7 +48,7 @@ _NAME = "model.weights.h5"
 _LAYERS = "layers/"
 _DIGEST = f"{EXTRAS}sha256"
 
-# HDF5 may crash or loop for ever on damaged bytes, so a process of its own reads
+# HDF5 may crash or loop forever on damaged bytes, so a process of its own reads
 # them. It takes only arrays that lie whole in the file, so their size is bounded.
 _READ_HDF5 = """
 import io, signal, sys

@@ -30,7 +30,7 @@ def _normalized(layout: Layout, config: AlgorithmConfig) -> Layout:
     if not (isinstance(config, ActionCriticConfig) and config.layer_norm):
         return layout
     file = config.critic_model
-    if file is not None and keras_files.content(file) is not None:
+    if keras_files.content(file) is not None:
         raise UserError(
             f"--layer-norm adds layers to a network of a .cfg file and {file} is a "
             "Keras model: drop --layer-norm, and add the layers to the model."
@@ -190,8 +190,8 @@ class CriticsConfig(ActionCriticConfig):
 
     critics: int = count(
         2,
-        "Critics. A target takes the lesser value of two of them, drawn for each "
-        "update where there are more, as in REDQ (5 to 10, and --gradient-steps 20)",
+        "Number of critics. Targets take the smaller value of two of them; with more, "
+        "each update draws which two, as in REDQ (5 to 10, with --gradient-steps 20)",
         hp_type="categorical",
         known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
     )

@@ -63,7 +63,7 @@ ACTOR_CRITIC = Model(
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of algorithms with a stochastic policy."""
 
-    # Whether it learns from what the acting network's critic said, if that has one.
+    # Whether it learns from the values of the network that acted, if that has any.
     reads_values: ClassVar[bool] = True
     n_steps: int = count(
         5,

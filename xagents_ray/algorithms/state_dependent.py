@@ -68,9 +68,8 @@ class StateDependentConfig(AlgorithmConfig):
         super().check_spec(spec)
         if self.uses_sde and spec.is_discrete:
             raise UserError(
-                f"--sde-frequency {self.sde_frequency} is noise on continuous actions "
-                "and this environment's are discrete, which are drawn anyway: leave "
-                "it out."
+                f"--sde-frequency {self.sde_frequency} is for continuous actions and "
+                "this environment's are discrete: leave it out."
             )
 
     def with_log_std(
@@ -92,7 +91,7 @@ class StateDependentConfig(AlgorithmConfig):
         """
         if not self.uses_sde:
             return layout
-        if file is not None and keras_files.content(file) is not None:
+        if keras_files.content(file) is not None:
             raise UserError(
                 f"--sde-frequency adds a layer to the network and {file} is a Keras "
                 "model: give a .cfg file, or leave it out."

@@ -21,6 +21,7 @@ from xagents_ray.commands.tables import print_list, print_options, print_table
 from xagents_ray.commands.train import train_with
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
+from xagents_ray.core.installation import is_complete, lacking
 from xagents_ray.core.version import __version__
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
@@ -49,6 +50,10 @@ def run(arguments: Sequence[str]) -> int:
             click.echo(f"{error.trace}\n", err=True)
         _complain(str(error))
         return 1
+    except ModuleNotFoundError as error:
+        if is_complete():
+            raise
+        return _complain(lacking(str(error.name)))
     except click.ClickException as error:
         return _complain(error.format_message())
     except click.exceptions.Exit as error:
@@ -193,7 +198,7 @@ def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> None:
             if row.trace:
                 click.echo(f"{row.trace}\n", err=True)
     cells = [(row.name, row.verdict, row.found) for row in rows]
-    print_table(("check", "verdict", "found"), cells, wrapped=2)
+    print_table(("check", "verdict", "found"), cells, wrapped=[2])
     remedies = [f"{row.name}: {row.remedy}" for row in rows if row.remedy]
     if remedies:
         print_list("\nWhat to change:", remedies)
@@ -286,7 +291,7 @@ def presets(agent: str | None) -> int:
         if agent is None or preset.agent == find(agent).name
     ]
     columns = ("agent", "environment", "name", "expected", "source")
-    print_table(columns, rows, wrapped=3)
+    print_table(columns, rows, wrapped=[3, 4])
     return 0
 
 
@@ -305,7 +310,9 @@ def presets(agent: str | None) -> int:
 def plot(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
     """Draw training histories to a picture."""
     if not histories:
-        raise UserError("Name the histories to plot: xagents-ray plot h.parquet ….")
+        raise UserError(
+            "Name the histories to plot: xagents-ray plot last, or h.parquet …."
+        )
     plot_history(histories, agents or None, **rest)
     click.echo(rest["output"])
     return 0

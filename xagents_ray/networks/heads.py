@@ -140,7 +140,7 @@ def with_expectations(layout: Layout, support: FloatArray) -> Layout:
 def with_streams(layout: Layout, atoms: int) -> Layout:
     """Return a network whose last two layers are two streams: advantages and values.
 
-    They go on from a trunk of all others, whose gradient is scaled by 1/√2; where only
+    They branch off a trunk of all others, whose gradient is scaled by 1/√2; where only
     one layer is dense, the streams are that one.
 
     Source: arXiv:1511.06581, section 4.2.

@@ -30,14 +30,16 @@ class Network(NamedTuple):
 _LARGEST = 1 << 24  # characters of a model's config
 
 
-def content(name: str) -> bytes | None:
+def content(name: str | None) -> bytes | None:
     """Return the file of a network by its path, or of an object by its name.
 
-    None for a .cfg file.
+    None for a .cfg file, or no name.
 
     Raises:
         UserError: it can't be read.
     """
+    if name is None:
+        return None
     kept: bytes | None = objects.find("network-file", name)
     if kept is not None or not name.endswith(".keras"):
         return kept

@@ -88,11 +88,9 @@ class ScaledGradient(keras.layers.Layer):
 class StateDependentLogStd(keras.layers.Layer):
     """A `state_dependent.StateDependentLogStd`."""
 
-    def __init__(
-        self, layer: state_dependent.StateDependentLogStd, epsilon: float
-    ) -> None:
+    def __init__(self, layer: state_dependent.StateDependentLogStd) -> None:
         super().__init__(name=layer.name)
-        self._learns_features, self._epsilon = layer.learns_features, epsilon
+        self._learns_features = layer.learns_features
         shape, initial = layer.shapes[f"{layer.name}/log_std"], layer.initial
         self.log_std = self.add_weight(
             shape, keras.initializers.Constant(initial), name="log_std"
@@ -102,4 +100,4 @@ class StateDependentLogStd(keras.layers.Layer):
         """Return float32 [B, A] of [B, L]."""
         x = x if self._learns_features else ops.stop_gradient(x)
         variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
-        return ops.log(variances + self._epsilon) / 2
+        return ops.log(variances + state_dependent.EPSILON) / 2

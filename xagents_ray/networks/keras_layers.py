@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.installation import check_complete
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.layers import Initializer, Layer, Step
@@ -135,6 +136,7 @@ class WholeModel(Unreadable):
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its forward pass, of its input times a scale, by TensorFlow."""
+        check_complete(self.model)
         forward = resolve_name("xagents_ray.networks.keras_models:forward")
         bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))

@@ -18,11 +18,9 @@ def with_layer_norm(layout: Layout) -> Layout:
     Source: arXiv:1607.06450; in critics, arXiv:2110.02034, section 3.
     """
     layers: list[Layer] = []
-    moved: list[int] = []  # where the output of each layer is found
+    places = {-1: -1}  # where the output of each layer is found
     for i, layer in enumerate(layout.layers):
-        source = moved[layer.source] if layer.source >= 0 else -1
-        more = tuple(moved[j] for j in layer.more_sources)
-        layer = replace(layer, source=source, more_sources=more)
+        layer = layer.moved(places)
         if type(layer) is Dense and i not in layout.outputs:
             at, shape = len(layers), layer.output_shape
             layers.append(replace(layer, activation="linear"))
@@ -37,6 +35,6 @@ def with_layer_norm(layout: Layout) -> Layout:
                 activation=layer.activation,
             )
         layers.append(layer)
-        moved.append(len(layers) - 1)
-    outputs = tuple(moved[i] for i in layout.outputs)
+        places[i] = len(layers) - 1
+    outputs = tuple(places[i] for i in layout.outputs)
     return replace(layout, layers=tuple(layers), outputs=outputs)

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,6 +62,11 @@ class Layer(ABC):
     def noise_units(self) -> int:
         """Standard normal numbers that it takes besides each input, to explore."""
         return 0
+
+    def moved(self, places: Mapping[int, int]) -> "Layer":
+        """Return it with other indices of the layers that it reads; -1 is the input."""
+        more = tuple(places[i] for i in self.more_sources)
+        return replace(self, source=places[self.source], more_sources=more)
 
     @abstractmethod
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:

@@ -162,7 +162,7 @@ def layout_for(
     if action_units:
         scale = 1.0  # the learner scales what it puts side by side
         shape = (shape[0] + action_units,)
-    file = None if model is None else keras_files.content(model)
+    file = keras_files.content(model)
     if model is not None and file is not None:
         layers, ends = keras_files.read(model, file, shape, outputs, scale)
         return Layout(layers, ends, shape, scale, spec.stack)

@@ -13,7 +13,7 @@ import numpy as np
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.keras_layers import Unreadable
-from xagents_ray.networks.layers import Dense, Initializer, Layer, Step
+from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
 
 EPSILON = 1e-6
@@ -72,7 +72,7 @@ class StateDependentLogStd(Unreadable):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return it as a layer of Keras."""
         made = resolve_name("xagents_ray.networks.keras_heads:StateDependentLogStd")
-        return made(self, EPSILON)
+        return made(self)
 
 
 def with_log_std(
@@ -135,10 +135,6 @@ def _pruned(layout: Layout) -> Layout:
             layer = layout.layers[i]
             new += layer.source, *layer.more_sources
     places = {-1: -1} | {i: place for place, i in enumerate(sorted(used))}
-    layers: list[Layer] = []
-    for i in sorted(used):
-        layer = layout.layers[i]
-        more = tuple(places[j] for j in layer.more_sources)
-        layers.append(replace(layer, source=places[layer.source], more_sources=more))
+    layers = tuple(layout.layers[i].moved(places) for i in sorted(used))
     outputs = tuple(places[i] for i in layout.outputs)
-    return replace(layout, layers=tuple(layers), outputs=outputs)
+    return replace(layout, layers=layers, outputs=outputs)

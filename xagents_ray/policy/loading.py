@@ -10,6 +10,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core import objects
 from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.installation import check_complete
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
@@ -218,6 +219,7 @@ def _with_tensorflow(path: str, *call: Any) -> Any:
     TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process they
     end in a segmentation fault.
     """
+    check_complete(path)
     until = time.monotonic() + _SECONDS
     with TimedSubprocess(*call, seconds=_SECONDS) as process:
         try:

@@ -62,7 +62,7 @@ def made(
 def files(algorithm: Algorithm, config: AlgorithmConfig) -> tuple[bytes | None, ...]:
     """Return the Keras file of each model; None for those of .cfg files."""
     names = (getattr(config, model.file) for model in algorithm.models)
-    return tuple(None if n is None else keras_files.content(n) for n in names)
+    return tuple(map(keras_files.content, names))
 
 
 def notes(layouts: Iterable[Layout]) -> Iterator[str]:

@@ -62,7 +62,7 @@ class _Started:
     """A fleet whose first actors are ready.
 
     Attributes:
-        weights: references to give when weights are asked for, the last one for ever.
+        weights: references to give when weights are asked for, the last one forever.
         made: how many actors each slot has had.
         actors: the newest one of each slot.
     """

@@ -51,6 +51,7 @@ def test_a_run_survives_the_loss_of_a_node() -> None:
     text = Path("output").read_text()
     assert code == 0, text
     assert "Reward achieved in" in text
+    assert f"The Ray cluster at {address} requires no token, so whoever" in text
     assert "it is replaced" in text or "it is restored" in text
     assert re.search(r"^Lost and replaced: ", text, re.MULTILINE)
     assert "Traceback" not in text

@@ -6,22 +6,32 @@ from typing import Any
 import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.run.placement import as_one, check, demand
+from xagents_ray.cluster.run.placement import (
+    Node,
+    as_one,
+    check,
+    demand,
+    nodes_of,
+    selectors,
+)
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
 
 
-def cluster(*cpus: float, gpus: float = 0) -> Any:
-    """Return a stand-in for the module `ray` with a node of each size, and a dead one.
+def cluster(*cpus: float, gpus: float = 0, learns: int | None = None) -> list[Node]:
+    """Return a node of each size.
 
     Args:
         cpus: of each node.
         gpus: of the first node.
+        learns: index of the only node with TensorFlow; None if all have it.
     """
-    nodes = [{"Alive": True, "Resources": {"CPU": count}} for count in cpus]
-    nodes[0]["Resources"]["GPU"] = gpus  # type: ignore[index]
-    dead = {"Alive": False, "Resources": {"CPU": 1000.0, "GPU": 1000.0}}
-    return SimpleNamespace(nodes=lambda: [*nodes, dead])
+    nodes = [
+        Node(str(number), {"CPU": count}, learns in (None, number))
+        for number, count in enumerate(cpus)
+    ]
+    nodes[0].has["GPU"] = gpus
+    return nodes
 
 
 def config(**settings: Any) -> Config:
@@ -45,11 +55,11 @@ def config(**settings: Any) -> Config:
 def test_a_run_claims_its_share(
     cpus: tuple[int, ...], share: float, learner: float, actors: list[float]
 ) -> None:
-    ray = cluster(*cpus)
-    first, *rest = demand(ray, config(), share)
+    nodes = cluster(*cpus)
+    first, *rest = demand(nodes, config(), share)
     assert first == {"CPU": pytest.approx(learner)}
     assert [part["CPU"] for part in rest] == pytest.approx(actors, abs=1e-4)
-    check(ray, [first, *rest])
+    check(nodes, [first, *rest])
     jobs = round(1 / share)
     assert jobs * sum(part["CPU"] for part in [first, *rest]) <= sum(cpus) + 1e-2
 
@@ -68,11 +78,11 @@ def test_gpus_are_shared_out_too(
 
 @pytest.mark.parametrize(("share", "cores"), [(1, 4.0), (1 / 2, 4.0), (1 / 4, 3.0)])
 def test_one_process_fits_on_one_node(share: float, cores: float) -> None:
-    ray = cluster(4, 4, 4, gpus=1)
-    whole = as_one(ray, config(local=True), share)
+    nodes = cluster(4, 4, 4, gpus=1)
+    whole = as_one(nodes, config(local=True), share)
     assert whole["CPU"] == pytest.approx(cores, abs=1e-2)
     assert whole["GPU"] == min(1.0, share)
-    check(ray, [whole])
+    check(nodes, [whole])
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,28 @@ def test_one_process_fits_on_one_node(share: float, cores: float) -> None:
     ],
 )
 def test_what_is_not_there_is_refused(flags: dict[str, Any], said: str) -> None:
-    ray = cluster(4, 4, 4, gpus=1)
+    nodes = cluster(4, 4, 4, gpus=1)
     with pytest.raises(UserError) as error:
-        check(ray, demand(ray, config(**flags)))
+        check(nodes, demand(nodes, config(**flags)))
     assert said in str(error.value)
+
+
+def test_a_dead_node_has_nothing() -> None:
+    alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 2.0}}
+    dead = {"NodeID": "2", "Alive": False, "Resources": {"CPU": 1000.0}}
+    assert nodes_of(SimpleNamespace(nodes=lambda: [alive, dead])) == [
+        Node("1", {"CPU": 2.0})
+    ]
+
+
+def test_learners_are_where_tensorflow_is() -> None:
+    nodes = cluster(4, 2, gpus=1, learns=1)
+    learner, *actors = demand(nodes, config())
+    assert learner == {"CPU": 1.0}  # the GPU is elsewhere
+    assert [part["CPU"] for part in actors] == pytest.approx([0.8] * 6, abs=1e-2)
+    assert selectors(nodes, 3) == [{"ray.io/node-id": "in(1)"}, {}, {}]
+    assert as_one(nodes, config(), 1)["CPU"] == 2
+    check(nodes, [learner, *actors])
+    with pytest.raises(UserError, match="learner needs 1 GPUs, and the largest node w"):
+        check(nodes, demand(nodes, config(learner_gpus=1)))
+    assert selectors(cluster(4, 2), 3) is None

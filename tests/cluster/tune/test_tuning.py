@@ -256,6 +256,7 @@ def test_a_signal_ends_a_sweep_in_order(
     assert time.monotonic() - clock < 8
     assert sweep.returncode == 128 + number
     assert "2 interrupted, 2 waiting" in out and "Traceback" not in out
+    assert out.endswith("The same command with --study s runs the rest\n")
     _, alive = psutil.wait_procs(below, timeout=3)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
     assert states(study().trials) == ["INTERRUPTED"] * 2 + ["WAITING"] * 2

@@ -77,6 +77,7 @@ class _Examination:
     def rows(self) -> Iterator[Row | None]:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
+        lacking, ray = machine.tensorflow(), list[Row | None]()
         path = "xagents_ray.actors.envs.make:probe"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
@@ -87,13 +88,13 @@ class _Examination:
             row, self._cluster = machine.joining(address, connecting, connect_until)
             if self._cluster is not None:
                 row = machine.with_room(row, self._cluster, self._actors()[0])
-            ray = [row]
+            ray += [lacking, row]
         else:
             gpus, asking = machine.gpus(), None
             if gpus and machine.has_cuda():
                 asking = self._start("xagents_ray.learners.runtime:usable_gpus")
             yield from self._environment(probe)
-            ray = [machine.gpu(gpus, self._usable(asking))]
+            ray.append(lacking or machine.gpu(gpus, self._usable(asking)))
             if not config.placement.local:
                 ray.append(machine.ray_here())
         if self._acted is not None:

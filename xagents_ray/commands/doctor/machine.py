@@ -20,6 +20,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError, counted
+from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.replay.base import empty_replay
@@ -163,6 +164,17 @@ def ray_here() -> Row:
         return error("Ray", "not installed", "Use --local, or pip install ray.")
     python = platform.python_version()
     return Row("Ray", f"{version} on Python {python}; starting it was not tried")
+
+
+def tensorflow() -> Row | None:
+    """Return that there is no TensorFlow; None where there is."""
+    if is_complete():
+        return None
+    return error(
+        "TensorFlow",
+        "not installed, as xagents-ray-actor leaves it out",
+        "Nodes that only act need none; to train from here, pip install xagents-ray.",
+    )
 
 
 def gpus() -> Sequence[str]:

@@ -1,0 +1,27 @@
+"""Whether xagents-ray is installed here, or xagents-ray-actor, which only acts."""
+
+import importlib.util
+
+from xagents_ray.core.errors import UserError
+
+
+def is_complete() -> bool:
+    """Return whether TensorFlow is installed here, without importing it."""
+    return importlib.util.find_spec("tensorflow") is not None
+
+
+def check_complete(what: str) -> None:
+    """Raise UserError if `what` can't be done here for lack of TensorFlow."""
+    if not is_complete():
+        raise UserError(
+            f"{what} needs TensorFlow, which xagents-ray-actor leaves out: pip install "
+            "xagents-ray."
+        )
+
+
+def lacking(package: str) -> str:
+    """Return a sentence about another package that isn't here for the same reason."""
+    return (
+        f"{package} isn't installed, as xagents-ray-actor leaves it out: pip install "
+        "xagents-ray."
+    )
