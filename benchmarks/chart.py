@@ -10,6 +10,7 @@ from benchmarks.report import OURS, Result
 
 _KINDS = {
     f"{OURS} local": ("xagents-ray --local", "#1f6feb"),
+    f"{OURS} local-lag-1": ("xagents-ray --local, --policy-lag 1", "#0a3069"),
     f"{OURS} ray": ("xagents-ray on Ray", "#58a6ff"),
     f"{OURS} ray-lag-1": ("xagents-ray on Ray, --policy-lag 1", "#a5d0ff"),
     "sbx": ("SBX (JAX)", "#d29922"),
@@ -45,5 +46,5 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("env steps per second ÷ Stable-Baselines3's")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(frameon=False, loc="outside lower center", ncols=3)
     figure.savefig(path)

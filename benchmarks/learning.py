@@ -16,7 +16,7 @@ from benchmarks.learned import SUFFIX, Learned, Reached, read_all, replace_table
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from xagents_ray.algorithms.presets import fitting, presets
-from xagents_ray.core.errors import Stopped, UserError
+from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.storage.history import read_history
 
 RESULTS = ROOT / "docs" / "results"
@@ -31,8 +31,8 @@ class Bench:
     Attributes:
         seeds: to train with.
         episodes: greedy ones with the final weights, per seed.
-        run_dir: has the runs, which continue there after an interruption.
-        results: takes what is found.
+        run_dir: holds the runs, which are resumed from there.
+        results: where numbers, histories and curves are written.
         steps: of a run; None for the preset's.
     """
 
@@ -47,7 +47,7 @@ class Bench:
 
         Raises:
             UserError: there is no such preset, or a run of it failed.
-            Stopped: a signal came; the same call goes on with what is left.
+            Broken: all of its runs failed.
         """
         name, steps = file_name(agent, env), {}
         if self.steps is not None:
@@ -63,8 +63,6 @@ class Bench:
             run_dir=str(self.run_dir),
             **steps,
         )
-        if trained.unfinished:
-            raise Stopped
         if trained.failures:
             raise UserError(trained.failure())
         reached = {}
@@ -174,7 +172,7 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
     type=click.Path(path_type=Path, file_okay=False),
     default="runs/learning",
     show_default=True,
-    help="Has the runs; the same command goes on with those that are unfinished.",
+    help="Holds the runs; the same command resumes those that are unfinished.",
 )
 @click.option(
     "--results",
@@ -188,7 +186,7 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
     type=click.Path(path_type=Path, dir_okay=False),
     default=_PAGE,
     show_default="docs/results.md",
-    help="Its table is written anew from all results.",
+    help="Its table is rewritten from all results.",
 )
 def learning(
     agents: tuple[str, ...],
@@ -203,7 +201,7 @@ def learning(
     for agent, env in pairs(agents, envs):
         try:
             learned = bench.learn(agent, env)
-        except UserError as error:
+        except (UserError, Broken) as error:
             failures.append(f"{agent} {env}: {error}")
         else:
             click.echo(learned.sentence())

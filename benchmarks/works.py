@@ -16,6 +16,7 @@ Settings = Mapping[str, Any]
 
 MODES: Mapping[str, Settings] = {
     "local": {"local": True},
+    "local-lag-1": {"local": True, "policy_lag": 1},
     "ray": {},
     "ray-lag-1": {"policy_lag": 1},
 }
@@ -68,6 +69,7 @@ _SB3 = ("sb3",)
 _BFLOAT16 = ("precision=bfloat16,allow-slow-precision=true",)
 # Where EnvPool is installed, runs step with it unless they say otherwise.
 _GYMNASIUM = ("vectorization=sync",) if importlib.util.find_spec("envpool") else ()
+_LOCAL = ("local", "local-lag-1")
 _CARTPOLE = {"env": "CartPole-v1"}
 _PPO = {"n_envs": 16, "n_steps": 128, "ppo_epochs": 4, "mini_batches": 4}
 _A2C = {"n_envs": 16, "n_steps": 5}
@@ -95,7 +97,7 @@ WORKS = {
         "ppo",
         {**_PPO, **_CARTPOLE},
         327_680,
-        modes=("local",),
+        modes=_LOCAL,
         peers=PEERS,
     ),
     "a2c-cartpole": Work(
@@ -103,7 +105,7 @@ WORKS = {
         "a2c",
         {**_A2C, **_CARTPOLE},
         200_000,
-        modes=("local",),
+        modes=_LOCAL,
         peers=_SB3,
     ),
     "dqn-cartpole": Work(
@@ -112,7 +114,7 @@ WORKS = {
         {**_DQN, **_CARTPOLE, "buffer_batch_size": 64},
         50_000,
         5_000,
-        ("local",),
+        _LOCAL,
     ),
     "td3-pendulum": _pendulum("td3", 100),
     "td3-pendulum-256": _pendulum("td3", 256),
@@ -124,7 +126,7 @@ WORKS = {
         "ppo",
         {**_PPO, "env": "BipedalWalker-v3"},
         81_920,
-        modes=("local", "ray"),
+        modes=("local", "ray", "ray-lag-1"),
         variants=_GYMNASIUM,
     ),
     "ppo-pong": Work(

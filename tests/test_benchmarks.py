@@ -202,7 +202,8 @@ def test_a_setting_that_is_wrong_is_refused_before_anything_is_run() -> None:
 
 def test_throughput_as_it_is_typed(tmp_path: Path) -> None:
     file = tmp_path / "speeds.json"
-    words = f"throughput --work a2c-cartpole --runs 1 --steps 800 --json {file}"
+    words = "throughput --work a2c-cartpole --mode local --runs 1 --steps 800"
+    words += f" --json {file}"
     done = python("-m", "benchmarks", *words.split(), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     (measured,) = read(json.loads(file.read_text(encoding="utf-8")))
@@ -242,6 +243,18 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     (line,) = (line for line in text.splitlines() if "CartPole" in line)
     assert line.startswith("| ppo | CartPole-v1 |") and "| 500 @ 100k |" in line
     assert len(list((tmp_path / "runs").rglob("config.yaml"))) == 1
+
+
+def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
+    runs = tmp_path / "runs" / "seeds" / "ppo-CartPole-v1"
+    runs.mkdir(parents=True)
+    (runs / "ppo").touch()  # where the runs' directories go
+    command = [
+        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
+        "--run-dir", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="ppo CartPole-v1: 1 of 1 seed failed; seed 1"):
+        CliRunner().invoke(cli, command, catch_exceptions=False)
 
 
 def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:

@@ -1,14 +1,17 @@
 """Rounds that older weights than the newest acted in, of NumPy's policies."""
 
+import time
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from learner_support import fresh, make_learner, publish
 from linear import ENVS, LENGTH, linear_layout, rollout
 
+import xagents_ray
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.table import ALGORITHMS, find
 from xagents_ray.core.moments import EPSILON, Moments
@@ -168,3 +171,28 @@ def test_a_lagging_bandit_learns_the_better_arm(
         preferences.append(bias[1] - bias[0])
     corrected, uncorrected = preferences
     assert corrected > 0.01 > -0.01 > uncorrected
+
+
+class _Slow(CartPoleEnv):
+    """Waits in each step, as simulators do."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.003)
+        return super().step(action)
+
+
+def test_local_acts_while_it_learns() -> None:
+    settings = {"n_envs": 1, "n_steps": 100, "ppo_epochs": 40, "jit": "off"}
+    result = xagents_ray.train(
+        "ppo",
+        env=_Slow,
+        local=True,
+        policy_lag=1,
+        max_steps=800,
+        quiet=True,
+        **settings,
+    )
+    assert result.policy_lag["max"] == 1
+    shares = result.profile["shares"]
+    together = shares["stepping"] + shares["learning"]
+    assert together > 1.05, shares  # one after the other, at most 1

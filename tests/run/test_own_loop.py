@@ -1,11 +1,7 @@
 """An algorithm in a loop of the user's own learns what a run learns."""
 
-from pathlib import Path
-
 import forked
 import pytest
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_loop.py"
 
 HEAD = """
 import gymnasium as gym
@@ -88,12 +84,3 @@ with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
 def test_mistakes_are_told() -> None:
     done = forked.run(["-c", MISTAKES], 120)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_example_runs() -> None:
-    code = EXAMPLE.read_text(encoding="utf-8")
-    assert len(code.splitlines()) <= 30 and "30_000" in code
-    done = forked.run(["-c", code.replace("30_000", "1_040")], 120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(" steps: ") == 2
-    assert Path("cartpole.npz").is_file()

@@ -10,7 +10,7 @@ from fake_driver import FakeDriver, FakeSupervision
 from sessions import RUN, SETTINGS, raising, steps, summary, train
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.errors import Broken, Diverged, Stopped
+from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import find_run
@@ -50,6 +50,22 @@ def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "a: 1 env actor, seed 1\n" in out and "A note of the driver.\n" in out
     assert out.endswith("Maximum steps exceeded\n")
+
+
+def test_a_run_that_ends_while_it_starts_leaves_its_name_free() -> None:
+    """Ray's client may end the process, which cleans nothing up then."""
+
+    def start(run: Any, signals: Signals) -> NoReturn:
+        assert not RUN.exists()
+        raise Broken("Ray did not start")
+
+    algorithm = find("ppo")
+    config = Config.of(algorithm.config, SETTINGS)
+    with pytest.raises(Broken):
+        fit(algorithm, config, Signals(), start)
+    assert train(FakeDriver([[1]]), max_steps=1).directory == str(RUN)
+    with pytest.raises(UserError, match="a already exists: resume it with"):
+        train(FakeDriver([]))
 
 
 def test_the_state_that_reaches_the_target_is_the_best() -> None:

@@ -23,7 +23,7 @@ def shield(module: str) -> None:
     """Make the process that others are forked from, which no signal ends.
 
     Ctrl-C in a terminal goes to the whole process group, and would end it while it
-    imports. Both signals wait there for ever, and in each process that is started until
+    imports. Both signals wait there forever, and in each process that is started until
     it calls `accept_signals`. The module has the functions that will be started.
     """
     _preload(module)

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
@@ -41,8 +41,9 @@ class LocalDriver:
     """One env actor, one learner and one replay as plain objects.
 
     The learner runs in a thread of its own, so that a signal is heard while
-    TensorFlow is busy, unless its phases are short. What fails here ends the run. An
-    `actor` takes the place of the env actor.
+    TensorFlow is busy, unless its phases are short. With a policy lag, environments
+    are stepped meanwhile. What fails here ends the run. An `actor` takes the place of
+    the env actor.
     """
 
     n_actors = 1
@@ -69,6 +70,7 @@ class LocalDriver:
         self._weights: Weights = self._learner.policy_weights(1)
         self._seconds = math.inf  # of the last learning phase
         self._lag = run.config.pipeline.policy_lag
+        self._asked = -1  # env steps that `collect` was last called with
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: list[BatchPart] = []
         self._evaluator: Evaluator | None = None
@@ -81,11 +83,10 @@ class LocalDriver:
 
     def collect(self, env_steps: int) -> Collected:
         """Roll out every environment; take the oldest round, and fill the replay."""
-        length = self._config.batch_steps
-        while len(self._rounds) <= self._lag:
-            with naming_their_line(str(self._run.config.env.env)):
-                rollout = self._actor.rollout(self._weights, length, env_steps)
-            self._rounds.append(rollout)
+        if self._asked < 0 or not self._lag:
+            self._asked = env_steps
+        self._act(max(self._lag, 1))
+        self._asked = env_steps
         trajectory, report = self._rounds.popleft()
         self._round = [trajectory] if self._run.algorithm.on_policy else []
         lags = [self._weights.version - report.weights_version]
@@ -108,17 +109,36 @@ class LocalDriver:
             with naming_their_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble(parts, size, [self._run.seed, env_steps])
-        began = time.perf_counter()
-        version = self._weights.version + 1
-        phase = batch, env_steps, statistics, version
-        if self._seconds < _SHORT_SECONDS:
-            metrics, self._weights = self._learner.learn(*phase)
+        phase = batch, env_steps, statistics, self._weights.version + 1
+
+        def learn() -> tuple[dict[str, float], Weights]:
+            began = time.perf_counter()
+            metrics, weights = self._learner.learn(*phase)
+            self._seconds = time.perf_counter() - began
+            return {**metrics, "seconds": self._seconds}, weights
+
+        if self._seconds < _SHORT_SECONDS and not self._lag:
+            metrics, self._weights = learn()
         else:
-            metrics, self._weights = self._learning(lambda: self._learner.learn(*phase))
+            ended = self._thread.submit(learn)
+            time.sleep(1e-6)  # lets the thread get into TensorFlow first
+            try:
+                self._act(self._lag)
+            finally:
+                wait([ended])
+            metrics, self._weights = ended.result()
         if self._replay is not None and self._learner.answer is not None:
             self._replay.update(*self._learner.answer)
-        self._seconds = time.perf_counter() - began
-        return [{**metrics, "seconds": self._seconds}]
+        return [metrics]
+
+    def _act(self, ahead: int) -> None:
+        """Roll out until this many rounds wait to be learned from."""
+        while len(self._rounds) < ahead:
+            with naming_their_line(str(self._run.config.env.env)):
+                rollout = self._actor.rollout(
+                    self._weights, self._config.batch_steps, self._asked
+                )
+            self._rounds.append(rollout)
 
     def drain(self) -> list[dict[str, float]]:
         """Return nothing: every phase ends before `learn` returns."""

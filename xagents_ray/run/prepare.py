@@ -10,6 +10,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.policy import networks
 from xagents_ray.settings.config import Config
@@ -124,6 +125,7 @@ def prepare(
     from xagents_ray.actors.envs import goals
     from xagents_ray.actors.envs import make as environments
 
+    check_complete("Training")
     env = environments.choose(config.env)
     spec = environments.check(env)
     notes = environments.notes(env, spec)

@@ -92,8 +92,7 @@ class Profile:
             lost = self._dropped / self._rollouts
             return f"raise --policy-lag: {lost:.0%} of the rollouts are too old for it"
         if not self._overlaps and min(acting, shares["learning"]) > _OVERLAP:
-            how = "without --local, " if self._config.placement.local else ""
-            return f"{how}--policy-lag 1 overlaps acting and learning"
+            return "--policy-lag 1 overlaps acting and learning"
         return self._remedy(self.limit)
 
     def sentence(self) -> str:

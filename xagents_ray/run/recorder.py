@@ -23,7 +23,7 @@ class TensorBoard:
     """An event file; `tensorboard --logdir` shows it.
 
     Not tensorboardX's SummaryWriter: when the disk is full its thread dies, and the
-    run would wait for it for ever.
+    run would wait for it forever.
     """
 
     def __init__(self, directory: Path, step: int) -> None:

@@ -82,20 +82,20 @@ def _train(
         path = str(resumed.directory.path) if resumed else ""
         return end(f"{reason}: raise --max-steps or --target-reward to continue", path)
     facts = run.config, run.algorithm.name, run.seed
-    directory = resumed.directory if resumed else RunDirectory.create(*facts)
+    if resumed is None:  # learn what forbids it now: starting Ray takes seconds
+        RunDirectory.create(*facts).path.rmdir()
     try:
         with closing(start(run, signals)) as driver:
             if resumed is not None:
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped
+            # Not before: Ray may end this process while it starts.
+            directory = resumed.directory if resumed else RunDirectory.create(*facts)
             return Session(
                 run, driver, state, directory, files, display, signals, watch, callbacks
             ).train()
     except Stopped:
         return end(stopped_by(signals.received))
-    finally:
-        with suppress(OSError):  # it is empty when nothing has begun
-            directory.path.rmdir()
 
 
 class Session:

@@ -15,8 +15,8 @@ class RunConfig(Checked):
 
     preset: str | None = option(
         None,
-        "Alone, settings that are known to learn this environment; else others by "
-        "their name, as rainbow of dqn, or a file. Other flags override it",
+        "Without a value, settings that are known to learn this environment; or the "
+        "name of others, such as rainbow of dqn, or a file. Other flags override it",
         new_run=True,
         bare="auto",
     )
