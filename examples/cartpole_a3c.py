@@ -1,4 +1,7 @@
-"""The demo of drlbox: env actors that run free, and layers of 200 and 100 units."""
+"""The demo of drlbox: a network of your own, and env actors that run free on Ray.
+
+Prints the progress, how many episodes ended, and the mean reward of the last ones.
+"""
 
 from typing import Any
 

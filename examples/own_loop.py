@@ -1,4 +1,7 @@
-"""Learn CartPole in a loop of your own: act, step, observe, learn."""
+"""Learn CartPole in a loop of your own: act, step, observe, learn.
+
+Prints the mean return of the newest ten episodes every 512 steps, then the policy's.
+"""
 
 import gymnasium as gym
 

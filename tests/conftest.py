@@ -25,7 +25,6 @@ r = xagents_ray.train(agent, quiet=True, **settings)
 print(json.dumps(dict(vars(r), episodes=r.episodes)))
 """
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
-EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 _LONG = ("cluster", "commands", "contract", "learning")

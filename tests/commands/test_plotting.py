@@ -38,6 +38,22 @@ def labels(figure: Figure) -> list[str]:
     return [text.get_text() for text in axes(figure).get_legend().get_texts()]
 
 
+def test_last_is_the_newest_run(tmp_path: Path) -> None:
+    """What `last` is to `--run` and `--resume`: by its start, whatever its agent."""
+    for name, reward, started in (
+        ("ppo/b", 3.0, 2),
+        ("a2c/c", 4.0, 3),
+        ("ppo/d", 5.0, 1),
+    ):
+        agent, run = name.split("/")
+        made = make(tmp_path / "runs" / agent / "E" / run / "history.parquet", [reward])
+        start = made.with_name("run.json")
+        start.write_text("[]", "utf-8")
+        os.utime(start, (started, started))
+    figure = plot_history("last", plot="episode_reward")
+    assert (curves(figure), labels(figure)) == ([([0], [4])], ["c"])
+
+
 def ticks(figure: Figure) -> list[str]:
     figure.canvas.draw()
     return [tick.get_text() for tick in axes(figure).get_xticklabels()]
@@ -203,6 +219,7 @@ def test_matplotlib_keeps_its_state(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paths": []}, "There is nothing to plot; name one history or more"),
     ({"paths": ["none.parquet"]}, "none.parquet cannot be read.*nothing is there"),
+    ({"paths": ["last"]}, r"There is no run in runs: name its directory\.$"),
     ({"plot": "mean_rewards"}, "no column 'mean_rewards'; did you mean mean_reward"),
     ({"plot": "zzz"}, "no column 'zzz'; choose from mean_reward, best_reward"),
     ({"benchmark": "steps"}, "no benchmark 'steps'; did you mean step?"),

@@ -1,9 +1,8 @@
 """Commands in processes that begin with TensorFlow imported.
 
-Importing it takes four seconds of a core, what AutoGraph does one more, and the tests
-train some hundred times. So their processes are forked from one that has done both and
-run nothing; each has what a new one has: arguments, directory, environment and standard
-streams of its own.
+Importing it takes four seconds of a core, AutoGraph one more, and the tests train some
+hundred times. So their processes are forked from one that has done both and nothing
+else; each has its own arguments, directory, environment and standard streams.
 """
 
 import multiprocessing
@@ -29,7 +28,7 @@ _SERVER.set_forkserver_preload(
     ]
     + ["converted"]  # which is beside this module
 )
-# Starting one looks at all that run, and only one may look at a time.
+# Starting a process polls all others, which only one thread at a time may do.
 _LOCK = threading.Lock()
 
 

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, counted, near
 from xagents_ray.seeds import scores
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.files import replacing
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
-from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.storage.run_directory import RunDirectory, locate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def plot_history(
 
     Args:
         paths: histories, parquet files or directories of them, or directories of
-            runs.
+            runs; `last` is the run in `runs` that was started or resumed last.
         agents: a label for each; else the file names.
         env: title.
         plot: column to draw, also one of your own (`RunContext.log`); rows without a
@@ -69,7 +70,8 @@ def plot_history(
 
     >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    paths = [_newest() if str(path) == "last" else path for path in paths]
     _check(paths, agents, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
     curves = [
@@ -118,6 +120,11 @@ def plot_seeds(
     if output is not None:
         _save(figure, Path(output))
     return figure
+
+
+def _newest() -> Path:
+    """Return the directory of the newest run; UserError when there is none."""
+    return locate("plot", "last", RunConfig.run_dir, None)[0].path
 
 
 def _check(
