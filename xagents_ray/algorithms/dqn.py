@@ -134,7 +134,7 @@ def adapted(layout: Layout, config: DQNConfig) -> Layout:
     is_plain = not (config.dueling or config.noisy or config.distributional)
     if is_plain:
         return layout
-    if config.model is not None and keras_files.content(config.model) is not None:
+    if keras_files.content(config.model) is not None:
         raise UserError(
             "--dueling, --noisy and --distributional change layers of a network and "
             f"{config.model} is a Keras model: give --model a .cfg file, or drop them."

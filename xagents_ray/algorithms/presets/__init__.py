@@ -67,10 +67,9 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: there is no such preset, its file is damaged, or its name is no text.
     """
-    asked = given.get("preset")
+    asked = RunConfig(preset=given.get("preset")).preset
     if asked is None:
         return dict(given)
-    next(each for each in options(RunConfig) if each.name == "preset").check(asked)
     if asked in {AUTO, *(preset.name for preset in _of(algorithm))}:
         settings = _find(algorithm.name, given.get("env"), asked).settings
     else:
