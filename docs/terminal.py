@@ -136,7 +136,7 @@ def svg(recorded: Sequence[Frame]) -> str:
                     f"{end - 0.01 * (end < 100):.2f}%{{opacity:1}}{after}}}"
                     f"#{name}{{animation:{name} {total:.1f}s infinite}}"
                 )
-                # Who shows no animation sees the last picture.
+                # Where animations are off, the last picture is shown.
                 opacity = "" if i == len(recorded) else ' opacity="0"'
                 parts.append(
                     f'<text id="{name}" y="{(y + 1) * HEIGHT:g}"{opacity}>{row}</text>'

@@ -20,7 +20,7 @@ from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind
-from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.loading import Trained, load
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
@@ -237,9 +237,11 @@ def test_discrete_actions_are_refused() -> None:
     config = Config.of(
         row.config, {"env": "CartPole-v1", "max_steps": 1, "sde_frequency": 4}
     )
-    with pytest.raises(UserError) as error:
-        prepare(row, config)
-    assert str(error.value) == (
-        "--sde-frequency 4 is noise on continuous actions and this environment's are "
-        "discrete, which are drawn anyway: leave it out."
-    )
+    given = {"env": "CartPole-v1", "weights": ("ppo.npz",), "sde_frequency": 4}
+    for check in (lambda: prepare(row, config), lambda: load(row, given)):
+        with pytest.raises(UserError) as error:
+            check()
+        assert str(error.value) == (
+            "--sde-frequency 4 is for continuous actions and this environment's are "
+            "discrete: leave it out."
+        )

@@ -25,6 +25,7 @@ PAGES = [
 ]
 ELSEWHERE = {
     "--head": "ray start",
+    "--logdir": "tensorboard",
     "--shm-size": "docker run",
     "--build": "docker compose up",
     "--wheel": "uv build",

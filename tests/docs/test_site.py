@@ -83,6 +83,8 @@ def test_markers_and_equations_became_what_they_stand_for(
 ) -> None:
     assert not any("arithmatex" in page.text for page in site.values())
     assert not any("<!-- flags" in page.text for page in site.values())
+    (walkthrough,) = (p for p in site.values() if p.path.parent.name == "walkthrough")
+    assert len([x for x in walkthrough.links if x.startswith("data:image/")]) == 4
     for name, row in ALGORITHMS.items():
         (page,) = (p for p in site.values() if p.path.parent.name == name)
         assert "<math" in page.text, name

@@ -84,7 +84,7 @@ def plans(directory: Path, seed: int) -> Iterator[Written]:
 
 
 def run_child(directory: Path, seed: int, scale: int, deadly: int) -> None:
-    """Write for ever; or 9 times, killed before the file operation `deadly`."""
+    """Write forever; or 9 times, killed before the file operation `deadly`."""
     changes = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
     count = itertools.count(1)
 

@@ -148,8 +148,8 @@ class TrainSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Alone, settings that are known to learn this environment; else others by their
-    name, as rainbow of dqn, or a file. Other flags override it."""
+    """Without a value, settings that are known to learn this environment; or the name
+    of others, such as rainbow of dqn, or a file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""
@@ -866,9 +866,9 @@ class TrainSAC(TrainSettings, total=False):
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
     critics: int
-    """Critics. A target takes the lesser value of two of them, drawn for each update
-    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
-    2."""
+    """Number of critics. Targets take the smaller value of two of them; with more, each
+    update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
+    Default: 2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -975,9 +975,9 @@ class TrainTD3(TrainSettings, total=False):
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
     critics: int
-    """Critics. A target takes the lesser value of two of them, drawn for each update
-    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
-    2."""
+    """Number of critics. Targets take the smaller value of two of them; with more, each
+    update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
+    Default: 2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -1316,8 +1316,8 @@ class TuneSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Alone, settings that are known to learn this environment; else others by their
-    name, as rainbow of dqn, or a file. Other flags override it."""
+    """Without a value, settings that are known to learn this environment; or the name
+    of others, such as rainbow of dqn, or a file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""
@@ -2083,9 +2083,9 @@ class TuneSAC(TuneSettings, total=False):
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
     critics: int | Sequence[int] | Space
-    """Critics. A target takes the lesser value of two of them, drawn for each update
-    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
-    2."""
+    """Number of critics. Targets take the smaller value of two of them; with more, each
+    update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
+    Default: 2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their
@@ -2197,9 +2197,9 @@ class TuneTD3(TuneSettings, total=False):
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
     critics: int | Sequence[int] | Space
-    """Critics. A target takes the lesser value of two of them, drawn for each update
-    where there are more, as in REDQ (5 to 10, and --gradient-steps 20) (≥ 1). Default:
-    2."""
+    """Number of critics. Targets take the smaller value of two of them; with more, each
+    update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
+    Default: 2."""
     feature_maker: str | Path | Callable[..., Any] | None
     """module:function of the environment that makes a Keras model of features, from
     Python the function; networks that have no file and read observations get their

@@ -249,12 +249,12 @@ def _train_alone(
 def _outcome(link: Connection, job: _Job) -> Outcome:
     from xagents_ray.actors.envs.registry import register
 
-    told = 0.0
+    reported = 0.0
 
     def watch(progress: Progress) -> None:
-        nonlocal told
-        if time.monotonic() - told > _REPORT_SECONDS:
-            told = time.monotonic()
+        nonlocal reported
+        if time.monotonic() - reported > _REPORT_SECONDS:
+            reported = time.monotonic()
             with suppress(OSError):
                 link.send(Report(progress.env_steps, progress.mean_reward))
 

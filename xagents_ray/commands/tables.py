@@ -1,6 +1,6 @@
 """Tables and lists, as commands print them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -16,16 +16,16 @@ def print_options(title: str, options: Iterable[Option]) -> None:
         for option in sorted(options, key=lambda option: option.name)
     ]
     _console().print(f"{title}\n", soft_wrap=True)
-    print_table(("flags", "help", "default", "hp_type"), rows, wrapped=1)
+    print_table(("flags", "help", "default", "hp_type"), rows, wrapped=[1])
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: int
+    columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: Container[int]
 ) -> None:
-    """Print rows of text below their columns' names; one column is wrapped."""
+    """Print rows of text below their columns' names; columns of these numbers wrap."""
     table = Table(box=MARKDOWN)
     for i, column in enumerate(columns):
-        table.add_column(column, no_wrap=i != wrapped)
+        table.add_column(column, no_wrap=i not in wrapped)
     for row in rows:
         table.add_row(*row)
     _console().print(table)

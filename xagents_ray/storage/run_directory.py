@@ -181,9 +181,9 @@ def locate(
         found = [p for x in above for p in x.glob(f"{agent or '*'}/*/*/{_STARTS}")]
         if not found:
             whose = f" of {agent}" if agent else ""
+            other = ", or the right --run-dir" if flag.startswith("--") else ""
             raise UserError(
-                f"There is no run{whose} in {run_dir}: name its directory, or the "
-                "right --run-dir."
+                f"There is no run{whose} in {run_dir}: name its directory{other}."
             )
         newest = max(found, key=lambda path: path.stat().st_mtime_ns)
         return RunDirectory(newest.parent), None

@@ -120,6 +120,8 @@ def sweep(
                     shown.ended(number, "interrupted")
                 study.release()
         write_report(plan, study, shown.note)
+        if signals.received is not None:
+            shown.note(f"The same command with --study {plan.study} runs the rest")
         return _result(plan, study, signals.received)
 
 
