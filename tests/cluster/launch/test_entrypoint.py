@@ -56,6 +56,7 @@ class _Nodes:
         environment: of commands for the cluster.
         running: what `end` ends, by its address or name.
         port: of the head.
+        session: folder of their files; names of sockets in it are short.
     """
 
     def __init__(self, entrypoint: Path) -> None:
@@ -64,7 +65,7 @@ class _Nodes:
         # Ray's workers have none of the ports above 20000.
         self.port, self._dashboard, self._client, self._agent = _free_ports(4)
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._session = tempfile.mkdtemp(prefix="ray-")  # names of sockets are short
+        self.session = Path(tempfile.mkdtemp(prefix="ray-"))
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         own = Path(sys.executable).parent
@@ -82,11 +83,10 @@ class _Nodes:
         (command,) = re.findall(r"^# +(\(cd secrets/tls .*\))$", said, re.MULTILINE)
         done = subprocess.run(command, shell=True, cwd="docker", capture_output=True)
         assert done.returncode == 0, done.stderr
-        Path("certificates").mkdir()
         self.environment |= {
             "RAY_USE_TLS": "1",
             "TLS_CA": str(Path("docker/secrets/tls").resolve()),
-            "TMPDIR": str(Path("certificates").resolve()),
+            "TMPDIR": str(self.session),
         }
 
     def start(self, role: str, address: str) -> None:
@@ -94,7 +94,7 @@ class _Nodes:
         options = {
             "node-ip-address": address,
             "dashboard-agent-listen-port": self._agent + len(self.running),
-            "temp-dir": f"{self._session}/{address}",
+            "temp-dir": f"{self.session}/{address}",
             "num-cpus": 2,
             "object-store-memory": 200_000_000,
         }
@@ -137,7 +137,7 @@ class _Nodes:
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
             node.wait()
-        shutil.rmtree(self._session, ignore_errors=True)
+        shutil.rmtree(self.session, ignore_errors=True)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -219,8 +219,7 @@ def test_a_run_joins_a_cluster_with_tls(
     nodes.start("head", host)
     address = f"{host}:{nodes.port}"
     certificate, key = (
-        str(next(Path("certificates").rglob(f"node.{x}")).resolve())
-        for x in ("crt", "key")
+        str(next(nodes.session.rglob(f"node.{x}"))) for x in ("crt", "key")
     )
     own = {
         "RAY_TLS_CA_CERT": f"{nodes.environment['TLS_CA']}/ca.crt",
