@@ -1,8 +1,8 @@
 """What presets learn: runs with several seeds, and greedy episodes of each."""
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import xagents_ray
 from benchmarks.learned import SUFFIX, Learned, Reached, read_all, replace_table
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
+from benchmarks.works import parse_settings
 from xagents_ray.algorithms.presets import fitting, presets
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.storage.history import read_history
@@ -33,14 +34,14 @@ class Bench:
         episodes: greedy ones with the final weights, per seed.
         run_dir: holds the runs, which are resumed from there.
         results: where numbers, histories and curves are written.
-        steps: of a run; None for the preset's.
+        settings: beside the preset's, by their flat names.
     """
 
     seeds: tuple[int, ...]
     episodes: int
     run_dir: Path
     results: Path
-    steps: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def learn(self, agent: str, env: str) -> Learned:
         """Train a preset with all seeds; evaluate and record what it has learned.
@@ -49,19 +50,14 @@ class Bench:
             UserError: there is no such preset, or a run of it failed.
             Broken: all of its runs failed.
         """
-        name, steps = file_name(agent, env), {}
-        if self.steps is not None:
-            steps = {"max_steps": self.steps}
+        shared = {"preset": True, "local": True, "quiet": True, **self.settings}
         trained = xagents_ray.train(
             agent,
             env=env,
-            preset=True,
-            local=True,
-            quiet=True,
             seeds=self.seeds,
-            name=name,
+            name=file_name(agent, env),
             run_dir=str(self.run_dir),
-            **steps,
+            **shared,
         )
         if trained.failures:
             raise UserError(trained.failure())
@@ -90,6 +86,7 @@ class Bench:
             compression="zstd",
         )
         facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
+        facts["settings"] = dict(self.settings)
         write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
 
 
@@ -163,9 +160,11 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
     help="Greedy episodes with each seed's final weights.",
 )
 @click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    help="Env steps of a run. Default: the preset's.",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting beside the preset's, as local=false for Ray; repeatable.",
 )
 @click.option(
     "--run-dir",
@@ -191,12 +190,13 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
 def learning(
     agents: tuple[str, ...],
     envs: tuple[str, ...],
+    settings: tuple[str, ...],
     page: Path,
     results: Path,
     **others: Any,
 ) -> None:
     """What presets learn, on several seeds; resumable."""
-    bench = Bench(results=results, **others)
+    bench = Bench(results=results, settings=parse_settings(settings), **others)
     failures = []
     for agent, env in pairs(agents, envs):
         try:

@@ -227,14 +227,16 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     page.write_text("Before.\n\n<!-- learned -->\n<!-- end of learned -->\n\nAfter.\n")
     command = [
         "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
-        "--episodes", "3", "--steps", "600", "--run-dir", str(tmp_path / "runs"),
-        "--results", str(results), "--page", str(page),
+        "--episodes", "3", "--set", "max-steps=600", "--page", str(page),
+        "--run-dir", str(tmp_path / "runs"), "--results", str(results),
     ]  # fmt: skip
     for _ in range(2):
         done = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert done.exit_code == 0, done.output
     assert {path.suffix for path in results.iterdir()} == {".json", ".svg", ".parquet"}
     (found,) = read_all(results)
+    stored = json.loads((results / "ppo-CartPole-v1.json").read_text())
+    assert stored["settings"] == {"max_steps": 600}
     assert (found.agent, found.env, [*found.seeds]) == ("ppo", "CartPole-v1", [1])
     rows = pq.read_table(results / "ppo-CartPole-v1.parquet")
     assert set(rows["seed"].to_pylist()) == {1}
