@@ -174,6 +174,7 @@ def noisy_layer(noise: str, activation: str = "tanh") -> tuple[Noisy, dict[str, 
         initializer="zeros",
         gain=1.0,
         noise=noise,
+        sigma=0.5,
     )
     layout = Layout((layer,), (0,), (3,), 1.0)
     return layer, random_arrays(layout, 4)
@@ -215,14 +216,19 @@ def test_independent_noise_has_the_distribution_of_noisy_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "bound", "sigma"),
-    [("factorised", 1 / 8, 0.5 / 8), ("independent", np.sqrt(3 / 64), 0.017)],
+    ("noise", "given", "bound", "sigma"),
+    [
+        ("factorised", None, 1 / 8, 0.5 / 8),
+        ("factorised", 2.0, 1 / 8, 2 / 8),
+        ("independent", None, np.sqrt(3 / 64), 0.017),
+    ],
 )
 def test_initial_weights_of_noisy_layers(
-    noise: str, bound: float, sigma: float
+    noise: str, given: float | None, bound: float, sigma: float
 ) -> None:
     """Of 64 inputs; every array has numbers of its own."""
-    arrays = networks.arrays(networks.build(layout_of(noisy=noise), 3, "q"))
+    layout = layout_of(noisy=noise, noisy_sigma=given)
+    arrays = networks.arrays(networks.build(layout, 3, "q"))
     kernel, bias = arrays["dense-1/kernel"], arrays["dense-1/bias"]
     for array in (kernel, bias):
         assert 0.9 * bound < np.abs(array).max() <= bound
@@ -271,6 +277,7 @@ def test_keras_files_are_refused() -> None:
     [
         ({"v_min": 3, "v_max": 3, "distributional": True}, "--v-min 3 is not below"),
         ({"noisy": "factorised", "epsilon_ladder": True}, "drop it or --epsilon-ladd"),
+        ({"noisy_sigma": 1.0}, "--noisy-sigma is for --noisy: add that"),
         ({"atoms": 21}, "--atoms is for --distributional: add that"),
         ({"noisy": "gaussian"}, "one of factorised, independent"),
     ],

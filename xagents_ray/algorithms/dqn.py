@@ -14,7 +14,7 @@ from xagents_ray.networks.heads import with_atoms, with_expectations, with_strea
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
 from xagents_ray.settings.algorithm import OneModel
-from xagents_ray.settings.options import count, flag, fraction, option
+from xagents_ray.settings.options import count, flag, fraction, option, positive
 
 _CLIPPED = 0.05
 """Share of targets outside the support of distributions that is worth a warning."""
@@ -73,6 +73,12 @@ class DQNConfig(OneModel, OffPolicyConfig):
         acts=True,
         known_as=("noisy_nets",),
     )
+    noisy_sigma: float | None = positive(
+        None,
+        "Initial deviation of this noise, over the root of a layer's inputs if "
+        "factorised. Default: 0.5 if factorised, 0.017 if independent",
+        known_as=("sigma0",),
+    )
     distributional: bool = option(
         False,
         "If specified, learns the distribution of returns (C51), not only its mean",
@@ -104,6 +110,8 @@ class DQNConfig(OneModel, OffPolicyConfig):
             raise UserError(
                 "--noisy explores in place of epsilon: drop it or --epsilon-ladder."
             )
+        if self.noisy_sigma is not None and self.noisy is None:
+            raise UserError("--noisy-sigma is for --noisy: add that.")
         unused = self.not_default("atoms", "v_min", "v_max")
         if unused and not self.distributional:
             raise UserError(f"{flag(unused[0])} is for --distributional: add that.")
@@ -142,7 +150,7 @@ def adapted(layout: Layout, config: DQNConfig) -> Layout:
     atoms = config.atoms if config.distributional else 1
     layout = with_atoms(layout, atoms)
     if config.noisy is not None:
-        layout = with_noise(layout, config.noisy)
+        layout = with_noise(layout, config.noisy, config.noisy_sigma)
     if config.dueling:
         layout = with_streams(layout, atoms)
     if config.distributional:

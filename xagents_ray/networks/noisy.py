@@ -14,8 +14,8 @@ from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
 
 FACTORISED, INDEPENDENT = "factorised", "independent"
-_SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
-"""Initial deviations of the noise, the first one over the root of the inputs."""
+SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
+"""The paper's initial deviations of the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Noisy(Dense):
     """
 
     noise: str  # FACTORISED or INDEPENDENT
+    sigma: float  # at first; of factorised noise over the root of the inputs
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -85,22 +86,22 @@ class Noisy(Dense):
         inputs = self.kernel_shape[0]
         is_factorised = self.noise == FACTORISED
         bound = math.sqrt((1 if is_factorised else 3) / inputs)
-        sigma = _SIGMA[self.noise] / (math.sqrt(inputs) if is_factorised else 1)
+        sigma = self.sigma / (math.sqrt(inputs) if is_factorised else 1)
         made = resolve_name("xagents_ray.networks.keras_heads:Noisy")
         return made(self, is_factorised, initializer("random_uniform", bound), sigma)
 
 
-def with_noise(layout: Layout, noise: str) -> Layout:
+def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout:
     """Return a network with noise on the weights of dense layers.
 
     These are all but a first one, which finds features of vectors as convolutions do
     of images; a network of one layer has noise on that. The noise is FACTORISED or
-    INDEPENDENT.
+    INDEPENDENT, its initial deviation the paper's unless it is given.
     """
     weighted = [layer for layer in layout.layers if layer.shapes]
     features = weighted[: len(weighted) > 1]
     layers = [
-        Noisy(**vars(layer), noise=noise)
+        Noisy(**vars(layer), noise=noise, sigma=sigma or SIGMA[noise])
         if type(layer) is Dense and layer not in features
         else layer
         for layer in layout.layers
