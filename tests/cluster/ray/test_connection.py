@@ -4,6 +4,7 @@ import importlib
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import pytest
 from xagents_ray.cluster.ray import authentication, connection, ray_session
 from xagents_ray.cluster.ray.ray_session import Processes, RaySession
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.settings.run import ConnectionConfig
 
 _SLEEP = ["sleep", "60"]
 _FILES = ("SERVER_KEY", "SERVER_CERT", "CA_CERT")
@@ -204,6 +207,23 @@ def test_a_cluster_whose_token_is_not_here(
 def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     assert authentication.for_cluster("127.0.0.1:1") == {}
+
+
+def test_joining_is_announced() -> None:
+    said: list[str] = []
+    with Signals() as signals, pytest.raises(UserError, match="No Ray cluster"):
+        flags = ConnectionConfig(address="127.0.0.1:1")
+        connection.start(flags, 0, signals, said.append)
+    assert said == ["Joining the Ray cluster at 127.0.0.1:1..."]
+
+
+def test_a_trial_of_a_sweep_announces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is one of Ray's already."""
+    ray = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    said: list[str] = []
+    assert connection.start(ConnectionConfig(), 0, Signals(), said.append) is ray
+    assert said == []
 
 
 def test_a_silent_head_counts_as_lost_after_a_while(
