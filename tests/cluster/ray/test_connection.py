@@ -168,20 +168,26 @@ def encryption(
 
 
 @pytest.mark.usefixtures("encryption")
-@pytest.mark.parametrize("has_token", [True, False])
+@pytest.mark.parametrize(
+    ("has_token", "given"),
+    [(True, None), (False, None), (True, "disabled"), (False, "token")],
+)
 @pytest.mark.parametrize(
     ("code", "mode"), [(None, "disabled"), (grpc.StatusCode.UNAUTHENTICATED, "token")]
 )
 def test_a_cluster_is_asked_for_its_mode(
     has_token: bool,
+    given: str | None,
     code: grpc.StatusCode | None,
     mode: str,
     serve: Callable[[grpc.StatusCode | None], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether or not there is a token here, as Ray's plain `ray.init()` leaves one."""
+    """Whatever is here: a token, as Ray's plain `ray.init()` leaves one, or a mode."""
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if given is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", given)
     monkeypatch.setenv("HOME", str(tmp_path))
     if has_token:
         (tmp_path / ".ray").mkdir()
@@ -202,11 +208,6 @@ def test_a_cluster_whose_token_is_not_here(
         connection.connect(serve(grpc.StatusCode.UNAUTHENTICATED), False, 0)
     assert dict(os.environ) == before
     assert not connection._open
-
-
-def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    assert authentication.for_cluster("127.0.0.1:1") == {}
 
 
 def test_joining_is_announced() -> None:
