@@ -57,7 +57,6 @@ class Learned:
     def row(self) -> list[str]:
         """Return the cells of its row in the table."""
         found = np.array(self.means)
-        low, high = map(float, scores.interval(found))
         zoo, each = reported(self.agent, self.env), list(self.seeds.values())
         rates = [one.success_rate for one in each if one.success_rate is not None]
         success = f", success {min(rates):.2f}" if rates else ""
@@ -68,8 +67,7 @@ class Learned:
             " · ".join(map(_number, self.means)) + success,
             str(self.worst_seed),
             f"{_number(float(found.mean()))}{_error(found)}",
-            f"{_number(float(scores.interquartile_mean(found)))} "
-            f"[{_number(low)}, {_number(high)}]",
+            _robust_mean(found),
             "–" if zoo is None else f"{_number(zoo.mean)} @ {_steps(zoo.env_steps)}",
             _minutes(sum(one.seconds for one in each)),
         ]
@@ -120,6 +118,15 @@ def replace_table(page: Path, learned: Sequence[Learned]) -> None:
 def _error(found: scores.Floats) -> str:
     error = scores.standard_error(found)
     return "" if error is None else f" ± {_number(error)}"
+
+
+def _robust_mean(found: scores.Floats) -> str:
+    """Return the interquartile mean, and its interval if there are several scores."""
+    mean = _number(float(scores.interquartile_mean(found)))
+    if len(found) == 1:
+        return mean
+    low, high = map(float, scores.interval(found))
+    return f"{mean} [{_number(low)}, {_number(high)}]"
 
 
 def _number(value: float) -> str:

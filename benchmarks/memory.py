@@ -21,11 +21,9 @@ def measure() -> None:
     algorithm = find("ppo")
     settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
     config = Config.of(algorithm.config, {**settings, "max_steps": 1})
-    driver = importlib.import_module("xagents_ray.cluster.run.driver")
-    with (
-        Signals() as signals,
-        closing(driver.start(prepare(algorithm, config), signals)) as backend,
-    ):
+    start = importlib.import_module("xagents_ray.cluster.run.driver").start
+    run = prepare(algorithm, config)
+    with Signals() as signals, closing(start(run, signals, click.echo)) as backend:
         for number in range(_ROLLOUTS):
             backend.collect(number * _N_ENVS * _N_STEPS)
         megabytes = _env_actor().memory_full_info().uss / 1e6

@@ -18,6 +18,7 @@ class Reported(NamedTuple):
 
 
 _LUNAR, _LUNAR_CONTINUOUS = "LunarLander", "LunarLanderContinuous"
+_PONG = "PongNoFrameskip"
 _BY_AGENT = {
     "a2c": {
         "CartPole": (500, 500_000),
@@ -26,6 +27,7 @@ _BY_AGENT = {
         "Pendulum": (-163, 1_000_000),
         "MountainCarContinuous": (91, 100_000),
         "BipedalWalker": (300, 5_000_000),
+        _PONG: (17.3, 10_000_000),
     },
     "acer": {
         "CartPole": (498.6, 500_000),
@@ -44,6 +46,7 @@ _BY_AGENT = {
         "CartPole": (500, 50_000),
         "Acrobot": (-77, 100_000),
         _LUNAR: (154, 100_000),
+        _PONG: (20.6, 10_000_000),
     },
     "ppo": {
         "CartPole": (500, 100_000),
@@ -53,6 +56,7 @@ _BY_AGENT = {
         "Pendulum": (-172, 100_000),
         "MountainCarContinuous": (88, 20_000),
         "BipedalWalker": (288, 5_000_000),
+        _PONG: (21.0, 10_000_000),
     },
     "sac": {
         _LUNAR_CONTINUOUS: (260, 500_000),

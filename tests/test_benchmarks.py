@@ -270,6 +270,8 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     ]  # fmt: skip
     assert row[6].startswith("450 [4")
     assert row[7:] == ["500 @ 100k", "4 min"]
+    one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}).row()
+    assert one[5:7] == ["500", "500"]  # no error and no interval
 
 
 def test_a_page_without_a_place_for_the_table_stays(tmp_path: Path) -> None:

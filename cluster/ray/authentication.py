@@ -28,9 +28,10 @@ def for_own_ray() -> dict[str, str]:
 
 
 def for_cluster(address: str) -> dict[str, str]:
-    """Return the environment in which Ray joins a cluster."""
-    if os.environ.get("RAY_AUTH_MODE"):
-        return {}
+    """Return the environment in which Ray joins a cluster: the mode is the cluster's.
+
+    In another mode, calls between the cluster and this process would be refused.
+    """
     return {"RAY_AUTH_MODE": "token" if _requires_token(address) else "disabled"}
 
 

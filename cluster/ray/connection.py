@@ -29,12 +29,17 @@ _open: list[RaySession] = []
 
 
 def start(
-    placement: ConnectionConfig, store_bytes: int, signals: Signals, logs: bool = False
+    placement: ConnectionConfig,
+    store_bytes: int,
+    signals: Signals,
+    note: Callable[[str], None],
+    logs: bool = False,
 ) -> Any:
     """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
 
     In a process that is one of Ray's already, such as a sweep's trial, this starts
-    nothing, and `disconnect` ends nothing. See `connect` for all but `signals`.
+    nothing, and `disconnect` ends nothing. `note` tells the user what takes so long;
+    see `connect` for all but that and `signals`.
 
     Raises:
         Stopped: a signal came.
@@ -43,6 +48,8 @@ def start(
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
         return ray
+    joining = f"Joining the Ray cluster at {placement.address}..."
+    note("Starting Ray..." if placement.address is None else joining)
 
     def connecting() -> None:
         flags = placement.address, placement.dashboard

@@ -16,7 +16,7 @@ def context() -> ssl.SSLContext | None:
     Raises:
         UserError: TLS is on, and its certificates can't be used.
     """
-    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+    if not _is_on():
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.set_alpn_protocols(["h2"])  # gRPC refuses others
@@ -41,16 +41,19 @@ def context() -> ssl.SSLContext | None:
 def channel(address: str) -> Any:
     """Return a channel of gRPC to a cluster's head, which TLS encrypts where it is on.
 
-    Raises:
-        UserError: as `context`.
+    Its certificates are those that `context` has checked.
     """
     import grpc
 
     options = [("grpc.enable_http_proxy", 0)]  # as Ray's own clients
-    if context() is None:
+    if not _is_on():
         return grpc.insecure_channel(address, options)
     authority, certificate, key = (
         Path(os.environ[name]).read_bytes() for name in _NAMES
     )
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     return grpc.secure_channel(address, credentials, options)
+
+
+def _is_on() -> bool:
+    return os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")

@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -299,11 +299,11 @@ class Supervision:
             self._gauges[group].set(float(number), tags=tags)
 
 
-def start(run: RunSpec, signals: Signals) -> RayDriver:
+def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> RayDriver:
     """Start Ray, or join a cluster, and return the parts of a run."""
     definitions = export(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
-    ray = connection.start(run.config.placement, store_bytes(run), signals)
+    ray = connection.start(run.config.placement, store_bytes(run), signals, note)
     try:
         return RayDriver(run, ray, signals, definitions)
     except BaseException:

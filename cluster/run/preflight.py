@@ -1,6 +1,7 @@
 """What a run needs of Ray's object store, and what a cluster has."""
 
 import math
+import os
 import platform
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ class ClusterFacts:
     store: int  # bytes of the smallest object store
     ray: str  # a version, the same on both sides, as Ray requires
     python: str  # likewise
+    requires_token: bool
 
 
 def inspect_cluster(address: str) -> ClusterFacts:
@@ -57,6 +59,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
         store=min(total(node, "object_store_memory") for node in nodes),
         ray=str(ray.__version__),
         python=platform.python_version(),
+        requires_token=os.environ["RAY_AUTH_MODE"] == "token",  # set when joining
     )
 
 

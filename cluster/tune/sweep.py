@@ -49,7 +49,7 @@ def run_trials(
     os.environ.update(_ENVIRONMENT)
     logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
     try:
-        ray = connection.start(plan.ray, bytes_, signals, logs)
+        ray = connection.start(plan.ray, bytes_, signals, display.note, logs)
     except Stopped:
         return
     try:

@@ -27,7 +27,7 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     row = find(preset.agent)
     assert preset.expected and preset.source
     assert "max_steps" in preset.settings
-    env = {"*NoFrameskip-v4": "PongNoFrameskip-v4", "ALE/*-v5": "ALE/Pong-v5"}
+    env = {"*NoFrameskip-v4": "BreakoutNoFrameskip-v4", "ALE/*-v5": "ALE/Pong-v5"}
     given = {"env": env.get(preset.env, preset.env), "preset": preset.name}
     settings = apply(row, given)
     assert settings.items() >= preset.settings.items()

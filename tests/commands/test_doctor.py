@@ -236,8 +236,10 @@ def test_a_cluster_that_is_not_there() -> None:
 
 def test_a_cluster_that_is_there(cluster: str) -> None:
     words = [*CARTPOLE, "--n-envs", "8", "--address", cluster]
-    code, rows, _ = doctor("ppo", *words, RAY_AUTH_MODE="disabled")
+    code, rows, rest = doctor("ppo", *words, RAY_AUTH_MODE="token")
     assert code == 0
+    assert rows["token"] == ["warning", "the cluster requires none"]
+    assert "token: Start the cluster with RAY_AUTH_MODE=token" in rest
     assert rows["cluster"][1].startswith("1 node, 4 of 4 CPUs and 0 of 0 GPUs free")
     assert "by 4 env actors on 4 cores" in rows["acting"][1]
     assert "GPU" not in rows and rows["object store"][0] == "ok"

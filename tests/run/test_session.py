@@ -55,7 +55,7 @@ def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_that_ends_while_it_starts_leaves_its_name_free() -> None:
     """Ray's client may end the process, which cleans nothing up then."""
 
-    def start(run: Any, signals: Signals) -> NoReturn:
+    def start(*_: Any) -> NoReturn:
         assert not RUN.exists()
         raise Broken("Ray did not start")
 

@@ -38,7 +38,7 @@ def train(
     if "resume" in settings:
         resumed, given = find_run(agent, settings)
     config = Config.of(find(agent).config, given)
-    start = lambda run, signals: driver  # noqa: E731
+    start = lambda run, signals, note: driver  # noqa: E731
     facts = find(agent), config, signals or Signals(), start, resumed, watch
     return fit(*facts, listeners=callbacks)
 

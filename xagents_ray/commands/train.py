@@ -92,8 +92,8 @@ def train_with(
         )
 
 
-def start_driver(run: RunSpec, signals: Signals) -> Driver:
+def start_driver(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> Driver:
     """Start the parts of a run: in this process with --local, else as Ray actors."""
     local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
     start: StartDriver = resolve_name(local if run.config.placement.local else ray)
-    return start(run, signals)
+    return start(run, signals, note)

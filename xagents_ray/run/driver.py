@@ -149,5 +149,6 @@ class Driver(Protocol):
         """End every part."""
 
 
-StartDriver = Callable[[RunSpec, Signals], Driver]
-"""Starts the parts of a run; raises Stopped when a signal ends that early."""
+StartDriver = Callable[[RunSpec, Signals, Callable[[str], None]], Driver]
+"""Starts the parts of a run, and tells the user what takes long by calling the last
+argument; raises Stopped when a signal ends that early."""

@@ -221,7 +221,7 @@ class LocalDriver:
         return self._thread.submit(work).result()
 
 
-def start(run: RunSpec, signals: Signals) -> LocalDriver:
+def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> LocalDriver:
     """Return the parts of a run in this process."""
     driver = LocalDriver(run)
 

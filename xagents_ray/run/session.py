@@ -85,7 +85,7 @@ def _train(
     if resumed is None:  # learn what forbids it now: starting Ray takes seconds
         RunDirectory.create(*facts).path.rmdir()
     try:
-        with closing(start(run, signals)) as driver:
+        with closing(start(run, signals, display.note)) as driver:
             if resumed is not None:
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped

@@ -203,12 +203,21 @@ def test_a_submitted_training_outlives_a_worker_that_comes_back(nodes: _Nodes) -
     assert json.loads((run / "summary.json").read_text())["env_steps"] >= 30_000
 
 
-def test_without_a_token_no_node_starts(nodes: _Nodes) -> None:
-    environment = {**nodes.environment, "RAY_AUTH_TOKEN_PATH": "gone"}
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"RAY_AUTH_TOKEN_PATH": "gone"}, "no token: let RAY_AUTH_TOKEN_PATH name a"),
+        ({"RAY_USE_TLS": "1"}, "no CA: let TLS_CA name a folder with ca.crt and"),
+    ],
+)
+def test_without_secrets_no_node_starts(
+    given: dict[str, str], sentence: str, nodes: _Nodes
+) -> None:
+    environment = {**nodes.environment, **given}
     command = ["sh", "docker/entrypoint.sh", "worker"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "There is no token: let RAY_AUTH_TOKEN_PATH name a file" in done.stderr
+    assert f"There is {sentence}" in done.stderr
 
 
 @pytest.mark.parametrize("nodes", ["tls"], indirect=True)
@@ -246,11 +255,3 @@ def test_a_run_joins_a_cluster_with_tls(
                 changed.setenv(name, value)
             with pytest.raises(UserError, match=sentence):
                 connection.connect(address, False, 0)
-
-
-def test_without_a_ca_no_node_starts(nodes: _Nodes) -> None:
-    environment = {**nodes.environment, "RAY_USE_TLS": "1"}
-    command = ["sh", "docker/entrypoint.sh", "worker"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "There is no CA: let TLS_CA name a folder with ca.crt" in done.stderr

@@ -4,6 +4,7 @@ import importlib
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import pytest
 from xagents_ray.cluster.ray import authentication, connection, ray_session
 from xagents_ray.cluster.ray.ray_session import Processes, RaySession
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.settings.run import ConnectionConfig
 
 _SLEEP = ["sleep", "60"]
 _FILES = ("SERVER_KEY", "SERVER_CERT", "CA_CERT")
@@ -165,20 +168,26 @@ def encryption(
 
 
 @pytest.mark.usefixtures("encryption")
-@pytest.mark.parametrize("has_token", [True, False])
+@pytest.mark.parametrize(
+    ("has_token", "given"),
+    [(True, None), (False, None), (True, "disabled"), (False, "token")],
+)
 @pytest.mark.parametrize(
     ("code", "mode"), [(None, "disabled"), (grpc.StatusCode.UNAUTHENTICATED, "token")]
 )
 def test_a_cluster_is_asked_for_its_mode(
     has_token: bool,
+    given: str | None,
     code: grpc.StatusCode | None,
     mode: str,
     serve: Callable[[grpc.StatusCode | None], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether or not there is a token here, as Ray's plain `ray.init()` leaves one."""
+    """Whatever is here: a token, as Ray's plain `ray.init()` leaves one, or a mode."""
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if given is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", given)
     monkeypatch.setenv("HOME", str(tmp_path))
     if has_token:
         (tmp_path / ".ray").mkdir()
@@ -201,9 +210,21 @@ def test_a_cluster_whose_token_is_not_here(
     assert not connection._open
 
 
-def test_a_mode_that_the_user_gives_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    assert authentication.for_cluster("127.0.0.1:1") == {}
+def test_joining_is_announced() -> None:
+    said: list[str] = []
+    with Signals() as signals, pytest.raises(UserError, match="No Ray cluster"):
+        flags = ConnectionConfig(address="127.0.0.1:1")
+        connection.start(flags, 0, signals, said.append)
+    assert said == ["Joining the Ray cluster at 127.0.0.1:1..."]
+
+
+def test_a_trial_of_a_sweep_announces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is one of Ray's already."""
+    ray = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    said: list[str] = []
+    assert connection.start(ConnectionConfig(), 0, Signals(), said.append) is ray
+    assert said == []
 
 
 def test_a_silent_head_counts_as_lost_after_a_while(

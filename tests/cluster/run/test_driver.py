@@ -153,8 +153,8 @@ def test_a_signal_ends_a_run(
     words = [*PPO_COMMAND, "--n-envs", "4", *flags, "--max-steps", "100000000"]
     process = start(*words, stderr=subprocess.PIPE, start_new_session=True)
     if delay is None:
-        while "steps: 0," in (line := process.stdout.readline()) or "seed" in line:
-            assert line
+        while not re.search(r"steps: [1-9]", process.stdout.readline()):
+            assert process.poll() is None
     else:
         time.sleep(delay)
     children = psutil.Process(process.pid).children(recursive=True)
@@ -214,9 +214,10 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[-1] == "Maximum steps exceeded"
-    assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[0])
-    assert lines[1].endswith(": add --preset")
-    assert all(line.startswith("time: ") for line in lines[2:-1])
+    assert lines[0] == "Starting Ray..."
+    assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[1])
+    assert lines[2].endswith(": add --preset")
+    assert all(line.startswith("time: ") for line in lines[3:-1])
     quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
     done = forked.run(quiet, 120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

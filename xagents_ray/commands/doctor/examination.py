@@ -88,7 +88,7 @@ class _Examination:
             row, self._cluster = machine.joining(address, connecting, connect_until)
             if self._cluster is not None:
                 row = machine.with_room(row, self._cluster, self._actors()[0])
-            ray += [lacking, row]
+            ray += [lacking, row, machine.token(self._cluster)]
         else:
             gpus, asking = machine.gpus(), None
             if gpus and machine.has_cuda():

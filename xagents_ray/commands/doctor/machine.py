@@ -250,6 +250,20 @@ def joining(
     return Row("cluster", text), found
 
 
+def token(cluster: "ClusterFacts | None") -> Row | None:
+    """Return whether the cluster requires a token; None if that is not known."""
+    if cluster is None:
+        return None
+    if cluster.requires_token:
+        return Row("token", "the cluster requires one")
+    return warning(
+        "token",
+        "the cluster requires none",
+        "Start the cluster with RAY_AUTH_MODE=token: whoever reaches its ports runs "
+        "code on its nodes.",
+    )
+
+
 def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
     """Return the cluster's row, a warning if others take what the run needs."""
     if not cluster.free_cpus < n_actors <= cluster.cpus:
