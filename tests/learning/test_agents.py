@@ -64,9 +64,9 @@ def test_the_final_weights_play_well(
         ("--distributional --v-min 0 --v-max 10", (1, 2, 3)),
         ("--prioritized", (101, 102, 103)),
         (
-            "--noisy factorised --normalize-observations "
+            "--noisy factorised --noisy-sigma 2 --normalize-observations "
             "--max-steps 75000 --buffer-max-size 75000",
-            (1, 103),
+            (2, 3, 4),
         ),
     ],
 )

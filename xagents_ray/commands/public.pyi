@@ -603,6 +603,9 @@ class TrainDQN(TrainSettings, total=False):
     """Noise on the weights of dense layers, of learned deviation, which explores in
     place of epsilon once learning begins; actions are random before
     (factorised|independent)."""
+    noisy_sigma: float | None
+    """Initial deviation of this noise, over the root of a layer's inputs if factorised.
+    Default: 0.5 if factorised, 0.017 if independent (> 0)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1805,6 +1808,9 @@ class TuneDQN(TuneSettings, total=False):
     """Noise on the weights of dense layers, of learned deviation, which explores in
     place of epsilon once learning begins; actions are random before
     (factorised|independent)."""
+    noisy_sigma: float | Sequence[float] | Space | None
+    """Initial deviation of this noise, over the root of a layer's inputs if factorised.
+    Default: 0.5 if factorised, 0.017 if independent (> 0)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
