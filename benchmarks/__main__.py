@@ -28,7 +28,7 @@ from benchmarks.report import (
     table,
     write,
 )
-from benchmarks.works import MODES, WORKS, parse_settings
+from benchmarks.works import MODES, WORKS, settings_option
 from xagents_ray.core.errors import Stopped, UserError
 
 
@@ -89,13 +89,9 @@ cli.add_command(learns.learning)
     type=click.IntRange(min=1),
     help="Env steps of a run. Default: what the work says.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting beside the work's own, as n-envs=8 or vectorization=envpool; "
-    "peers take those that they know too; repeatable.",
+@settings_option(
+    "A setting beside the work's own, as n-envs=8 or vectorization=envpool; "
+    "peers take those that they know too; repeatable."
 )
 @click.option(
     "--variant",
@@ -132,13 +128,10 @@ def throughput(
     names: tuple[str, ...],
     file: Path | None,
     peers: tuple[str, ...],
-    settings: tuple[str, ...],
     **others: Any,
 ) -> None:
     """Training env steps a second, after the first learning phase."""
-    bench = speed.Bench(
-        peers=speed.parse_peers(peers), settings=parse_settings(settings), **others
-    )
+    bench = speed.Bench(peers=speed.parse_peers(peers), **others)
     bench.warn()
     results: dict[str, Result] = {}
     for name in names or WORKS:

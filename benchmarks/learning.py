@@ -1,7 +1,7 @@
 """What presets learn: runs with several seeds, and greedy episodes of each."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import xagents_ray
 from benchmarks.learned import SUFFIX, Learned, Reached, read_all, replace_table
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
-from benchmarks.works import parse_settings
+from benchmarks.works import Settings, settings_option
 from xagents_ray.algorithms.presets import fitting, presets
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.storage.history import read_history
@@ -41,7 +41,7 @@ class Bench:
     episodes: int
     run_dir: Path
     results: Path
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
 
     def learn(self, agent: str, env: str) -> Learned:
         """Train a preset with all seeds; evaluate and record what it has learned.
@@ -50,15 +50,14 @@ class Bench:
             UserError: there is no such preset, or a run of it failed.
             Broken: all of its runs failed.
         """
-        shared = {"preset": True, "local": True, "quiet": True, **self.settings}
-        trained = xagents_ray.train(
-            agent,
-            env=env,
-            seeds=self.seeds,
-            name=file_name(agent, env),
-            run_dir=str(self.run_dir),
-            **shared,
-        )
+        usual = {"preset": True, "local": True, "quiet": True}
+        own = {"env": env, "seeds": self.seeds, "run_dir": str(self.run_dir)}
+        own["name"] = file_name(agent, env)
+        if taken := own.keys() & self.settings:
+            raise UserError(
+                f"--set can't give {taken.pop()}, which the benchmark sets."
+            )
+        trained = xagents_ray.train(agent, **{**usual, **self.settings, **own})
         if trained.failures:
             raise UserError(trained.failure())
         reached = {}
@@ -159,13 +158,7 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
     show_default=True,
     help="Greedy episodes with each seed's final weights.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting beside the preset's, as local=false for Ray; repeatable.",
-)
+@settings_option("A setting beside the preset's, as local=false; repeatable.")
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -190,13 +183,12 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
 def learning(
     agents: tuple[str, ...],
     envs: tuple[str, ...],
-    settings: tuple[str, ...],
     page: Path,
     results: Path,
     **others: Any,
 ) -> None:
     """What presets learn, on several seeds; resumable."""
-    bench = Bench(results=results, settings=parse_settings(settings), **others)
+    bench = Bench(results=results, **others)
     failures = []
     for agent, env in pairs(agents, envs):
         try:

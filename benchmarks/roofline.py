@@ -10,7 +10,7 @@ import click
 
 from benchmarks.report import markdown, read
 from benchmarks.subprocesses import in_fresh_process, module
-from benchmarks.works import WORKS, parse_settings
+from benchmarks.works import WORKS, Settings, settings_option
 from xagents_ray.core.process import cores
 from xagents_ray.settings.config import train_options
 
@@ -24,13 +24,7 @@ _PHASE = {
 _works = click.option(
     "--work", "names", type=click.Choice(list(WORKS)), multiple=True, help="Repeatable."
 )
-_settings = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting beside the work's own; repeatable.",
-)
+_settings = settings_option("A setting beside the work's own; repeatable.")
 
 
 def _has_replay(name: str) -> bool:
@@ -73,13 +67,13 @@ def costs(spans: Mapping[str, Sequence[float]], env_steps: int) -> dict[str, flo
     type=click.File(encoding="utf-8"),
     help="A file of throughput --json: print the share that its medians reach.",
 )
-def roofline(work: str, settings: tuple[str, ...], speeds: TextIO | None) -> None:
+def roofline(work: str, settings: Settings, speeds: TextIO | None) -> None:
     """Env steps a second of a work if all cores were used perfectly.
 
     Each part is timed alone on one core; the sum, divided by the number of cores, is
     the time that an env step takes at least.
     """
-    given = {"local": True, **parse_settings(settings)}
+    given = {"local": True, **settings}
     names = ["roll_out", *_ROLLOUT.values(), "learn"]
     names += ["insert", "draw"] if _has_replay(work) else []
     timed = _timed(work, given, names)
@@ -124,7 +118,7 @@ def variants(
 @click.option("--json", "file", type=click.File("w", encoding="utf-8", lazy=False))
 def updates(
     names: tuple[str, ...],
-    settings: tuple[str, ...],
+    settings: Settings,
     threads: tuple[int, ...],
     jit: tuple[str, ...],
     precision: tuple[str, ...],
@@ -143,11 +137,11 @@ def updates(
         "precision": precision,
         "buffer_batch_size": batch,
     }
-    given, done = parse_settings(settings), []
+    done = []
     heads = ["work", "settings", "updates", "ms per phase", "ms per update", "first, s"]
     click.echo(markdown([heads]))
     for name, variant in variants(names or list(WORKS), axes):
-        own = {"local": True, **given, **variant}
+        own = {"local": True, **settings, **variant}
         try:
             timed = _timed(name, own, ["learn"], one_core=False)
         except click.ClickException as error:
@@ -167,13 +161,13 @@ def updates(
 @click.command()
 @_works
 @_settings
-def replay(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
+def replay(names: tuple[str, ...], settings: Settings) -> None:
     """Transitions a second that a full replay inserts, and that it samples.
 
     With --set prioritized=true also the milliseconds that 1,000 priorities take.
     """
     rows = [["work", "inserted/s", "sampled/s", "1,000 priorities, ms"]]
-    given = {"local": True, **parse_settings(settings)}
+    given = {"local": True, **settings}
     names_of_parts = ["insert", "draw"]
     if given.get("prioritized"):
         names_of_parts.append("prioritize")
@@ -190,10 +184,10 @@ def replay(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
 @click.command()
 @_works
 @_settings
-def weights(names: tuple[str, ...], settings: tuple[str, ...]) -> None:
+def weights(names: tuple[str, ...], settings: Settings) -> None:
     """Milliseconds to publish a learner's weights, and to bind them to a policy."""
     rows = [["work", "MB", "publish, ms", "bind, ms"]]
-    given = {"local": True, **parse_settings(settings)}
+    given = {"local": True, **settings}
     for name in names or WORKS:
         timed = _timed(name, given, ["publish", "bind"])
         spans = timed["spans"]

@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import click
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
@@ -168,3 +170,15 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             settings[name.replace("-", "_")] = value
     return settings
+
+
+def settings_option(help: str) -> Callable[[Any], Any]:
+    """Return the option `--set`, of which a command gets `settings` by flat names."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda context, option, texts: parse_settings(texts),
+        help=help,
+    )

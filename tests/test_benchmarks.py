@@ -288,6 +288,12 @@ def test_seeds_that_are_no_numbers(seeds: str) -> None:
         CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
 
 
+def test_what_the_benchmark_sets_is_refused() -> None:
+    command = ["learning", "--agent", "ppo", "--env", "CartPole-v1", "--set", "seeds=1"]
+    with pytest.raises(UserError, match="--set can't give seeds, which the benchmark"):
+        CliRunner().invoke(cli, command, catch_exceptions=False)
+
+
 def test_no_preset_fits() -> None:
     with pytest.raises(UserError, match="No preset fits dqn Pendulum-v1"):
         pairs(["dqn"], ["Pendulum-v1"])
