@@ -4,6 +4,7 @@ Every second frame is kept, twice as large and with 64 colors.
 """
 
 import sys
+from itertools import islice
 
 import av
 from PIL import Image
@@ -12,16 +13,13 @@ _COLORS, _EVERY = 64, 2
 
 
 def make(video: str, gif: str, first: float = 0, seconds: float = 10) -> None:
-    """Write the GIF; it repeats for ever."""
+    """Write the GIF; it repeats forever."""
     with av.open(video) as file:
         stream = file.streams.video[0]
         rate = float(stream.average_rate)
         start, end = int(first * rate), int((first + seconds) * rate)
-        frames = [
-            frame.to_image()
-            for number, frame in enumerate(file.decode(stream))
-            if start <= number < end and number % _EVERY == 0
-        ]
+        kept = islice(file.decode(stream), start, end, _EVERY)
+        frames = [frame.to_image() for frame in kept]
     size = tuple(side * 2 for side in frames[0].size)
     # One palette for all, or unchanged pixels would be stored again.
     palette = frames[len(frames) // 2].quantize(_COLORS, Image.Quantize.FASTOCTREE)

@@ -48,8 +48,9 @@ def start(
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
         return ray
-    joining = f"Joining the Ray cluster at {placement.address}..."
-    note("Starting Ray..." if placement.address is None else joining)
+    where = placement.address
+    begun = "Starting Ray" if where is None else f"Joining the Ray cluster at {where}"
+    note(f"{begun}...")
 
     def connecting() -> None:
         flags = placement.address, placement.dashboard

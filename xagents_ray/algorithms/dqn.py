@@ -75,8 +75,8 @@ class DQNConfig(OneModel, OffPolicyConfig):
     )
     noisy_sigma: float | None = positive(
         None,
-        "Initial deviation of this noise, over the root of a layer's inputs if "
-        "factorised. Default: 0.5 if factorised, 0.017 if independent",
+        "Initial standard deviation of this noise; if factorised, divided by the "
+        "square root of the layer's inputs. Default: 0.5, or 0.017 if independent",
         known_as=("sigma0",),
     )
     distributional: bool = option(

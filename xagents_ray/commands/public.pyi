@@ -604,8 +604,8 @@ class TrainDQN(TrainSettings, total=False):
     place of epsilon once learning begins; actions are random before
     (factorised|independent)."""
     noisy_sigma: float | None
-    """Initial deviation of this noise, over the root of a layer's inputs if factorised.
-    Default: 0.5 if factorised, 0.017 if independent (> 0)."""
+    """Initial standard deviation of this noise; if factorised, divided by the square
+    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""
@@ -1809,8 +1809,8 @@ class TuneDQN(TuneSettings, total=False):
     place of epsilon once learning begins; actions are random before
     (factorised|independent)."""
     noisy_sigma: float | Sequence[float] | Space | None
-    """Initial deviation of this noise, over the root of a layer's inputs if factorised.
-    Default: 0.5 if factorised, 0.017 if independent (> 0)."""
+    """Initial standard deviation of this noise; if factorised, divided by the square
+    root of the layer's inputs. Default: 0.5, or 0.017 if independent (> 0)."""
     normalize_observations: bool
     """If specified, observation vectors are shifted and scaled by the running mean and
     deviation of each number, and clipped to 10. Default: False."""

@@ -14,7 +14,7 @@ from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
 
 FACTORISED, INDEPENDENT = "factorised", "independent"
-SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
+_SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
 """The paper's initial deviations of the noise."""
 
 
@@ -29,7 +29,7 @@ class Noisy(Dense):
     """
 
     noise: str  # FACTORISED or INDEPENDENT
-    sigma: float  # at first; of factorised noise over the root of the inputs
+    sigma: float  # initial; if factorised, divided by the root of the inputs
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -101,7 +101,7 @@ def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout
     weighted = [layer for layer in layout.layers if layer.shapes]
     features = weighted[: len(weighted) > 1]
     layers = [
-        Noisy(**vars(layer), noise=noise, sigma=sigma or SIGMA[noise])
+        Noisy(**vars(layer), noise=noise, sigma=sigma or _SIGMA[noise])
         if type(layer) is Dense and layer not in features
         else layer
         for layer in layout.layers
