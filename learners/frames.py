@@ -79,7 +79,7 @@ def _stack(
     shown = tf.cumsum(begins, exclusive=True, reverse=True) == 0
     stack, is_gray = begins.shape[0], len(observations.shape) == 4
     if stack == 4 and is_gray:
-        return _pack(rows(tf.cast(observations, tf.uint32)), shown)
+        return _pack(rows(observations), shown)
     masks = tf.unstack(tf.cast(shown, observations.dtype), stack)
     pairs = zip(rows(observations), masks, strict=True)
     frames = [x * tf.reshape(m, [-1] + [1] * (len(x.shape) - 1)) for x, m in pairs]
@@ -87,12 +87,12 @@ def _stack(
 
 
 def _pack(frames: list[tf.Tensor], shown: tf.Tensor) -> tf.Tensor:
-    """Return uint8 [N, H, W, 4] of uint32 [N, H, W] frames, zeros where not `shown`.
+    """Return uint8 [N, H, W, 4] of uint8 [N, H, W] frames, zeros where not `shown`.
 
     `shown` is bool [4, N]. Joining frames byte by byte takes some four times as long.
     """
-    packed = frames[3]
+    packed = tf.cast(frames[3], tf.uint32)
     for frame in frames[2::-1]:
-        packed = packed * 256 + frame
+        packed = packed * 256 + tf.cast(frame, tf.uint32)
     masks = tf.bitcast(255 * tf.transpose(tf.cast(shown, tf.uint8)), tf.uint32)
     return tf.bitcast(packed & masks[:, None, None], tf.uint8)

@@ -1,7 +1,6 @@
 """What runs in Ray's actor processes: plain classes, wrapped where they are used."""
 
 import importlib
-import math
 import threading
 import time
 from collections.abc import Sequence
@@ -132,7 +131,7 @@ class LearnerService:
         """Make the learner; return its threads, and notes on the first weights."""
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, notes = self._make.make_learner(self._run)
-        return math.prod(self._run.learner_threads), list(notes)
+        return self._run.learner_cores, list(notes)
 
     def ping(self) -> None:
         """Show that the process is alive."""

@@ -46,7 +46,7 @@ def test_a_learner_on_another_node(
     _machine(monkeypatch, 3)
     threads, _ = LearnerService(pickle.loads(sent)).start()
     assert threads == expected
-    assert configured == [(Threads(expected, 1), True)]
+    assert configured == [(Threads(expected, 2), True)]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,10 @@ def test_a_learner_on_another_node(
         ("a2c", _CARTPOLE, {"n_envs": 16}, (1, 1), True),
         ("a2c", _CARTPOLE, {"n_envs": 16, "jit": "off"}, (1, 1), False),
         ("a2c", _CARTPOLE, {"n_envs": 16, "learner_threads": 3}, (3, 1), True),
-        ("a2c", _PONG, {"n_envs": 16}, (8, 1), False),
-        ("dqn", _PONG, {}, (8, 1), False),
+        ("a2c", _PONG, {"n_envs": 16}, (8, 2), False),
+        ("dqn", _PONG, {}, (4, 2), False),
+        ("dqn", _PONG, {"learner_threads": 3}, (2, 2), False),
+        ("dqn", _PONG, {"learner_threads": 1}, (1, 1), False),
         ("dqn", _CARTPOLE, {"buffer_batch_size": 64}, (1, 1), True),
         ("td3", _PENDULUM, {"buffer_batch_size": 100}, (1, 3), False),
         ("ddpg", _PENDULUM, {"buffer_batch_size": 100}, (1, 2), False),
@@ -77,3 +79,4 @@ def test_threads_and_compilation_follow_the_work(
     _machine(monkeypatch, 8)
     run = _run(agent, spec, **settings)
     assert (run.learner_threads, run.is_compiled) == (threads, compiled)
+    assert run.learner_cores <= settings.get("learner_threads", 8)

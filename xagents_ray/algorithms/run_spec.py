@@ -1,5 +1,6 @@
 """A run before it starts: all that its parts are made from."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,11 +52,21 @@ class RunSpec:
         """Threads of the learner; the networks of one size may take one each."""
         given = self.config.placement.learner_threads
         cores, flops = given or self.cores, self._update_flops
-        if flops >= _LARGE or (self.is_compiled and flops >= _SMALL):
+        if self.is_compiled and flops >= _SMALL:
             return Threads(cores, 1)
+        if flops >= _LARGE:
+            # Target networks compute beside those that learn, other passes one by one.
+            within = cores if self.algorithm.on_policy else (cores + 1) // 2
+            return Threads(within, min(cores, 2))
         if flops >= _SMALL and len(self.layouts) > 1:
             return Threads(1, min(cores, len(self.layouts)))
         return Threads(given or 1, 1)
+
+    @property
+    def learner_cores(self) -> int:
+        """Cores that the learner's threads keep busy."""
+        most = self.config.placement.learner_threads or self.cores
+        return min(math.prod(self.learner_threads), most)
 
     @property
     def is_compiled(self) -> bool:

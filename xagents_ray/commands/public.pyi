@@ -110,7 +110,8 @@ class TrainSettings(TypedDict, total=False):
     0)."""
     learner_threads: int | None
     """Threads of the learner; default: one for small networks, on which more would wait
-    for each other, else one per core (≥ 1)."""
+    for each other; one for each of several medium ones; all cores for large ones (≥
+    1)."""
     local: bool
     """If specified, everything runs in this process, without Ray. Default: False."""
     log_frequency: int | None
@@ -1280,7 +1281,8 @@ class TuneSettings(TypedDict, total=False):
     0)."""
     learner_threads: int | None
     """Threads of the learner; default: one for small networks, on which more would wait
-    for each other, else one per core (≥ 1)."""
+    for each other; one for each of several medium ones; all cores for large ones (≥
+    1)."""
     local: bool
     """If specified, everything runs in this process, without Ray. Default: False."""
     log_frequency: int | None

@@ -1,7 +1,6 @@
 """`train --seeds` and `train(seeds=…)`: a run for each seed, in its own process."""
 
 import json
-import math
 import os
 import shutil
 import sys
@@ -176,7 +175,7 @@ def _parallel(run: RunSpec) -> int:
         size = replay.buffer_max_size
         needed += empty_replay(row.replay, run.spec, replay, size, n_envs, 0).nbytes
     by_memory: int = psutil.virtual_memory().available // needed
-    return max(1, min(by_memory, cores() // math.prod(run.learner_threads)))
+    return max(1, min(by_memory, cores() // run.learner_cores))
 
 
 def _settings(

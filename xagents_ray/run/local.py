@@ -53,7 +53,7 @@ class LocalDriver:
         self._run, self._config = run, run.config.algorithm
         if run.config.placement.learner_gpus == 0:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        self.learner_threads = math.prod(run.learner_threads)
+        self.learner_threads = run.learner_cores
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")
         self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))

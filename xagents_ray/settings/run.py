@@ -167,7 +167,8 @@ class PlacementConfig(ConnectionConfig):
     learner_threads: int | None = count(
         None,
         "Threads of the learner; default: one for small networks, on which more "
-        "would wait for each other, else one per core",
+        "would wait for each other; one for each of several medium ones; all cores "
+        "for large ones",
         known_as=("torch_threads", "intra_op_threads"),
     )
     jit: str = option(
