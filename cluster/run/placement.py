@@ -80,15 +80,18 @@ def selectors(nodes: Sequence[Node], count: int) -> Labels:
     return [{"ray.io/node-id": f"in({','.join(able)})"}, *[{}] * (count - 1)]
 
 
-def demand(nodes: Sequence[Node], config: Config, share: float = 1.0) -> list[Bundle]:
+def demand(
+    nodes: Sequence[Node], config: Config, share: float = 1.0, spared: int = 0
+) -> list[Bundle]:
     """Return what the learner of a run claims, then what each env actor claims.
 
-    The share is the fraction of the cluster that the run may claim.
+    The share is the fraction of the cluster that the run may claim. As many cores as
+    are spared have no env actor, if `--n-actors` isn't given.
     """
     flags, learning = config.placement, [node for node in nodes if node.can_learn]
     cpus = share * sum(node.has.get("CPU", 0.0) for node in nodes)
     gpus = share * sum(node.has.get("GPU", 0.0) for node in learning)
-    n_actors = flags.n_actors or min(config.env.n_envs, max(1, int(cpus)))
+    n_actors = flags.n_actors or min(config.env.n_envs, max(1, int(cpus) - spared))
     learner_gpus = min(1.0, gpus) if flags.learner_gpus is None else flags.learner_gpus
     learner = {"CPU": _rounded(1.0 if cpus >= 2 else cpus / 2)}
     if learner_gpus:
@@ -159,7 +162,9 @@ class Parts:
         self._is_own = self._group is None
         if self._is_own:
             nodes = nodes_of(self._ray)
-            bundles = demand(nodes, run.config)
+            # While env actors run ahead, a learner of several threads is at work too.
+            is_wide = run.config.pipeline.ahead > 0 and run.learner_cores > 1
+            bundles = demand(nodes, run.config, spared=int(is_wide))
             check(nodes, bundles)
             self._group = self._claim(calls, nodes, bundles)
             cpus = sum(node.has.get("CPU", 0.0) for node in nodes)

@@ -130,7 +130,8 @@ class TrainSettings(TypedDict, total=False):
     """Wandb session name."""
     n_actors: int | None
     """Env actors that share out the environments; default: one per core, at most one
-    per environment (≥ 1)."""
+    per environment; with --policy-lag one less where the learner uses several cores (≥
+    1)."""
     n_envs: int
     """Number of environments to create (≥ 1). Default: 1."""
     name: str | Path | None
@@ -1296,7 +1297,8 @@ class TuneSettings(TypedDict, total=False):
     False."""
     n_actors: int | None
     """Env actors that share out the environments; default: one per core, at most one
-    per environment (≥ 1)."""
+    per environment; with --policy-lag one less where the learner uses several cores (≥
+    1)."""
     n_envs: int | Sequence[int] | Space
     """Number of environments to create (≥ 1). Default: 1."""
     n_jobs: int

@@ -149,8 +149,9 @@ class PlacementConfig(ConnectionConfig):
     )
     n_actors: int | None = count(
         None,
-        "Env actors that share out the environments; "
-        "default: one per core, at most one per environment",
+        "Env actors that share out the environments; default: one per core, at most "
+        "one per environment; with --policy-lag one less where the learner uses "
+        "several cores",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
     )

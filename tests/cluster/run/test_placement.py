@@ -65,6 +65,18 @@ def test_a_run_claims_its_share(
 
 
 @pytest.mark.parametrize(
+    ("cpus", "flags", "spared", "actors"),
+    [(2, {}, 1, 1), (1, {}, 1, 1), (8, {}, 1, 7), (8, {"n_actors": 8}, 1, 8)],
+)
+def test_a_core_can_be_spared_for_the_learner(
+    cpus: int, flags: dict[str, Any], spared: int, actors: int
+) -> None:
+    learner, *rest = demand(cluster(cpus), config(**flags), spared=spared)
+    assert len(rest) == actors
+    check(cluster(cpus), [learner, *rest])
+
+
+@pytest.mark.parametrize(
     ("flags", "share", "gpu"),
     [({}, 1, 1.0), ({}, 1 / 4, 0.5), ({"learner_gpus": 2}, 1 / 4, 2.0)],
 )
