@@ -12,12 +12,15 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.networks import layout
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
+
+NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
 
 @pytest.fixture
@@ -235,6 +238,19 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
         capsys.readouterr().out
     )
+
+
+def test_a_resumed_run_may_name_its_own_network() -> None:
+    own, other = Path("my.cfg"), Path("other.cfg")
+    own.write_text(NETWORK.read_text())
+    other.write_text(NETWORK.read_text().replace("64", "32"))
+    train(FakeDriver([[1, 2]]), max_steps=2, model="my.cfg")
+    given = {"resume": str(RUN), "model": "my.cfg"}
+    assert find_run("ppo", given)[1]["model"] == str(RUN / "model.cfg")
+    own.write_text(other.read_text())
+    for name in ("my.cfg", "other.cfg", "gone.cfg"):
+        with pytest.raises(UserError, match=r"--model is .* and can't change"):
+            find_run("ppo", {**given, "model": name})
 
 
 def placement(**resumed_with: Any) -> dict[str, Any]:

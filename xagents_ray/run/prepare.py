@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
@@ -51,6 +52,9 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         )
     own = {each.name for each in options(find(agent).config) if each.is_path}
     given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
+    for name in own & given.keys():
+        if _same_content(given[name], stored.get(name)):
+            given[name] = stored[name]  # the run's own copy
     for name, value in given.items():
         if name in own and objects.find("network", value) is not None:
             continue  # made of the same definitions, it fits the checkpoint
@@ -68,6 +72,14 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(stored, given), **unset, **given}
+
+
+def _same_content(given: Any, stored: Any) -> bool:
+    """Return whether both are paths of files with the same bytes."""
+    try:
+        return Path(given).read_bytes() == Path(stored).read_bytes()
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
