@@ -1,6 +1,7 @@
 """A session from its first rollout to its result, with a scripted driver."""
 
 import math
+import os
 import signal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
+from xagents_ray.storage.lock import locked
 
 NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
@@ -251,6 +253,24 @@ def test_a_resumed_run_may_name_its_own_network() -> None:
     for name in ("my.cfg", "other.cfg", "gone.cfg"):
         with pytest.raises(UserError, match=r"--model is .* and can't change"):
             find_run("ppo", {**given, "model": name})
+
+
+def test_one_process_at_a_time_trains_a_run() -> None:
+    held = rf"a is being trained by process {os.getpid()} on .*: end it first"
+
+    def others() -> list[float]:
+        with pytest.raises(UserError, match=held):
+            find_run("ppo", {"resume": str(RUN)})
+        return [1]
+
+    train(FakeDriver([[1], others]), max_steps=2)
+    resumed, given = find_run("ppo", {"resume": str(RUN), "max_steps": 4})
+    algorithm, driver = find("ppo"), FakeDriver([[1], others])
+    facts = algorithm, Config.of(algorithm.config, given), Signals()
+    with locked(RUN), pytest.raises(UserError, match=held):  # a moment ago
+        fit(*facts, lambda *_: driver, resumed)
+    assert driver.events == [("restore", 1), ("close",)] and steps() == [2]
+    assert fit(*facts, lambda *_: driver, resumed).env_steps == 4
 
 
 def placement(**resumed_with: Any) -> dict[str, Any]:
