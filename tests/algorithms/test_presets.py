@@ -67,11 +67,14 @@ def test_an_own_file(tmp_path: Path) -> None:
     network = tmp_path / "small.cfg"
     network.write_text("[dense-0]\nunits=8\noutput=1\n[dense-1]\noutput=1\n")
     file = tmp_path / "own.yaml"
-    settings = {"n_envs": 3, "lr_decay": True, "model": "small.cfg"}
+    settings: dict[str, Any] = {"n_envs": 3, "lr_decay": True, "model": "small.cfg"}
+    settings["weights"] = ["a.npz"]  # as `tune` writes several values
     file.write_text(yaml.safe_dump({"env": "ignored", "settings": settings}))
     found = apply(PPO, {"env": "CartPole-v1", "preset": str(file), "n_envs": 5})
     assert found["model"] == str(network)
     assert (found["n_envs"], found["lr_decay"]) == (5, True)
+    config = Config.of(PPO.config, {**found, "max_steps": 1})
+    assert config.run.weights == ("a.npz",)
 
 
 @pytest.mark.parametrize(

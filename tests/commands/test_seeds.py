@@ -5,9 +5,14 @@ from pathlib import Path
 
 import forked
 import pytest
+from fake_driver import FakeDriver
+from sessions import train
 
 import xagents_ray
+from xagents_ray.commands.seeds import _settings
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks import layout
+from xagents_ray.storage.lock import locked
 
 _TRAIN = """
 import json, os, xagents_ray
@@ -80,3 +85,28 @@ def test_what_several_seeds_refuse(given: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         xagents_ray.train("ppo", **{**settings, **given})
     assert not Path("runs").exists()
+
+
+def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:
+    """Also before their first checkpoint, and it may name their network again."""
+    above = Path("runs/seeds/a")
+    own = {"run_dir": str(above), "name": "seed-2", "seed": 2}
+    found = above / "ppo/CartPole-v1/seed-2"
+    network = Path(layout.__file__).with_name("actor-critic-vector.cfg")
+    Path("my.cfg").write_bytes(network.read_bytes())
+    given = {"env": "CartPole-v1", "max_steps": 2, "model": "my.cfg", "name": "a"}
+
+    def again() -> list[float]:
+        with pytest.raises(UserError, match="seed-2 is being trained by process"):
+            _settings("ppo", {**given, "seeds": (2,)}, above, 2)
+        return [1]
+
+    found.mkdir(parents=True)
+    with locked(found):
+        again()
+    assert found.exists()
+    assert _settings("ppo", given, above, 2) == {**given, **own}
+    assert not found.exists()
+    train(FakeDriver([[1], again]), **{**given, **own})
+    resumed = _settings("ppo", {**given, "seeds": (2,)}, above, 2)
+    assert resumed["resume"] == str(found) and "name" not in resumed

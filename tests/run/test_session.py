@@ -1,6 +1,7 @@
 """A session from its first rollout to its result, with a scripted driver."""
 
 import math
+import os
 import signal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,12 +13,16 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.networks import layout
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
+from xagents_ray.storage.lock import locked
+
+NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
 
 @pytest.fixture
@@ -235,6 +240,37 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
         capsys.readouterr().out
     )
+
+
+def test_a_resumed_run_may_name_its_own_network() -> None:
+    own, other = Path("my.cfg"), Path("other.cfg")
+    own.write_text(NETWORK.read_text())
+    other.write_text(NETWORK.read_text().replace("64", "32"))
+    train(FakeDriver([[1, 2]]), max_steps=2, model="my.cfg")
+    given = {"resume": str(RUN), "model": "my.cfg"}
+    assert find_run("ppo", given)[1]["model"] == str(RUN / "model.cfg")
+    own.write_text(other.read_text())
+    for name in ("my.cfg", "other.cfg", "gone.cfg"):
+        with pytest.raises(UserError, match=r"--model is .* and can't change"):
+            find_run("ppo", {**given, "model": name})
+
+
+def test_one_process_at_a_time_trains_a_run() -> None:
+    held = rf"a is being trained by process {os.getpid()} on .*: end it first"
+
+    def others() -> list[float]:
+        with pytest.raises(UserError, match=held):
+            find_run("ppo", {"resume": str(RUN)})
+        return [1]
+
+    train(FakeDriver([[1], others]), max_steps=2)
+    resumed, given = find_run("ppo", {"resume": str(RUN), "max_steps": 4})
+    algorithm, driver = find("ppo"), FakeDriver([[1], others])
+    facts = algorithm, Config.of(algorithm.config, given), Signals()
+    with locked(RUN), pytest.raises(UserError, match=held):  # a moment ago
+        fit(*facts, lambda *_: driver, resumed)
+    assert driver.events == [("restore", 1), ("close",)] and steps() == [2]
+    assert fit(*facts, lambda *_: driver, resumed).env_steps == 4
 
 
 def placement(**resumed_with: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`xagents-ray launch`: the files that bring a training to a cluster."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,19 +108,21 @@ def _launch(target: str, /, **given: Any) -> None:
     if config.output is None:
         raise UserError(f"-o is missing: name a folder, as in {_example(ctx)}.")
     words = ctx.meta["command"]
-    sources = _check(ctx, words)
+    sources, added = _check(ctx, words)
     write = resolve_name("xagents_ray.cluster.launch.folder:write")
     shape = config.workers, config.gpu, config.image
     folder = Path(config.output)
-    names = write(target, words, folder, sources, *shape)
+    names = write(target, [*words, *added], folder, sources, *shape)
     click.echo(f"{folder}: {', '.join(names)}")
     if target != "slurm":
         click.echo(f"Put modules that the training imports into {folder}/files.")
     click.echo(f"Next: {_TARGETS[target][1].format(folder=folder)}")
 
 
-def _check(ctx: click.Context, words: Sequence[str]) -> list[str]:
-    """Return the files that a command names.
+def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files that a command and its preset name, and words to add to it.
+
+    The words are flags for the preset's files, whose paths in it may be absolute.
 
     Raises:
         UserError: it is not one of `train`, or one that can't be launched.
@@ -140,8 +143,23 @@ def _check(ctx: click.Context, words: Sequence[str]) -> list[str]:
         if name in values:
             raise UserError(f"--{name} {why}: leave it out.")
     values = plain(known, values)
-    Config.of(algorithm.config, presets.apply(algorithm, values))
-    named = [values[o.name] for o in known if o.is_path and o.name in values]
-    files = [f for each in named for f in ([each] if isinstance(each, str) else each)]
+    config = Config.of(algorithm.config, presets.apply(algorithm, values))
     preset = str(values.get("preset") or "")
-    return [*files, *([preset] if Path(preset).is_file() else [])]
+    files = [preset] if Path(preset).is_file() else []
+    settings = config.values() if files else values
+    added: list[str] = []
+    for each in known:
+        if not each.is_path or settings.get(each.name) is None:
+            continue
+        paths = settings[each.name] if each.many else [settings[each.name]]
+        if each.name not in values:
+            paths = [_nearby(path) for path in paths]
+            added += [each.flag, *paths]
+        files += paths
+    return files, added
+
+
+def _nearby(path: str) -> str:
+    """Return a path that is below the working directory as relative to it."""
+    relative = os.path.relpath(path)
+    return path if ".." in Path(relative).parts else relative

@@ -48,6 +48,7 @@ from xagents_ray.settings.options import flag, options, plain
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.files import replace_bytes
+from xagents_ray.storage.lock import locked
 
 _REPORT_SECONDS, _ENDING_SECONDS = 0.5, 30.0
 _PROCESS_BYTES = 2**30  # of a run without its replay
@@ -184,15 +185,18 @@ def _settings(
     """Return the settings of a seed's run: of a new one, or of one that continues.
 
     Raises:
-        UserError: it can't continue with these.
+        UserError: it can't continue with these, or another process trains it.
     """
     shared = {name: value for name, value in given.items() if name != "seeds"}
     own = {"seed": seed, "run_dir": str(directory), "name": f"seed-{seed}"}
     found = next(directory.glob(f"{agent}/*/seed-{seed}"), None)
     if found is None:
         return {**shared, **own}
-    if not all_checkpoints(found / "checkpoints"):  # it has nothing to continue from
-        shutil.rmtree(found)
+    with locked(found):
+        is_begun = bool(all_checkpoints(found / "checkpoints"))
+        if not is_begun:  # it has nothing to continue from
+            shutil.rmtree(found)
+    if not is_begun:
         return {**shared, **own}
     new_run = {each.name for each in options(RunConfig) if each.new_run}
     kept = {n: value for n, value in shared.items() if n not in {*new_run, "run_dir"}}

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
@@ -18,6 +19,7 @@ from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
 from xagents_ray.settings.training import PipelineConfig, TrainingConfig
 from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory, locate
 from xagents_ray.storage.weights import read_file
 
@@ -40,7 +42,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
 
     Raises:
         UserError: there is no such run or checkpoint, it is damaged or of another
-            agent, or a setting is given that can't change.
+            agent, another process trains it, or a setting is given that can't change.
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
     directory, path = locate("--resume", given["resume"], run_dir, agent)
@@ -51,6 +53,9 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         )
     own = {each.name for each in options(find(agent).config) if each.is_path}
     given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
+    for name in own & given.keys():
+        if _same_content(given[name], stored.get(name)):
+            given[name] = stored[name]  # the run's own copy
     for name, value in given.items():
         if name in own and objects.find("network", value) is not None:
             continue  # made of the same definitions, it fits the checkpoint
@@ -59,15 +64,27 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
                 f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
                 "change on --resume: leave it out, or begin a new run with --weights."
             )
-    if path is None:
-        found = all_checkpoints(directory.checkpoints)
-        if not found:
-            raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
-        path = found[0]
-    checkpoint = load(path, "use --resume")
+    with locked(directory.path):
+        checkpoint = load(path or _newest(directory), "use --resume")
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(stored, given), **unset, **given}
+
+
+def _same_content(given: Any, stored: Any) -> bool:
+    """Return whether both are paths of files with the same bytes."""
+    try:
+        return Path(given).read_bytes() == Path(stored).read_bytes()
+    except (OSError, TypeError, ValueError):
+        return False
+
+
+def _newest(directory: RunDirectory) -> Path:
+    """Return a run's newest checkpoint; UserError if it has none."""
+    found = all_checkpoints(directory.checkpoints)
+    if not found:
+        raise UserError(f"{directory.path} has no checkpoint yet: start it again.")
+    return found[0]
 
 
 def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A run has one session, and one more each time that it is resumed.
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
@@ -26,6 +26,7 @@ from xagents_ray.run.state import RunState
 from xagents_ray.run.telemetry import Telemetry
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
+from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory
 
 _Watch = Callable[[Progress], None]
@@ -85,12 +86,14 @@ def _train(
     if resumed is None:  # learn what forbids it now: starting Ray takes seconds
         RunDirectory.create(*facts).path.rmdir()
     try:
-        with closing(start(run, signals, display.note)) as driver:
+        with ExitStack() as stack:
+            driver = stack.enter_context(closing(start(run, signals, display.note)))
             if resumed is not None:
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped
             # Not before: Ray may end this process while it starts.
             directory = resumed.directory if resumed else RunDirectory.create(*facts)
+            stack.enter_context(locked(directory.path))
             return Session(
                 run, driver, state, directory, files, display, signals, watch, callbacks
             ).train()

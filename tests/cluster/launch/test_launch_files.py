@@ -244,6 +244,48 @@ def test_files_that_the_command_names_go_along(
     assert name in said and "modules that the training imports into f/files." in said
 
 
+def launched(preset: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Launch with a preset's file; return the exit code, and the error or command."""
+    words = ["train", "ppo", "--env", "CartPole-v1", "--preset", preset]
+    code = cli.run(["launch", "ray", "-o", "f", "--", *words])
+    said = capsys.readouterr().err
+    return code, Path("f/files/train.sh").read_text() if code == 0 else said
+
+
+def test_files_that_a_preset_names_go_along(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("nets").mkdir()
+    Path("nets/my.cfg").write_text("[dense-0]\n")
+    Path("start.npz").write_text("weights")
+    settings = {"max_steps": 9, "model": str(Path("nets/my.cfg").resolve())}
+    settings["weights"] = [str(Path("start.npz").resolve())]
+    Path("best.yaml").write_text(yaml.safe_dump({"settings": settings}))
+    code, script = launched("best.yaml", capsys)
+    assert code == 0
+    assert "--preset best.yaml --weights start.npz --model nets/my.cfg" in script
+    for name in ("best.yaml", "nets/my.cfg", "start.npz"):
+        assert Path("f/files", name).read_bytes() == Path(name).read_bytes()
+
+    shutil.rmtree("f")
+    settings["model"] = str(Path("../elsewhere/my.cfg").resolve())
+    Path("best.yaml").write_text(yaml.safe_dump({"settings": settings}))
+    code, error = launched("best.yaml", capsys)
+    assert code == 2 and "elsewhere/my.cfg lies outside of this directory" in error
+    assert not Path("f").exists()
+
+
+def test_a_presets_files_are_found_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("own").mkdir()
+    Path("own/my.cfg").write_text("[dense-0]\n")
+    Path("own/p.yaml").write_text("settings: {max_steps: 9, model: my.cfg}\n")
+    code, script = launched("own/p.yaml", capsys)
+    assert code == 0 and "--preset own/p.yaml --model own/my.cfg" in script
+    assert Path("f/files/own/my.cfg").exists()
+
+
 @pytest.mark.parametrize("words", [[], ["docker"], ["docker", "--help"]])
 def test_without_a_command_it_says_what_it_takes(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -130,8 +130,11 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
 def _located(
     entry: Mapping[str, Any], algorithm: Algorithm, folder: Path
 ) -> dict[str, Any]:
-    """Return an entry with the folder added to its networks' paths."""
-    settings = dict(entry["settings"])
+    """Return an entry with tuples for lists, and the folder in its networks' paths."""
+    settings = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in entry["settings"].items()
+    }
     for each in options(algorithm.config):
         if each.is_path and each.name in settings:
             settings[each.name] = str(folder / str(settings[each.name]))
