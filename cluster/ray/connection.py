@@ -37,9 +37,9 @@ def start(
 ) -> Any:
     """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
 
-    In a process that is one of Ray's already, such as a sweep's trial, this starts
-    nothing, and `disconnect` ends nothing. `note` tells the user what takes so long;
-    see `connect` for all but that and `signals`.
+    In a process that is one of Ray's already, such as a sweep's trial or a program that
+    has called `ray.init`, this starts nothing, and `disconnect` ends nothing. `note`
+    tells the user what takes so long; see `connect` for all but that and `signals`.
 
     Raises:
         Stopped: a signal came.
@@ -47,7 +47,7 @@ def start(
     """
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
-        return ray
+        return _in_use(ray, placement.address)
     where = placement.address
     begun = "Starting Ray" if where is None else f"Joining the Ray cluster at {where}"
     note(f"{begun}...")
@@ -72,6 +72,20 @@ def start(
             raise Stopped
     ray = outcome.result()
     _open[-1].signals = signals
+    return ray
+
+
+def _in_use(ray: Any, address: str | None) -> Any:
+    """Return the Ray that is in use here; UserError for another one's address."""
+    if address is None:
+        return ray
+    own = getattr(ray.get_runtime_context(), "gcs_address", "")
+    if address != own:
+        raise UserError(
+            f"--address {address} is not the Ray at {own} that this program has joined "
+            "by ray.init(): give address=None to use that one, or call ray.shutdown() "
+            "first."
+        )
     return ray
 
 
@@ -197,6 +211,7 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         raise UserError(
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
+    host = host.removeprefix("[").removesuffix("]")  # of IPv6
     encrypted = tls.context()
     if reason := ray_session.silence(host, int(port), encrypted):
         raise UserError(
@@ -263,6 +278,7 @@ def _refused(address: str, error: Exception) -> UserError:
         )
     first = str(error).strip().splitlines()[0].rstrip(".")
     return UserError(
-        f"The Ray cluster at {address} can't be joined: {first}; check that it runs "
-        "the same versions of Ray and Python."
+        f"The Ray cluster at {address} can't be joined: {first}; run the command on a "
+        f"node of the cluster (`ray start --address {address} --num-cpus 0` makes this "
+        "machine one), and check that it runs the same versions of Ray and Python."
     )

@@ -49,6 +49,8 @@ def silence(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
     except ssl.SSLError as error:
         why = getattr(error, "verify_message", "") or error.reason
         return f"RAY_USE_TLS is set, and TLS fails: {why}"
+    except UnicodeError:  # of a label that is empty or too long
+        return "not the name of a machine"
     except OSError as error:
         return error.strerror or str(error)
     if len(answer) >= 4 and answer[3] == _SETTINGS_FRAME:

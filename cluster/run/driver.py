@@ -35,17 +35,20 @@ _PUBLISH_SECONDS = 2.0
 
 
 class RayDriver:
-    """The parts of a run as Ray actors; the driver moves references only."""
+    """The parts of a run as Ray actors; the driver moves references only.
 
-    def __init__(
-        self, run: RunSpec, ray: Any, signals: Signals, definitions: tuple[bytes, ...]
-    ) -> None:
-        self._run, self._ray = run, ray
+    Args:
+        run: whose parts.
+        calls: waits for them.
+        parts: makes them, and ends them; where this raises, that is left to the caller.
+    """
+
+    def __init__(self, run: RunSpec, calls: Calls, parts: Parts) -> None:
+        self._run, self._ray = run, calls.ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
         # Seconds that a pass may continue after a signal; frames take longer.
         self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
-        self._calls = calls = Calls(ray, signals, connection.is_lost)
-        self._parts = parts = Parts(calls, run, definitions)
+        self._calls, self._parts = calls, parts
         self.n_actors = parts.n_actors
         replay = self._config.replay
         self._takes_errors = replay is not None and replay.takes_errors
@@ -204,16 +207,7 @@ class RayDriver:
 
     def close(self) -> None:
         """End every part, and Ray where this run started it."""
-        connection.disconnect(self._ray, self._end_parts)
-
-    def _end_parts(self) -> None:
-        others = self._shards.actors if self._shards else []
-        actors = [slot.actor for slot in self._actors.slots]
-        actors += [self._learner.actor, *others, self._evaluations.actor]
-        for actor in actors:
-            if actor is not None:
-                self._ray.kill(actor)
-        self._parts.release()
+        connection.disconnect(self._ray, self._parts.release)
 
     def _take(self, env_steps: int) -> list[Rollout]:
         """Return finished rollouts: one of each actor, or as many that ran free."""
@@ -304,8 +298,14 @@ def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> RayDri
     definitions = export(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals, note)
+    calls = Calls(ray, signals, connection.is_lost)
     try:
-        return RayDriver(run, ray, signals, definitions)
+        parts = Parts(calls, run, definitions)
     except BaseException:
         connection.disconnect(ray)
+        raise
+    try:
+        return RayDriver(run, calls, parts)
+    except BaseException:
+        connection.disconnect(ray, parts.release)  # Ray may be the user's, and live on
         raise

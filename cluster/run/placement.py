@@ -152,12 +152,14 @@ class Parts:
         shares: environments of each env actor.
     Raises:
         UserError: the cluster lacks a resource.
+        Stopped: a shutdown was requested.
     """
 
     def __init__(
         self, calls: Calls, run: RunSpec, definitions: tuple[bytes, ...]
     ) -> None:
         self._ray, self._run, self._definitions = calls.ray, run, definitions
+        self._made: dict[tuple[str, int], Any] = {}  # the newest of each part
         self._group = self._ray.util.get_current_placement_group()
         self._is_own = self._group is None
         if self._is_own:
@@ -191,13 +193,14 @@ class Parts:
         if self._learner_gpus == 0:
             options |= self._blind
         service = self._ray.remote(concurrency_groups={"control": 1})(LearnerService)
-        return service.options(**options).remote(self._run)
+        return self._keep("learner", 0, service.options(**options).remote(self._run))
 
     def shard(self, number: int) -> Any:
         """Make a shard of the replay."""
         service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
         setup = self._run, number, self._definitions
-        return service.options(**self._anywhere).remote(*setup)
+        made = service.options(**self._anywhere).remote(*setup)
+        return self._keep("shard", number, made)
 
     def env_actor(self, number: int) -> Any:
         """Make an env actor, or a replacement of it."""
@@ -210,17 +213,25 @@ class Parts:
         share, first = self.shares[number], self._bounds[number]
         threads, definitions = self._threads, self._definitions
         setup = ActorSetup.of(self._run, share, first, threads, definitions)
-        return self._ray.remote(EnvActor).options(**options).remote(setup)
+        made = self._ray.remote(EnvActor).options(**options).remote(setup)
+        return self._keep("env actor", number, made)
 
     def evaluator(self, n_envs: int) -> Any:
         """Make an actor that evaluates in so many environments."""
         setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions)
-        return self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
+        made = self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
+        return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
-        """Release what was claimed here."""
+        """End what was made, and release what was claimed here."""
+        for actor in self._made.values():
+            self._ray.kill(actor)
         if self._is_own:
             self._ray.util.remove_placement_group(self._group)
+
+    def _keep(self, part: str, number: int, actor: Any) -> Any:
+        self._made[part, number] = actor
+        return actor
 
     def _within(self, bundle: int, **claims: float) -> dict[str, Any]:
         strategies = self._ray.util.scheduling_strategies
@@ -235,13 +246,21 @@ class Parts:
         group = self._ray.util.placement_group(
             bundles, strategy="SPREAD", bundle_label_selector=labels
         )
+        try:
+            self._wait(calls, group, bundles)
+        except BaseException:
+            self._ray.util.remove_placement_group(group)
+            raise
+        return group
+
+    def _wait(self, calls: Calls, group: Any, bundles: list[Bundle]) -> None:
+        """Return when a placement group is ready."""
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds
             if calls.shutdown_requested():
                 raise Stopped
             if time.monotonic() - began > _READY_SECONDS:
                 free = self._ray.available_resources()
-                self._ray.util.remove_placement_group(group)
                 kinds = {kind for bundle in bundles for kind in bundle}
                 found = " and ".join(f"{free.get(k, 0):g} {k}s" for k in sorted(kinds))
                 raise UserError(
@@ -249,7 +268,6 @@ class Parts:
                     "room on its nodes for all parts of the run: wait for other jobs, "
                     "or lower --actor-cpus, --n-actors or --learner-gpus."
                 )
-        return group
 
 
 def _alive(ray: Any) -> list[Any]:

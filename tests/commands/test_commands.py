@@ -4,6 +4,7 @@ import re
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from processes import python
 
@@ -233,6 +234,30 @@ def test_help_and_mistakes_import_neither_tensorflow_nor_ray() -> None:
         "sys.exit('tensorflow' in sys.modules or 'ray' in sys.modules)"
     )
     assert python("-c", script).returncode == 0
+
+
+THREADS = """
+import threadpoolctl
+import xagents_ray
+
+def threads():
+    found = threadpoolctl.threadpool_info()
+    return {x["filepath"]: x["num_threads"] for x in found if x["user_api"] == "blas"}
+
+seen = []
+threadpoolctl.threadpool_limits(2, user_api="blas")
+before = threads()
+assert 2 in before.values(), before
+run = dict(env="CartPole-v1", max_steps=50, eval_every=20, quiet=True, local=True)
+xagents_ray.train("a2c", callbacks=[lambda ctx: seen.append(threads())], **run)
+assert seen and all(set(each.values()) == {1} for each in seen), seen
+assert before.items() <= threads().items(), threads()
+"""
+
+
+def test_numpy_has_its_threads_again_after_a_run() -> None:
+    done = forked.run(["-c", THREADS], 120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_module_runs_from_a_bare_checkout() -> None:

@@ -1,7 +1,15 @@
 """An algorithm in a loop of the user's own learns what a run learns."""
 
+from pathlib import Path
+from typing import Any
+
 import forked
 import pytest
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
+from xagents_ray.run.own_loop import _config
+from xagents_ray.settings.config import Config
 
 HEAD = """
 import gymnasium as gym
@@ -84,3 +92,58 @@ with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
 def test_mistakes_are_told() -> None:
     done = forked.run(["-c", MISTAKES], 120)
     assert done.returncode == 0, done.stderr
+
+
+def config(agent: str, **settings: Any) -> Config:
+    return _config(find(agent), {"env": "CartPole-v1", **settings})
+
+
+def test_a_preset_is_applied() -> None:
+    made = config("dqn", preset=True, n_envs=1)
+    assert made.algorithm.gamma == 0.995 and made.env.n_envs == 1
+    assert made.algorithm.lr_decay and made.training.max_steps == 50_000
+
+
+def test_what_only_runs_have_is_left_out_of_a_preset() -> None:
+    Path("own.yaml").write_text("settings: {gamma: 0.5, eval_every: 10, n_actors: 2}")
+    made = config("ppo", preset="own.yaml", n_envs=2)
+    assert made.algorithm.gamma == 0.5
+    assert made.run.eval_every is made.placement.n_actors is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"resume": "last"},
+        {"seeds": [1, 2]},
+        {"callbacks": [print]},
+        {"checkpoints": "best.npz"},
+        {"eval_every": 100},
+        {"target_reward": 0},
+        {"early_stop_patience": 1},
+        {"quiet": True},
+        {"address": "127.0.0.1:6379"},
+        {"replay_shards": 2, "n_envs": 2},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_what_only_runs_have_is_refused(settings: dict[str, Any]) -> None:
+    flag = "--" + next(iter(settings)).replace("_", "-")
+    with pytest.raises(UserError, match=f"{flag} is for runs and does nothing in"):
+        config("dqn", **settings)
+
+
+def test_what_asks_for_nothing_is_allowed() -> None:
+    given = {"local": True, "seed": 1, "jit": "off", "learner_threads": 1}
+    config("dqn", **given, quiet=False, tensorboard=False, eval_every=None)
+
+
+def test_what_falls_over_the_steps_needs_them() -> None:
+    with pytest.raises(UserError, match="--lr-decay falls to 0 over --max-steps: give"):
+        config("ppo", lr_decay=True)
+    assert config("ppo", lr_decay=True, max_steps=9).training.max_steps == 9
+
+
+def test_one_file_of_two_is_refused() -> None:
+    with pytest.raises(UserError, match="--weights names 1 files and ddpg has 2 mod"):
+        config("ddpg", env="Pendulum-v1", weights=["actor.npz"])

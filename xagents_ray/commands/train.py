@@ -9,6 +9,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import check_owners, find
 from xagents_ray.commands.documented import listing_settings
+from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import Signals, interrupting
 from xagents_ray.run.callbacks import load
 from xagents_ray.run.driver import Driver, StartDriver
@@ -49,7 +50,7 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     result: Result | SeedsResult
     algorithm = find(agent)
     check_owners(algorithm, settings)
-    with interrupting():
+    with interrupting(), one_blas_thread():
         if settings.get("seeds") is not None:
             result = train_seeds(algorithm, settings)
         else:

@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
+from xagents_ray.algorithms import presets
+from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import check_owners, find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics, merge_all
@@ -27,7 +30,9 @@ from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import plain
+from xagents_ray.settings.options import options, plain
+from xagents_ray.settings.training import EnvConfig
+from xagents_ray.storage.weights import check_paths
 
 
 class Agent:
@@ -35,16 +40,21 @@ class Agent:
 
     Your loop steps the environments. What an environment gives is passed on as it is:
     frames are stacked, and actions have the bounds and the type of its space.
+    NumPy keeps the BLAS threads of your process: limiting them in each call, as
+    `Policy.predict` does, takes 20 microseconds.
 
     Args:
         agent: name of the algorithm, `dqn`.
-        settings: of `train`. `env` says what spaces there are. With `n_envs` above 1,
-            observations, rewards and ends are batches, and an environment that has
-            ended only resets in its next step, as Gymnasium's vector environments do.
+        settings: those of `train` for the environments, the algorithm and the learner,
+            and `seed`, `weights` and `preset`. `env` says what spaces there are. With
+            `n_envs` above 1, which a preset may set too, observations, rewards and ends
+            are batches, and an environment that has ended only resets in its next
+            step, as Gymnasium's vector environments do. `max_steps` is for what falls
+            over it, such as `lr_decay`; nothing ends there.
     Attributes:
         env_steps: env steps of the rollouts that it has learned from or stored.
     Raises:
-        UserError: a setting is wrong; the message says what to do.
+        UserError: a setting is wrong, or is for runs only; the message says what to do.
 
     >>> import gymnasium as gym
     >>> agent = xagents_ray.Agent("dqn", env="CartPole-v1", seed=1)
@@ -62,11 +72,7 @@ class Agent:
     def __init__(self, agent: str, **settings: Any) -> None:
         algorithm = find(agent)
         check_owners(algorithm, settings)
-        given = {"max_steps": sys.maxsize, **settings, "local": True}
-        given = plain(train_options(algorithm.config), given)
-        config = Config.of(algorithm.config, given)
-        if config.pipeline.policy_lag:
-            raise UserError("--policy-lag is for runs: your loop says when to learn.")
+        config = _config(algorithm, settings)
         self._run = run = prepare(algorithm, config)
         self._config, self._n_envs = config.algorithm, config.env.n_envs
         self._conversion = Conversion.of(run.config.env, run.spec)
@@ -201,6 +207,35 @@ class Agent:
             written = self._rows.trajectory(self._policy, self._noise, self._version, 0)
             self._finished.add(written, self._moments.update(written))
             self._begin(self._rows.last_window())
+
+
+def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
+    """Return an agent's config: its settings, and those of the preset that fit.
+
+    Raises:
+        UserError: a setting is wrong, or only runs have it.
+    """
+    known = train_options(algorithm.config)
+    own = {each.name for each in (*options(EnvConfig), *options(algorithm.config))}
+    own |= {each.name for each in known if each.own_loop}
+    of_runs = [each for each in known if each.needs_ray or each.name not in own]
+    given = plain(known, settings)
+    for each in of_runs:
+        value = given.get(each.name)
+        asks = value is not None and value is not False
+        if asks and value != each.default:
+            raise UserError(
+                f"{each.flag} is for runs and does nothing in a loop of your own: "
+                "leave it out, or use train."
+            )
+    completed = presets.apply(algorithm, given)
+    for each in of_runs:
+        completed.pop(each.name, None)
+    # Your loop ends by itself. Without max_steps, what falls over them is refused.
+    endless = {"target_reward": sys.float_info.max, "local": True}
+    config = Config.of(algorithm.config, {**completed, **endless})
+    check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
+    return config
 
 
 class _Finished:

@@ -48,6 +48,9 @@ class Facts:
     acts: bool = False
     explores: bool = False  # a trained policy acts by it when it samples, with --sample
     new_run: bool = False  # is for new runs, not for --resume
+    # A loop of the user's own has it too, as it has those of the environments and the
+    # algorithm; see `xagents_ray.Agent`.
+    own_loop: bool = False
     # The flag that names a run, `--resume` or `--run`, with which another value than
     # that run's own may be given.
     free_with: str = ""

@@ -18,6 +18,7 @@ class RunConfig(Checked):
         "Without a value, settings that are known to learn this environment; or the "
         "name of others, such as rainbow of dqn, or a file. Other flags override it",
         new_run=True,
+        own_loop=True,
         bare="auto",
     )
     run_dir: str = option(
@@ -42,6 +43,7 @@ class RunConfig(Checked):
         "Path(s) to model(s) weight(s) to start from: .tf, .weights.h5 or .npz",
         is_path=True,
         new_run=True,
+        own_loop=True,
     )
     checkpoints: tuple[str, ...] | None = option(
         None,
@@ -145,7 +147,9 @@ class PlacementConfig(ConnectionConfig):
     """Where the parts of a run live, and how often they may fail."""
 
     local: bool = option(
-        False, "If specified, everything runs in this process, without Ray"
+        False,
+        "If specified, everything runs in this process, without Ray",
+        own_loop=True,
     )
     n_actors: int | None = count(
         None,
@@ -160,10 +164,12 @@ class PlacementConfig(ConnectionConfig):
         "GPUs of the learner; default: 1 where there is one. Nothing else sees them",
         low=0,
         known_as=("num_gpus", "n_gpus", "gpus"),
+        own_loop=True,
     )
     allow_slow_precision: bool = option(
         False,
         "If specified, --precision bfloat16 is allowed where it is slower than float32",
+        own_loop=True,
     )
     learner_threads: int | None = count(
         None,
@@ -171,6 +177,7 @@ class PlacementConfig(ConnectionConfig):
         "would wait for each other; one for each of several medium ones; all cores "
         "for large ones",
         known_as=("torch_threads", "intra_op_threads"),
+        own_loop=True,
     )
     jit: str = option(
         "auto",
@@ -178,6 +185,7 @@ class PlacementConfig(ConnectionConfig):
         "on CPUs",
         choices=("auto", "on", "off"),
         known_as=("xla", "jit_compile"),
+        own_loop=True,
     )
     actor_cpus: float | None = option(
         None,

@@ -114,6 +114,7 @@ class TrainingConfig(Checked):
         unit="env steps",
         known_as=("total_timesteps", "max_timesteps", "total_steps", "timesteps"),
         free_with="--resume",
+        own_loop=True,
         instead="--trial-steps is how long a trial trains",
     )
     reward_buffer_size: int = count(
@@ -149,6 +150,7 @@ class TrainingConfig(Checked):
         low=0,
         high=2**31 - 1,
         in_presets=False,
+        own_loop=True,
     )
     seeds: tuple[int, ...] | None = option(
         None,

@@ -227,6 +227,48 @@ def test_a_trial_of_a_sweep_announces_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert said == []
 
 
+def test_another_address_than_that_of_the_ray_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = SimpleNamespace(gcs_address="10.0.0.1:6379")
+    ray = SimpleNamespace(
+        is_initialized=lambda: True, get_runtime_context=lambda: context
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    same, other = (ConnectionConfig(address=f"10.0.0.{n}:6379") for n in (1, 2))
+    assert connection.start(same, 0, Signals(), print) is ray
+    with pytest.raises(UserError, match="is not the Ray at 10"):
+        connection.start(other, 0, Signals(), print)
+
+
+@pytest.mark.parametrize("address", ["head..local:6379", f"{'a' * 64}:6379"])
+def test_a_host_that_is_no_name(address: str) -> None:
+    with pytest.raises(UserError, match=r"not the name of a machine\): check"):
+        connection.connect(address, False, 0)
+
+
+def test_brackets_of_ipv6_are_no_part_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def silence(host: str, *_: Any) -> str:
+        asked.append(host)
+        return "no answer"
+
+    monkeypatch.setattr(ray_session, "silence", silence)
+    with pytest.raises(UserError, match=r"at \[::1\]:6379 \(no answer\)"):
+        connection.connect("[::1]:6379", False, 0)
+    assert asked == ["::1"]
+
+
+def test_a_machine_outside_the_cluster_is_told_how_to_join() -> None:
+    """Ray looks for a node on this machine."""
+    error = RuntimeError("No node info found matching attributes: ''")
+    said = str(connection._refused("10.0.0.1:6379", error))
+    assert "`ray start --address 10.0.0.1:6379 --num-cpus 0` makes this" in said
+
+
 def test_a_silent_head_counts_as_lost_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

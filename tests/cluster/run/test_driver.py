@@ -116,6 +116,41 @@ def test_runs_repeat_themselves(
     assert twins[0]["episodes"] == twins[1]["episodes"]
 
 
+FAILING = """
+import os, time
+import gymnasium as gym
+import ray
+import xagents_ray
+HERE = os.getpid()
+
+def make():
+    if os.getpid() != HERE:
+        raise xagents_ray.UserError("no licence on this machine")
+    return gym.make("CartPole-v1")
+
+ray.init("ADDRESS", log_to_driver=False, logging_level="ERROR")
+try:
+    xagents_ray.train("dqn", env=make, max_steps=100, quiet=True)
+except xagents_ray.UserError as error:
+    kept = error  # as a notebook does, with all that its traceback refers to
+assert "no licence on this machine" in str(kept), kept
+end = time.monotonic() + 20
+while held := {
+    *(g["state"] for g in ray.util.placement_group_table().values()),
+    *(a["State"] for a in ray._private.state.actors().values()),
+} - {"REMOVED", "DEAD"}:
+    assert time.monotonic() < end, held
+    time.sleep(0.1)
+print(ray.is_initialized())
+"""
+
+
+def test_a_start_that_fails_leaves_the_users_ray_as_it_was(cluster: str) -> None:
+    done = python("-c", FAILING.replace("ADDRESS", cluster), timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"
+
+
 def _actors() -> list[str]:
     """Return the titles of all env actors and learners below this process."""
     titles = []

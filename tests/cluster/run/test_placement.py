@@ -8,13 +8,14 @@ import pytest
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.placement import (
     Node,
+    Parts,
     as_one,
     check,
     demand,
     nodes_of,
     selectors,
 )
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.settings.config import Config
 
 
@@ -131,3 +132,18 @@ def test_learners_are_where_tensorflow_is() -> None:
     with pytest.raises(UserError, match="learner needs 1 GPUs, and the largest node w"):
         check(nodes, demand(nodes, config(learner_gpus=1)))
     assert selectors(cluster(4, 2), 3) is None
+
+
+def test_a_signal_withdraws_a_claim() -> None:
+    """The Ray may be that of the user's program, and outlive the run."""
+    group, removed = SimpleNamespace(wait=lambda seconds: False), list[Any]()
+    util = SimpleNamespace(
+        placement_group=lambda *bundles, **options: group,
+        remove_placement_group=removed.append,
+    )
+    calls: Any = SimpleNamespace(shutdown_requested=lambda: True)
+    parts = object.__new__(Parts)
+    parts._ray = SimpleNamespace(util=util)
+    with pytest.raises(Stopped):
+        parts._claim(calls, cluster(4), [{"CPU": 1.0}])
+    assert removed == [group]
