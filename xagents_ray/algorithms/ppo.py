@@ -39,7 +39,7 @@ class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
         "Clipping of the value's change, in units of the rewards learned from; 0 "
         "for none; default: that of --clip-norm, with its decay",
         unit="reward",
-        known_as=("clip_range_vf", "vf_clip_param"),
+        known_as=("clip_range_vf",),
     )
     target_kl: float | None = positive(
         None,
