@@ -1,6 +1,8 @@
 """Proximal policy optimization."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xagents_ray.algorithms.policy_gradient import (
     ACTOR_CRITIC,
@@ -16,6 +18,11 @@ from xagents_ray.settings.options import changed, coefficient, count, option, po
 class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
+    replaced: ClassVar[Mapping[str, str]] = {
+        **OptionalReplayConfig.replaced,
+        "vf_clip_param": "in RLlib it bounds the squared error of a value, and here "
+        "--clip-value bounds the change of a value",
+    }
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)
     ppo_epochs: int = count(
         4,
