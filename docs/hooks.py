@@ -4,6 +4,7 @@ A page has markers, which a reader of the Markdown doesn't see:
 
     <!-- flags: ppo -->         flags of an agent besides those of every agent
     <!-- flags: env -->         flags of a group, as `GROUPS` below names them
+    <!-- plot -->               flags of `xagents-ray plot`
     <!-- presets: ppo -->       an agent's presets; `all` for those of every agent
     <!-- curves: ppo -->        how an agent learned, by `python -m benchmarks learning`
     <!-- agents -->             which agents take which spaces
@@ -24,10 +25,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from click import Option as Flag
 from latex2mathml.converter import convert
 
 from xagents_ray.algorithms.presets import presets
 from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.commands.cli import root
 from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings import config as settings
@@ -107,6 +110,17 @@ def _flags(owner: str) -> str:
         for each in sorted(shown, key=lambda each: each.name)
     )
     return _table(("flag", "what it does", "default", "`tune` varies it"), rows)
+
+
+def _plot(_: str) -> str:
+    """Return the table of the flags of `plot`, which are no options of a config."""
+    shown = [each for each in root.commands["plot"].params if isinstance(each, Flag)]
+
+    def text(flag: Any) -> str:
+        return flag.help or f"{' or '.join(flag.type.choices)}. [{flag.default}]"
+
+    rows = ((f"`{each.opts[0]}`", _text(text(each))) for each in shown)
+    return _table(("flag", "what it does [default]"), rows)
 
 
 def _name(each: Option, owner: str) -> str:
@@ -240,6 +254,7 @@ def _output(output: dict[str, Any]) -> str:
 
 WRITERS: dict[str, Callable[[str], str]] = {
     "flags": _flags,
+    "plot": _plot,
     "presets": _presets,
     "curves": _curves,
     "agents": _agents,

@@ -28,6 +28,9 @@ ELSEWHERE = {
     "--logdir": "tensorboard",
     "--shm-size": "docker run",
     "--build": "docker compose up",
+    "--exit-code-from": "docker compose up",
+    "--num-cpus": "ray start",
+    "--num-gpus": "ray start",
     "--wheel": "uv build",
     "--json": "python -m benchmarks",
     "--vs": "python -m benchmarks",
@@ -96,7 +99,9 @@ def test_names_of_others_are_answered_with_the_same_flag(page: str) -> None:
         flags = set(re.findall(r"--[a-z][a-z-]*", " ".join(rest)))
         answers = known_as(heading)
         for name in re.findall(r"`(\w+)", first):
-            if name in answers and flags:
+            if rest[0] == "–":
+                assert name not in answers, f"{name} means something else"
+            elif name in answers and flags:
                 assert flags & answers[name], (name, flags, answers[name])
                 agreed += 1
     assert agreed > 8
@@ -129,6 +134,20 @@ def test_what_troubleshooting_quotes_is_said() -> None:
         assert len(longest) > 15, sentence
         for part in parts:
             assert part in said, sentence
+
+
+def test_every_metric_of_the_learners_is_documented() -> None:
+    documented = set(re.findall(r"`train/(\w+)`", text_of("guides/files.md")))
+    named, words = set(), set()
+    for path in (ROOT / "learners").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            found = {x.value for x in ast.walk(node) if isinstance(x, ast.Constant)}
+            words |= found
+            called = getattr(node, "func", None)
+            if getattr(called, "id", "") == "no_means":
+                named |= found
+    assert len(named) > 10 and named <= documented, named - documented
+    assert documented <= words, documented - words
 
 
 def test_every_page_of_an_algorithm_is_there() -> None:

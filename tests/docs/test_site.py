@@ -93,6 +93,8 @@ def test_markers_and_equations_became_what_they_stand_for(
         shown = page.anchors | flags.anchors
         for each in train_options(row.config):
             assert any(a.endswith(f"-{each.name}") for a in shown), each.flag
+    for flag in ("--column", "--by", "--labels", "--title", "--smoothing", "--output"):
+        assert flag in flags.text
 
 
 def test_every_public_name_is_in_the_reference(site: dict[Path, Page]) -> None:

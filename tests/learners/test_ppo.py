@@ -10,6 +10,7 @@ from linear import rollout as random_rollout
 
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
@@ -286,3 +287,8 @@ def test_updates_end_before_the_one_that_is_too_far(compiled: bool) -> None:
     assert_same(arrays, {k: same[k] for k in arrays})
     # The first minibatch, before any update, has no divergence.
     assert trained(4, 1e-12)[0]["updates"] == 1
+
+
+def test_rllibs_bound_of_the_squared_error_is_not_ours() -> None:
+    with pytest.raises(UserError, match=r"setting of this agent: .* --clip-value"):
+        PPOConfig.check_names(["vf_clip_param"])

@@ -1,6 +1,8 @@
 """Proximal policy optimization."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xagents_ray.algorithms.policy_gradient import (
     ACTOR_CRITIC,
@@ -16,6 +18,11 @@ from xagents_ray.settings.options import changed, coefficient, count, option, po
 class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
+    replaced: ClassVar[Mapping[str, str]] = {
+        **OptionalReplayConfig.replaced,
+        "vf_clip_param": "in RLlib it bounds the squared error of a value, and here "
+        "--clip-value bounds the change of a value",
+    }
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)
     ppo_epochs: int = count(
         4,
@@ -39,7 +46,7 @@ class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
         "Clipping of the value's change, in units of the rewards learned from; 0 "
         "for none; default: that of --clip-norm, with its decay",
         unit="reward",
-        known_as=("clip_range_vf", "vf_clip_param"),
+        known_as=("clip_range_vf",),
     )
     target_kl: float | None = positive(
         None,

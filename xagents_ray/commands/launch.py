@@ -15,6 +15,7 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.version import __version__
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import Checked, count, option, options, plain
 
@@ -33,6 +34,14 @@ _TARGETS = {
         "read the first lines of {folder}/on-prem.yaml or aws.yaml",
     ),
 }
+_INTO_IMAGE = "`uv build --wheel -o {folder}/wheels` in a checkout"
+_WHEELS = {
+    "docker": _INTO_IMAGE,
+    "kuberay": _INTO_IMAGE,
+    "ray": "`uv build --wheel` in a checkout, then copy it to the nodes in file_mounts "
+    "and name it in setup_commands",
+}
+"""How the wheel comes to the nodes, as long as it is not on PyPI."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 _NOT_THERE = {
     "local": "runs without Ray",
@@ -116,6 +125,8 @@ def _launch(target: str, /, **given: Any) -> None:
     click.echo(f"{folder}: {', '.join(names)}")
     if target != "slurm":
         click.echo(f"Put modules that the training imports into {folder}/files.")
+        wheel = _WHEELS[target].format(folder=folder.absolute())
+        click.echo(f"xagents-ray {__version__} is not on PyPI yet: first {wheel}.")
     click.echo(f"Next: {_TARGETS[target][1].format(folder=folder)}")
 
 

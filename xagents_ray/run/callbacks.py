@@ -127,7 +127,7 @@ class Callback:
 
         Args:
             ctx: the run.
-            metrics: of the phase: losses, entropy, `seconds`, by name.
+            metrics: of the phase: losses, entropy and others, by name.
         """
 
     def on_evaluation(

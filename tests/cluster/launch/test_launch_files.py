@@ -228,10 +228,14 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [("kuberay", "rayjob.yaml"), ("ray", "submit.sh")]
+    ("target", "name", "wheel"),
+    [
+        ("kuberay", "rayjob.yaml", "`uv build --wheel -o {}/f/wheels` in a checkout"),
+        ("ray", "submit.sh", "copy it to the nodes in file_mounts and name it in"),
+    ],
 )
 def test_files_that_the_command_names_go_along(
-    target: str, name: str, capsys: pytest.CaptureFixture[str]
+    target: str, name: str, wheel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own").mkdir()
     shutil.copy(ROOT / "examples" / "separate-64.cfg", "own/net.cfg")
@@ -242,6 +246,7 @@ def test_files_that_the_command_names_go_along(
     assert Path("f/files/own.yaml").exists()
     said = capsys.readouterr().out
     assert name in said and "modules that the training imports into f/files." in said
+    assert wheel.format(Path.cwd()) in said
 
 
 def launched(preset: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
