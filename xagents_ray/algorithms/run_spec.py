@@ -55,7 +55,7 @@ class RunSpec:
         if self.is_compiled and flops >= _SMALL:
             return Threads(cores, 1)
         if flops >= _LARGE:
-            # Target networks compute beside those that learn, other passes one by one.
+            # Off-policy, a target network computes beside the one that learns.
             within = cores if self.algorithm.on_policy else (cores + 1) // 2
             return Threads(within, min(cores, 2))
         if flops >= _SMALL and len(self.layouts) > 1:
