@@ -72,6 +72,8 @@ _BFLOAT16 = ("precision=bfloat16,allow-slow-precision=true",)
 # Where EnvPool is installed, runs step with it unless they say otherwise.
 _GYMNASIUM = ("vectorization=sync",) if importlib.util.find_spec("envpool") else ()
 _LOCAL = ("local", "local-lag-1")
+# A round of a game takes minutes; `--mode ray` adds the one left out.
+_GAME = (*_LOCAL, "ray-lag-1")
 _CARTPOLE = {"env": "CartPole-v1"}
 _PPO = {"n_envs": 16, "n_steps": 128, "ppo_epochs": 4, "mini_batches": 4}
 _A2C = {"n_envs": 16, "n_steps": 5}
@@ -136,6 +138,7 @@ WORKS = {
         "ppo",
         {**_PPO, **PONG},
         10_240,
+        modes=_GAME,
         peers=_SB3,
         variants=_BFLOAT16,
     ),
@@ -144,6 +147,7 @@ WORKS = {
         "a2c",
         {**_A2C, **PONG},
         12_000,
+        modes=_GAME,
         peers=_SB3,
         variants=_BFLOAT16,
     ),
@@ -152,6 +156,7 @@ WORKS = {
         "dqn",
         {**_DQN, **PONG, "buffer_batch_size": 32},
         4_000,
+        modes=_GAME,
         peers=_SB3,
         variants=_BFLOAT16,
     ),
