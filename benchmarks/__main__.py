@@ -1,6 +1,7 @@
 """`python -m benchmarks`, from the root of a checkout."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -34,6 +35,7 @@ from xagents_ray.core.errors import Stopped, UserError
 
 def main() -> NoReturn:
     """Run the command line; exit 2 with one sentence for a user's mistake."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         cli(prog_name="python -m benchmarks")
     except UserError as error:

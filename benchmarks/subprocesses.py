@@ -29,7 +29,11 @@ def in_fresh_process(command: Sequence[str]) -> dict[str, Any]:
     with subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT
     ) as process:
-        output, errors = process.communicate()
+        try:
+            output, errors = process.communicate()
+        except SystemExit:  # SIGTERM, which only this process has received
+            process.terminate()
+            raise
     if process.returncode:
         raise click.ClickException(
             f"A run failed: {' '.join(command)}\n{errors[-2000:].strip()}"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Train DQN in two sessions, as if Ctrl-C had ended the first one; the replay buffer is kept too.
+# Train DQN in two sessions; the second one begins with the replay buffer of the first.
 # Prints the progress of both and the mean return of the best weights.
 set -eu
 xagents-ray train dqn --env CartPole-v1 --preset --local --checkpoint-replay --max-steps 20000

@@ -31,12 +31,16 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
     n_envs = run.config.env.n_envs if varies else None
     facts = run.spec, run.layouts, run.seed, max_steps, compiled
     learner = Learner(row, config, *facts, n_envs=n_envs)
+    begun = set[str]()
     for model, layout, keras_file in zip(
         row.models, run.layouts, run.networks, strict=False
     ):
         if keras_file is not None:
-            arrays = keras_models.weights_of(model.name, keras_file, layout)
+            # Critics of one network would be one critic if they began alike.
+            redrawn = f"{run.seed} {model.name}" if model.file in begun else None
+            arrays = keras_models.weights_of(model.name, keras_file, layout, redrawn)
             learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})
+            begun.add(model.file)
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
         extras = row.extras(model, config, run.spec)
         arrays, more = formats.decode(file, layout, extras)

@@ -6,11 +6,12 @@ import time
 from collections import deque
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
 from click.testing import CliRunner
-from processes import python
+from processes import python, start
 
 from benchmarks import peer, peer_rlox
 from benchmarks.__main__ import cli
@@ -79,6 +80,16 @@ def test_peers_update_as_often_as_ours(name: str, library: str) -> None:
         ours = settings["gradient_steps"] / settings["train_frequency"]
         assert theirs["gradient_steps"] / collected == ours
         assert theirs["train_freq"] == (rollout or settings["rollout_length"])
+
+
+def test_a_measurement_that_is_terminated_ends_its_run() -> None:
+    words = "throughput --work ppo-cartpole --mode local --runs 1".split()
+    bench = start("-m", "benchmarks", *words, cwd=ROOT)
+    while not (runs := psutil.Process(bench.pid).children()):
+        time.sleep(0.05)
+    bench.terminate()
+    assert bench.wait(30) == 143
+    assert not psutil.wait_procs(runs, 30)[1]
 
 
 def test_the_clock_starts_after_the_warmup() -> None:

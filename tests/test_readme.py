@@ -24,8 +24,11 @@ def test_speeds_beside_others_are_those_that_were_recorded() -> None:
         newer = ROOT / "benchmarks" / "results" / name
         assert table(read(json.loads(newer.read_text(encoding="utf-8")))) in page
     assert table(results) in page
+    shown = 0
     for each in results:
-        medians = [statistics.median(runs) for runs in each.speeds.values()]
-        cells = [f"| {median:,.0f} " for median in medians]
+        columns = [each.speeds.get(x) for x in ("xagents-ray local", "sb3", "sbx")]
+        cells = [f"| {statistics.median(runs):,.0f} " for runs in columns if runs]
         rows = [row for row in README.splitlines() if cells[0] in row]
-        assert len(rows) == 1 and all(cell in rows[0] for cell in cells), each.title
+        assert all(cell in row for cell in cells for row in rows), each.title
+        shown += len(rows)
+    assert shown == 5

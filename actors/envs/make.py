@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from xagents_ray.actors.envs import (
     atari,
@@ -195,7 +196,7 @@ def _single(
     env = wrapping.wrap(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
-    if config.preprocess and _is_image(env):
+    if config.preprocess and _is_image(env, env_id):
         env, is_own = atari.Preprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
         env, is_own = wrapping.transform(env, config.state_to_input), True
@@ -221,9 +222,17 @@ def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
         ) from None
 
 
-def _is_image(env: gym.Env[Any, Any]) -> bool:
+def _is_image(env: gym.Env[Any, Any], env_id: str) -> bool:
+    """Return whether it gives frames; UserError if they have no three colors."""
     space = env.observation_space
-    return isinstance(space, gym.spaces.Box) and len(space.shape) == 3
+    if space.dtype != np.uint8 or len(shape := space.shape or ()) not in (2, 3):
+        return False
+    if shape[2:] != (3,):
+        raise UserError(
+            f"--preprocess takes frames of three colors, [H, W, 3], and those of "
+            f"{env_id} are {[*shape]}: leave it out, or what changes the frames before."
+        )
+    return True
 
 
 def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:

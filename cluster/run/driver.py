@@ -293,14 +293,19 @@ class Supervision:
             self._gauges[group].set(float(number), tags=tags)
 
 
-def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> RayDriver:
-    """Start Ray, or join a cluster, and return the parts of a run."""
+def start(
+    run: RunSpec,
+    signals: Signals,
+    note: Callable[[str], None],
+    has_claim: bool = False,
+) -> RayDriver:
+    """Start Ray, or join a cluster, and return the parts of a run; see `Parts`."""
     definitions = export(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals, note)
     calls = Calls(ray, signals, connection.is_lost)
     try:
-        parts = Parts(calls, run, definitions)
+        parts = Parts(calls, run, definitions, has_claim)
     except BaseException:
         connection.disconnect(ray)
         raise

@@ -147,6 +147,7 @@ class Parts:
         calls: waits for the claim.
         run: whose parts.
         definitions: of environments that other processes don't know.
+        has_claim: whether this process has a placement group for the run.
     Attributes:
         n_actors: number of env actors.
         shares: environments of each env actor.
@@ -156,12 +157,15 @@ class Parts:
     """
 
     def __init__(
-        self, calls: Calls, run: RunSpec, definitions: tuple[bytes, ...]
+        self,
+        calls: Calls,
+        run: RunSpec,
+        definitions: tuple[bytes, ...],
+        has_claim: bool = False,
     ) -> None:
         self._ray, self._run, self._definitions = calls.ray, run, definitions
         self._made: dict[tuple[str, int], Any] = {}  # the newest of each part
-        self._group = self._ray.util.get_current_placement_group()
-        self._is_own = self._group is None
+        self._is_own = not has_claim
         if self._is_own:
             nodes = nodes_of(self._ray)
             # While env actors run ahead, a learner of several threads is at work too.
@@ -171,6 +175,7 @@ class Parts:
             self._group = self._claim(calls, nodes, bundles)
             cpus = sum(node.has.get("CPU", 0.0) for node in nodes)
         else:
+            self._group = self._ray.util.get_current_placement_group()
             bundles = self._group.bundle_specs
             cpus = sum(bundle["CPU"] for bundle in bundles)
         self.n_actors = len(bundles) - 1

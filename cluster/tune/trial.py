@@ -6,6 +6,7 @@ starts at once, leaves nothing behind, and can crash alone. A trial with env act
 its learner in an actor, and trains in a thread.
 """
 
+import functools
 import queue
 import signal
 import threading
@@ -60,7 +61,8 @@ class Threaded:
         self._signals = Signals()
         self._signals.on_first = None
         self._training = Training(self._reports.put, points)
-        run, arguments = self._training.run, (*job, driver.start, self._signals)
+        start = functools.partial(driver.start, has_claim=True)
+        run, arguments = self._training.run, (*job, start, self._signals)
         self._thread = threading.Thread(target=run, args=arguments, daemon=True)
         self._thread.start()
         self._last: TrialReport = {}

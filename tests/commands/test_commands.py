@@ -144,6 +144,19 @@ def test_mistakes_end_with_2_and_one_sentence(mistake, capsys) -> None:
     assert "Traceback" not in captured.err + captured.out
 
 
+def test_a_run_that_nobody_may_look_at(capsys) -> None:
+    assert cli.run(["evaluate", "ppo", "--run", "n" * 300]) == 2
+    assert "there is no such directory" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_anything_runs(monkeypatch) -> None:
+    def press(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "print_table", press)
+    assert cli.run(["presets"]) == 130
+
+
 def test_action_space_that_the_agent_cannot_take(capsys) -> None:
     assert cli.run(["train", "dqn", "--env", "Pendulum-v1", *END]) == 2
     assert "dqn can't take the continuous actions" in capsys.readouterr().err

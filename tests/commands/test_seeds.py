@@ -1,6 +1,7 @@
 """Runs with several seeds as a user makes them."""
 
 import json
+import os
 from pathlib import Path
 
 import forked
@@ -54,6 +55,7 @@ def test_a_run_that_fails_is_resumed_by_the_same_command() -> None:
     assert second[1] == {} and second[2] == sum(second[0].values()) / 2
     above = Path("runs/seeds/a")
     assert {path.name for path in above.iterdir()} == {
+        ".lock",
         "ppo",
         "seed-2.log",
         "seed-3.log",
@@ -85,6 +87,16 @@ def test_what_several_seeds_refuse(given: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         xagents_ray.train("ppo", **{**settings, **given})
     assert not Path("runs").exists()
+
+
+def test_one_process_at_a_time_trains_a_directory_of_seeds() -> None:
+    directory = Path("runs/seeds/a").resolve()
+    directory.mkdir(parents=True)
+    given = {"env": "CartPole-v1", "max_steps": 9, "local": True, "name": "a"}
+    held = f"{directory} is being trained by process {os.getpid()} on .*: end it first"
+    with locked(directory), pytest.raises(UserError, match=held):
+        xagents_ray.train("ppo", seeds=[1, 2], quiet=True, **given)
+    assert [path.name for path in directory.iterdir()] == [".lock"]
 
 
 def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:

@@ -1,6 +1,7 @@
 """Lines beside the numbers: what a user of `train` should know."""
 
 import io
+import os
 import subprocess
 from collections import deque
 
@@ -12,6 +13,7 @@ from xagents_ray.algorithms.presets import hints
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.doctor.machine import preset
 from xagents_ray.run.display import Display
+from xagents_ray.run.live import LastingOutput
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 
@@ -32,6 +34,17 @@ def test_a_preset_and_what_checkpoints_has_without_an_episode() -> None:
     assert "There is a preset of ppo for Acrobot-v1 (" in out
     assert "): add --preset\n" in out
     assert "--checkpoints has the final weights, as there is no best: fewer" in out
+
+
+def test_a_display_that_nobody_reads_any_more(capsys: pytest.CaptureFixture) -> None:
+    """As with `| head`: it ends, with a warning, and the run goes on."""
+    readable, writable = os.pipe()
+    os.close(readable)
+    with open(writable, "w") as stream:
+        console = Console(file=LastingOutput(stream))  # type: ignore[arg-type]
+        for _ in range(2):
+            console.print("text")
+    assert capsys.readouterr().err == "Warning: the display ends: Broken pipe\n"
 
 
 def test_an_outdated_environment_in_a_run() -> None:

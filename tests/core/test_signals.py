@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,20 @@ def test_timeout_signals_twice_and_means_once() -> None:
         ["timeout", "2", sys.executable, "-c", _SAVES], capture_output=True, text=True
     )
     assert (done.stdout, done.returncode) == ("saved 15\n", 124)
+
+
+def test_a_terminal_that_is_closed_ends_a_run_in_order() -> None:
+    for way, said in (("", "saved 1\n"), ("trap '' HUP; ", "")):  # as nohup has it
+        command = f"{way}exec {sys.executable} -c '{_SAVES}'"
+        with subprocess.Popen(
+            ["sh", "-c", command], stdout=subprocess.PIPE, text=True
+        ) as process:
+            time.sleep(1)
+            process.send_signal(signal.SIGHUP)
+            time.sleep(1)
+            assert process.poll() == (0 if said else None)
+            process.kill()
+            assert process.stdout is not None and process.stdout.read() == said
 
 
 def test_an_echo_is_not_a_second_signal() -> None:

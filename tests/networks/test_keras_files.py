@@ -85,12 +85,22 @@ UNKNOWN: dict[str, Callable[[], Any]] = {
 }
 
 
+# Layers that would read bytes as they are, or scale what has been scaled.
+UNSCALED: dict[str, Callable[[], Any]] = {
+    "flat activation": lambda: chain(layers.Flatten(), layers.ReLU(), spec=IMAGE),
+    "flat embedding": lambda: chain(
+        layers.Flatten(), layers.Embedding(256, 1), layers.Flatten(), spec=IMAGE
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("make", "spec", "is_known"),
     [
         *(pytest.param(each, VECTOR, True, id=name) for name, each in KNOWN.items()),
         *(pytest.param(each, IMAGE, True, id=name) for name, each in IMAGES.items()),
         *(pytest.param(each, VECTOR, False, id=name) for name, each in UNKNOWN.items()),
+        *(pytest.param(each, IMAGE, False, id=name) for name, each in UNSCALED.items()),
     ],
 )
 def test_models_act_and_learn_as_keras_has_them(

@@ -169,11 +169,13 @@ def test_sources() -> None:
     actions = xagents_ray.load(DQN).act(observations)
     assert len(set(actions)) > 1
     cfg = f"{DQN}/model.cfg"
+    shutil.copy(cfg, "mine.cfg")
     xagents_ray.load("last").save("new/policy.npz")
     weights = {"agent": "dqn", "env": "CartPole-v1", "model": cfg}
     for policy in (
         xagents_ray.load("last"),
         xagents_ray.load("last", agent="dqn", which=steps),
+        xagents_ray.load("last", model="mine.cfg"),
         xagents_ray.load(checkpoint),
         xagents_ray.load("new/policy.npz", **weights),
         xagents_ray.load([Path("new/policy.npz")], **weights),

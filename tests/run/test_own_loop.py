@@ -84,6 +84,12 @@ with pytest.raises(xagents_ray.UserError, match=r"gives observations of \\(4,\\)
     agent.act(np.zeros(3))
 with pytest.raises(xagents_ray.UserError, match="There is no setting 'gama'; did you"):
     xagents_ray.Agent("a2c", env="CartPole-v1", gama=0.9)
+agent = xagents_ray.Agent("a2c", env="Pendulum-v1", lr=1e30, n_steps=2, seed=1)
+with pytest.raises(xagents_ray.Diverged, match="after [0-9]+ env steps: lower --lr"):
+    for _ in range(20):
+        agent.observe(agent.act(np.zeros(3)) * np.ones(3), 1.0, False, False)
+        agent.learn()
+agent.close()
 with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
     xagents_ray.Agent("a2c", env="CartPole-v1", policy_lag=1)
 """

@@ -15,6 +15,7 @@ from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.networks import layout
 from xagents_ray.replay.base import Fill
+from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
@@ -144,11 +145,14 @@ def test_what_is_left_of_a_broken_run_is_saved() -> None:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_an_unexpected_error_is_shown_and_the_run_saved(saves: bool) -> None:
-    driver = FakeDriver([[1], [1], raising(KeyError("a bug"))])
+@pytest.mark.parametrize("error", [KeyError("a bug"), SystemExit("a user's")])
+def test_an_unexpected_error_is_shown_and_the_run_saved(
+    saves: bool, error: BaseException
+) -> None:
+    driver = FakeDriver([[1], [1], raising(error)])
     if not saves:
         driver.state = raising(RuntimeError("another"))  # type: ignore[method-assign]
-    with pytest.raises(KeyError, match="a bug"):
+    with pytest.raises(type(error), match="a "):
         train(driver)
     assert steps() == ([2] if saves else [])
 
@@ -174,6 +178,27 @@ def test_evaluations_choose_the_best(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "Evaluation at 2 steps: mean reward 5.00" in out
     assert "Evaluation at 6" not in out
+
+
+def test_a_signal_while_the_last_evaluation_is_awaited(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that have ended by then count."""
+
+    class Waiting(FakeDriver):
+        def evaluations(self, is_last: bool) -> list[Evaluated]:
+            if is_last:
+                signals.press(signal.SIGINT)
+                raise Stopped
+            return super().evaluations(is_last) if signals.received else []
+
+    driver = Waiting([[1]] * 2)
+    driver.scores.append(5.0)
+    result = train(
+        driver, signals, max_steps=2, eval_every=2, checkpoints=("best.npz",)
+    )
+    assert result.best_evaluation == 5.0 and Path("best.npz").read_text() == "2"
+    assert "checkpoint is older" not in capsys.readouterr().out
 
 
 PLATEAU = {
@@ -242,6 +267,28 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_what_a_later_checkpoint_needs_stays_until_there_is_another() -> None:
+    def rows(path: Path = RUN / "history.parquet") -> int:
+        return History(path).rows
+
+    named = Path("h.parquet")
+    kept = {"checkpoint_every": 2, "keep_checkpoints": 9, "reward_buffer_size": 9}
+    first = FakeDriver([[1], [2], [3]])
+    train(first, max_steps=3, history_checkpoint=str(named), **kept)
+    assert steps() == [3, 2]
+    earlier = str(RUN / "checkpoints" / "step-000000000002")
+    driver = FakeDriver([[8], raising(KeyError("a bug"))])
+    driver.state = raising(RuntimeError("another"))  # type: ignore[method-assign]
+    with pytest.raises(KeyError, match="a bug"):
+        train(driver, resume=earlier, max_steps=9)
+    assert steps() == [3, 2] and rows() == rows(named) == 3
+    assert not (RUN / "summary.json").exists()  # that of the first session
+    train(FakeDriver([[4]]), resume=str(RUN), max_steps=4)
+    assert rows() == rows(named) == 4 and steps() == [4, 3, 2]
+    train(FakeDriver([[9]]), resume=earlier, max_steps=3)
+    assert steps() == [3, 2] and rows() == rows(named) == 3
+
+
 def test_a_resumed_run_may_name_its_own_network() -> None:
     own, other = Path("my.cfg"), Path("other.cfg")
     own.write_text(NETWORK.read_text())
@@ -297,9 +344,12 @@ def test_a_local_run_is_resumed_on_ray() -> None:
 
 
 def test_a_run_that_is_over_starts_no_driver() -> None:
-    train(FakeDriver([[1, 2], [3, 4]]), max_steps=4)
+    first = FakeDriver([[1, 2], [3, 4]])
+    first.scores.append(7.0)
+    train(first, max_steps=4, eval_every=2)
     driver = FakeDriver()
     result = train(driver, resume=str(RUN))
+    assert result.best_evaluation == 7.0
     assert result.reason.endswith("raise --max-steps or --target-reward to continue")
     assert (result.n_actors, result.directory, driver.events) == (0, str(RUN), [])
 

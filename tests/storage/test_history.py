@@ -193,6 +193,16 @@ def test_cut(path: Path) -> None:
     fill(History(path), 1)
 
 
+def test_a_cut_that_is_held(path: Path) -> None:
+    filled(path, 6)
+    made = History(path)
+    made.cut(30, is_held=True)
+    made.flush_if_due()
+    assert steps(path) == [0, 10, 20, 30, 40, 50]
+    made.flush()
+    assert steps(path) == [0, 10, 20, 30]
+
+
 def test_flush_when_due(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = History(path)
     made.flush_if_due()

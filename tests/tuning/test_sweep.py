@@ -2,22 +2,27 @@
 
 import io
 import json
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
+import cloudpickle
 import matplotlib
 import numpy as np
 import pytest
 import yaml
+from fake_driver import FakeDriver
 from rich.console import Console
+from sessions import SETTINGS
 
 from xagents_ray import categorical, log_uniform
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.signals import Signals
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.display import Row, SweepDisplay
 from xagents_ray.tuning.plan import (
@@ -29,6 +34,7 @@ from xagents_ray.tuning.plan import (
 )
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of, write_report
+from xagents_ray.tuning.trainee import Training, TrialReport
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
 
@@ -235,7 +241,27 @@ def test_the_live_table() -> None:
     assert "2 of 4 trials ended, best: 200.00 of trial 0, about 0:00:30 left" in out
 
 
+def test_a_training_that_a_signal_ends_has_no_value() -> None:
+    signals = Signals()
+    signals.on_first = None
+
+    def stop() -> list[float]:
+        signals.press(signal.SIGTERM)
+        return [5]
+
+    told: list[TrialReport] = []
+    row, driver = cloudpickle.dumps(ALGORITHMS["ppo"]), FakeDriver([[5], stop])
+    job = SETTINGS | {"quiet": True}, 1, (), lambda *_: driver, signals
+    Training(told.append, []).run(row, *job)
+    assert told[-1]["mean_reward"] == 5.0 and told[-1]["value"] is None
+    assert told[-1]["failure"] == "Stopped by SIGTERM"
+
+
 def test_plain_lines_where_nobody_sees_a_table() -> None:
+    display, text = shown(100, False)
+    with display:
+        display.ended(9, "interrupted")  # the database broke before it was shown
+    assert text.getvalue() == "Trial 9 interrupted, steps: 0, reward: -\n"
     display, text = shown(100, False)
     with display:
         display.began(1, {"lr": 0.25, "n_envs": 8})

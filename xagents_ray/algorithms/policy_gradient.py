@@ -1,12 +1,12 @@
 """Settings and networks of algorithms that learn a stochastic policy from rollouts."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from xagents_ray.algorithms.row import Model
 from xagents_ray.algorithms.state_dependent import StateDependentConfig
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks import keras_files
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig, OneModel
 from xagents_ray.settings.options import (
@@ -31,18 +31,14 @@ class PolicyAndValue(OneModel, AlgorithmConfig):
         known_as=("share_features_extractor", "vf_share_layers"),
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        own = self.feature_maker or Path(self.model or ".cfg").suffix
-        if self.separate_networks and own not in (".cfg", ""):
+
+def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
+    if isinstance(config, PolicyAndValue) and config.separate_networks:
+        if keras_files.content(config.model) is not None:
             raise UserError(
                 "--separate-networks copies the layers of .cfg files, not of Keras "
                 "models: drop it, and give each output layers of its own in the model."
             )
-
-
-def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
-    if isinstance(config, PolicyAndValue) and config.separate_networks:
         layout = layout.separated()
     if isinstance(config, PolicyAndValue) and isinstance(config, GaussianConfig):
         layout = config.with_log_std(layout, config.model)

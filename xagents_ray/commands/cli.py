@@ -1,5 +1,6 @@
 """The command line, made from the configs."""
 
+import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -40,9 +41,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     try:
-        code = root.main(
-            list(arguments), prog_name="xagents-ray", standalone_mode=False
-        )
+        code = root.main([*arguments], "xagents-ray", standalone_mode=False)
     except UserError as error:
         return _complain(str(error))
     except (Diverged, Broken) as error:
@@ -58,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(error.format_message())
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.Abort:  # Ctrl-C where there was nothing to end in order
+        return 128 + signal.SIGINT
     return code if isinstance(code, int) else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
         raise UserError(
             "xagents_ray.runs needs the package pandas: pip install pandas."
         ) from None
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):
         raise UserError(f"{folder}: there is no such folder; name one that has runs.")
     rows = [_row(directory) for directory in run_directories(Path(folder))]
     rows.sort(key=lambda row: str(row["started"]))

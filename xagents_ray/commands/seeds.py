@@ -111,14 +111,11 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
         for note in (*run.notes, *presets.hints(algorithm, given)):
             display.note(note)
         seed_runs = _plan(run, given, directory, display)
-        signals.on_first = None
-        seed_runs.train(signals, display.show)
-        found = SeedsResult.of(seed_runs.runs, str(directory), signals.received)
-        text, title = json.dumps(found.summary(), indent=2), f"{algorithm.name}, {env}"
-        best_effort = BestEffort(display.note)
-        summary = directory / "summary.json"
-        best_effort("The summary", replace_bytes, summary, text.encode())
-        best_effort("The picture", _draw, found, title)
+        with locked(directory):
+            signals.on_first = None
+            seed_runs.train(signals, display.show)
+            found = SeedsResult.of(seed_runs.runs, str(directory), signals.received)
+            _record(found, f"{algorithm.name}, {env}", display)
         display.note(found.sentence(config.display.display_precision))
         if found.unfinished:
             display.note(f"The same command with --name {name} trains what is left")
@@ -219,6 +216,15 @@ def _definitions(config: Config) -> tuple[bytes, ...]:
             f"callbacks can't be sent to the processes of --seeds ({one_line(error)}): "
             "create what they hold in on_start."
         ) from None
+
+
+def _record(result: SeedsResult, title: str, display: SeedsDisplay) -> None:
+    """Write the runs' summary, and draw their curves."""
+    best_effort = BestEffort(display.note)
+    data = json.dumps(result.summary(), indent=2).encode()
+    summary = Path(result.directory) / "summary.json"
+    best_effort("The summary", replace_bytes, summary, data)
+    best_effort("The picture", _draw, result, title)
 
 
 def _draw(result: SeedsResult, title: str) -> None:

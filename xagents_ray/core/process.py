@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -45,6 +46,17 @@ def without_packages(*names: str) -> Iterator[None]:
     finally:
         for name in names:
             del sys.modules[name]
+
+
+@contextlib.contextmanager
+def drawing_by(seed: str) -> Iterator[None]:
+    """Seed `random` in the block: Keras' initializers without a seed take one there."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[object]:

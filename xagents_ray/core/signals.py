@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends a run in order, the second at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first ends a run in order, the second at once."""
 
 import os
 import signal
@@ -12,13 +12,15 @@ from typing import Any
 GRACE_SECONDS = 0.7
 """Work in progress may be completed within this time after the first signal."""
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_NUMBERS = [signal.SIGINT, signal.SIGTERM]
+if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+    _NUMBERS.append(signal.SIGHUP)
 _ECHO_SECONDS = 0.1
 """`timeout` signals its command, and right afterwards the command's process group."""
 
 
 class Signals:
-    """Handles both signals within its block, and restores the handlers after it."""
+    """Handles these signals within its block, and restores the handlers after it."""
 
     def __init__(self) -> None:
         self.received: int | None = None  # the first signal's number

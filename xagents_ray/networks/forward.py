@@ -6,7 +6,7 @@ import numpy as np
 
 from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.layers import Layer, Step
+from xagents_ray.networks.layers import Flatten, Layer, Step
 from xagents_ray.networks.layout import Layout
 
 
@@ -61,9 +61,9 @@ def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
 
 
 def _is_first(layout: Layout, layer: Layer) -> bool:
-    """Return whether no layer with weights comes before this one."""
+    """Return whether this layer reads the input, at most flattened."""
     while layer.source >= 0:
         layer = layout.layers[layer.source]
-        if layer.shapes:
+        if not isinstance(layer, Flatten):
             return False
     return True

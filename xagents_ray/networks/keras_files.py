@@ -120,7 +120,7 @@ def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
     made: list[Layer] = []
     places: dict[str, int] = {}  # of layers by Keras' name; -1 for the input
     shapes: dict[int, tuple[int, ...]] = {}
-    last = -1
+    raw, last = {-1}, -1  # layers that give the input, at most flattened; the newest
     for entry in config["layers"]:
         name, own = entry["config"]["name"], entry["config"]
         if entry["class_name"] == "InputLayer":
@@ -134,7 +134,11 @@ def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
         number = sum(layer.name.startswith(f"{_word(entry)}-") for layer in made)
         facts = {"name": f"{_word(entry)}-{number}", "source": source}
         layer = _layer(entry["class_name"], own, shapes[source], facts)
-        if layer is None or (source < 0 and scale != 1 and not _takes_scale(layer)):
+        if layer is None:
+            return None
+        if isinstance(layer, Flatten) and source in raw:
+            raw.add(len(made))
+        elif source in raw and scale != 1 and not _takes_scale(layer):
             return None
         places[name] = last = len(made)
         shapes[last] = layer.output_shape
@@ -147,8 +151,7 @@ def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
 
 
 def _takes_scale(layer: Layer) -> bool:
-    has_weights = bool(layer.shapes) and not isinstance(layer, Embedding)
-    return has_weights or isinstance(layer, Flatten)
+    return bool(layer.shapes) and not isinstance(layer, Embedding)
 
 
 def _word(entry: Mapping[str, Any]) -> str:

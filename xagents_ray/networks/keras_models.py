@@ -4,6 +4,8 @@ import contextlib
 import functools
 import json
 import os
+import random
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.core.errors import UserError, one_line
-from xagents_ray.core.process import quiet_stderr
+from xagents_ray.core.process import drawing_by, quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.keras_layers import Part, WholeModel
 from xagents_ray.networks.layers import Layer
@@ -74,12 +76,41 @@ def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any
             ) from None
 
 
-def weights_of(name: str, file: bytes, layout: Layout) -> dict[str, FloatArray]:
-    """Return the weights in a `.keras` file by the layout's names."""
+def weights_of(
+    name: str, file: bytes, layout: Layout, redrawn: str | None = None
+) -> dict[str, FloatArray]:
+    """Return the weights in a `.keras` file by the layout's names.
+
+    With a seed in `redrawn`, they are drawn again by the model's own initializers.
+    """
     own = layout.layers[0]
     custom = dict(own.custom) if isinstance(own, WholeModel) else None
-    arrays = _opened(name, file, custom).get_weights()
-    return dict(zip(layout.shapes, arrays, strict=True))
+    model = _opened(name, file, custom)
+    if redrawn is not None:
+        model = _redrawn(model, custom, redrawn)
+    return dict(zip(layout.shapes, model.get_weights(), strict=True))
+
+
+def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
+    """Return a model with new weights, whatever seeds its initializers had."""
+    config = keras.saving.serialize_keras_object(model)
+    draws = random.Random(seed)
+    with drawing_by(seed):  # of what layers don't say in their configs
+        return keras.saving.deserialize_keras_object(_reseeded(config, draws), custom)
+
+
+def _reseeded(config: Any, draws: random.Random) -> Any:
+    """Return a config of Keras with other seeds."""
+    if isinstance(config, list | tuple):
+        return [_reseeded(each, draws) for each in config]
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: draws.randrange(1, 2**31)
+        if key == "seed" and not isinstance(value, dict)
+        else _reseeded(value, draws)
+        for key, value in config.items()
+    }
 
 
 def whole_model(
@@ -103,8 +134,6 @@ def whole_model(
             )
     kinds = {type(x) for x in layers if not type(x).__module__.startswith("keras.")}
     custom = [(keras.saving.get_registered_name(kind), kind) for kind in kinds]
-    names = [f"model-0/{i}-{v.name}" for i, v in enumerate(model.weights)]
-    shapes_of = [tuple(v.shape) for v in model.weights]
     units = [int(x.shape[-1]) for x in model.outputs]
     whole = WholeModel(
         name="model-0",
@@ -113,7 +142,7 @@ def whole_model(
         model=name,
         config=json.dumps(keras.saving.serialize_keras_object(model)),
         custom=tuple(custom),
-        weights=tuple(zip(names, shapes_of, strict=True)),
+        weights=_named_shapes(model.weights),
     )
     parts = [
         Part(
@@ -127,6 +156,16 @@ def whole_model(
     ]
     ends = tuple(range(1, len(parts) + 1))
     return (whole, *parts), ends, tuple(model.inputs[0].shape[1:])
+
+
+def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return variables' names, the same in each process, and their shapes."""
+    # Keras numbers those without names throughout a process.
+    names = [re.sub(r"^variable_\d+$", "variable", v.name) for v in variables]
+    return tuple(
+        (f"model-0/{i}-{name}", tuple(variables[i].shape))
+        for i, name in enumerate(names)
+    )
 
 
 def _ended_by_softmax(output: Any) -> str:

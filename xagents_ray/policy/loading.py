@@ -8,7 +8,6 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core import objects
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -20,7 +19,7 @@ from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage import checkpoints
-from xagents_ray.storage.run_directory import RunDirectory, locate
+from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
 from xagents_ray.storage.weights import (
     check,
     check_paths,
@@ -108,7 +107,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     spec = environments.check(env)
     algorithm.check_spaces(spec)
     model, config = algorithm.models[0], algorithm.config.of(values)
-    config = networks.made(algorithm, config, env, spec)
+    config = networks.made(algorithm, config, env, spec, seed=0)
     layout = algorithm.layout_of(model, config, spec)
     extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
@@ -134,7 +133,7 @@ def _stored(
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
-    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
+    given = with_own_names(algorithm.config, given, stored)
     fixed = [each for each in options(EnvConfig) if each.free_with != "--run"]
     fixed += [each for each in options(algorithm.config) if each.is_path]
     for each in fixed:

@@ -15,6 +15,7 @@ from xagents_ray.core.errors import (
     one_line,
 )
 from xagents_ray.core.plugins import resolved
+from xagents_ray.core.process import drawing_by
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.user_code import place_that_raised, traceback_of
 from xagents_ray.networks import keras_files
@@ -27,36 +28,52 @@ _KERAS = "xagents_ray.networks.keras_models:"
 
 
 def made(
-    algorithm: Algorithm, config: AlgorithmConfig, env: EnvConfig, spec: EnvSpec
+    algorithm: Algorithm,
+    config: AlgorithmConfig,
+    env: EnvConfig,
+    spec: EnvSpec,
+    seed: int,
 ) -> AlgorithmConfig:
     """Return the config with all its networks as files; see `keras_files.content`.
 
     Keras models are saved. Functions are called with an environment whose
     `observation_space` is what the network reads: a vector, with the action after it
-    for one that reads actions, or an image with its stacked frames as channels.
+    for one that reads actions, or an image with its stacked frames as channels. Layers
+    that they make draw their weights by the seed, unless they have seeds of their own.
 
     Raises:
         UserError: one is no model.
         EnvironmentFault: a function raised; the message names its line.
     """
     changes: dict[str, Any] = {}
+    done = set[str]()
     for model in algorithm.models:
-        name = getattr(config, model.file)
-        found = None if name is None else _object(name)
-        if name is None and config.feature_maker is not None:
-            if model.reads_actions:
-                continue
-            name = changes[model.file] = f"{config.feature_maker}+{model.name}"
-            features = _features(config.feature_maker, model, env, spec)
-            heads = resolve_name(f"{_KERAS}with_heads")
-            found = heads(features, model.outputs(spec), config.feature_maker)
+        if model.file in done:
+            continue  # several critics are made of one network
+        done.add(model.file)
+        with drawing_by(f"{seed} {model.name}"):
+            name, found = _network(config, model, env, spec)
         if found is None:
             continue
-        if not hasattr(found, "get_config"):
-            found = _called(found, name, model, env, spec)
+        changes[model.file] = name
         file = resolve_name(f"{_KERAS}saved")(found, name)
         objects.keep("network-file", file, name)
     return replace(config, **changes) if changes else config
+
+
+def _network(
+    config: AlgorithmConfig, model: Model, env: EnvConfig, spec: EnvSpec
+) -> tuple[str | None, Any | None]:
+    """Return the name of a model's network and the Keras model; None of a file's."""
+    name, features = getattr(config, model.file), config.feature_maker
+    if name is None and features is not None and not model.reads_actions:
+        made = _features(features, model, env, spec)
+        heads = resolve_name(f"{_KERAS}with_heads")
+        return f"{features}+{model.name}", heads(made, model.outputs(spec), features)
+    found = None if name is None else _object(name)
+    if found is not None and not hasattr(found, "get_config"):
+        found = _called(found, name, model, env, spec)
+    return name, found
 
 
 def files(algorithm: Algorithm, config: AlgorithmConfig) -> tuple[bytes | None, ...]:

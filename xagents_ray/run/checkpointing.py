@@ -11,7 +11,7 @@ from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
-from xagents_ray.storage.checkpoints import best, best_evaluation
+from xagents_ray.storage.checkpoints import evaluation_by
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import write_file
 
@@ -46,7 +46,8 @@ class Saver:
         self._checkpoints = CheckpointWriter(directory.checkpoints, keep)
         self._directory = directory.checkpoints
         self._best_reward = self._progress.best_reward
-        self._progress.best_evaluation = self._written_evaluation()
+        step = self._progress.env_steps
+        self._progress.best_evaluation = evaluation_by(self._directory, step)
         self._best: _Taken | None = None
         self._best_at = time.monotonic()
         self._no_best = self._why_no_best(run.config.training.reward_buffer_size)
@@ -123,12 +124,6 @@ class Saver:
         snapshot, facts = self._driver.state(), self._state.facts()
         self._write(snapshot, facts, with_replay=with_replay)
 
-    def _written_evaluation(self) -> float | None:
-        """Return the mean return of the best evaluation whose state is written."""
-        # That of the run so far, not of what came later where an older state resumed.
-        path = best(self._directory, self._progress.env_steps)
-        return None if path is None else best_evaluation(path)
-
     def _why_no_best(self, window: int) -> str:
         """Return why the session starts without a best state; "" if it has one."""
         if self._by_evaluation:
@@ -143,7 +138,8 @@ class Saver:
         if self._no_best:
             self._no_best = "it was lost with the learner"
         if self._by_evaluation:
-            self._progress.best_evaluation = self._written_evaluation()
+            now = self._progress.env_steps
+            self._progress.best_evaluation = evaluation_by(self._directory, now)
         self._best_effort.warn(
             f"The best weights so far, of {step} steps, were lost with the learner "
             "before they were written; the best ones before them are kept"

@@ -1,8 +1,11 @@
 """What is shown in place, again and again: in a terminal or a notebook's cell."""
 
+import contextlib
 import importlib
 import io
 import math
+import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -46,9 +49,44 @@ class CellOutput:
             self._handle.update(data, raw=True)
 
 
+class LastingOutput:
+    """A text stream that nobody may read any more: a failure ends it with a warning."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, if the stream takes it."""
+        try:
+            self._stream.write(text)
+        except OSError as error:
+            self._end(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, if the stream takes it."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        """Lead to nowhere what comes from now on, what Python writes at its end too."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+        with contextlib.suppress(OSError):
+            print(f"Warning: the display ends: {error.strerror}", file=sys.stderr)
+
+
 def standard_output() -> Console:
     """Return a console that prints lines as `print` does, in a notebook too."""
-    return Console(highlight=False, force_jupyter=False)
+    output: Any = LastingOutput(sys.stdout)
+    return Console(file=output, highlight=False, force_jupyter=False)
 
 
 def live(console: Console) -> Live | CellOutput | None:

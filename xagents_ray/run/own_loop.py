@@ -29,6 +29,7 @@ from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.state import UpdateSchedule
+from xagents_ray.run.telemetry import check_finite
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.settings.training import EnvConfig
@@ -149,6 +150,7 @@ class Agent:
             if batches := self._schedule.batches(before, self.env_steps, fill):
                 given = batches, self.env_steps, self._statistics
                 (metrics,), self._statistics = self._driver.learn(*given), {}
+                check_finite(metrics, self.env_steps)
         self._policy.load(self._driver.weights)
         return metrics
 

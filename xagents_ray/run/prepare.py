@@ -18,9 +18,9 @@ from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
 from xagents_ray.settings.training import PipelineConfig, TrainingConfig
-from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load, step_of
 from xagents_ray.storage.lock import locked
-from xagents_ray.storage.run_directory import RunDirectory, locate
+from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
 from xagents_ray.storage.weights import read_file
 
 _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
@@ -35,6 +35,13 @@ class Resumed:
     directory: RunDirectory  # of the run
     checkpoint: Checkpoint  # that it continues from
     session: int  # how many times the run has been resumed, this one included
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether the run has a later checkpoint than that it continues from."""
+        step = int(self.checkpoint.facts["progress"]["env_steps"])
+        found = all_checkpoints(self.directory.checkpoints)
+        return any(step_of(path) > step for path in found)
 
 
 def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]:
@@ -51,11 +58,9 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         raise UserError(
             f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
         )
-    own = {each.name for each in options(find(agent).config) if each.is_path}
-    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
-    for name in own & given.keys():
-        if _same_content(given[name], stored.get(name)):
-            given[name] = stored[name]  # the run's own copy
+    config = find(agent).config
+    own = {each.name for each in options(config) if each.is_path}
+    given = with_own_names(config, given, stored)
     for name, value in given.items():
         if name in own and objects.find("network", value) is not None:
             continue  # made of the same definitions, it fits the checkpoint
@@ -69,14 +74,6 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(stored, given), **unset, **given}
-
-
-def _same_content(given: Any, stored: Any) -> bool:
-    """Return whether both are paths of files with the same bytes."""
-    try:
-        return Path(given).read_bytes() == Path(stored).read_bytes()
-    except (OSError, TypeError, ValueError):
-        return False
 
 
 def _newest(directory: RunDirectory) -> Path:
@@ -173,13 +170,13 @@ def build_run(
             "--normalize-observations is for vectors and this environment gives "
             "images, which are scaled anyway: leave it out."
         )
-    own = networks.made(algorithm, config.algorithm, config.env, spec)
-    config = replace(config, algorithm=own)
-    layouts = algorithm.layouts(config.algorithm, spec)
     seed = config.training.seed
     if resumed is not None:
         seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
+    own = networks.made(algorithm, config.algorithm, config.env, spec, seed)
+    config = replace(config, algorithm=own)
+    layouts = algorithm.layouts(config.algorithm, spec)
     files = tuple(read_file(path) for path in config.run.weights or ())
     models, notes = networks.files(algorithm, own), tuple(networks.notes(layouts))
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)

@@ -190,7 +190,9 @@ class Recorder:
 
     def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
         """Write the rest and the last metrics."""
-        self.flush()
+        for history in self._histories:
+            if not history.is_held:  # else no checkpoint needs what is new
+                self.best_effort("The history", history.flush)
         self._track_own()
         self._log(step, values)
         for tracker in self._trackers:

@@ -1,7 +1,4 @@
-"""One session of a run: from its config to its result; the loop of both drivers.
-
-A run has one session, and one more each time that it is resumed.
-"""
+"""One session of a run: from its config to its result; the loop of both drivers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -127,7 +124,7 @@ class Session:
         facts = run.config, run.algorithm.name, run.seed
         self._best_effort("The run's settings", directory.begin, *facts)
         own, step = History(directory.history), state.progress.env_steps
-        own.cut(step if state.session else -1)
+        own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
         self._recorder = Recorder(run, directory, files, self._best_effort, step)
         context = RunContext(state.progress, directory.path, self._recorder.own)
@@ -156,7 +153,7 @@ class Session:
         except (Diverged, Broken) as error:
             self._save_after(error)
             raise
-        except Exception:
+        except BaseException:  # SystemExit of a user's code too
             with suppress(Exception):  # the first error is the one to show
                 self._save_newest(with_replay=False)
             raise
@@ -164,8 +161,7 @@ class Session:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
         result = self._summarize(reason)
-        if result.losses:
-            lost = ", ".join(f"{name}: {n}" for name, n in result.losses.items())
+        if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
         return result
 
@@ -285,15 +281,18 @@ class Session:
             if not is_stopped:
                 self._save_between_phases()
             self._save_newest(with_replay=not is_stopped)
-            self._take_evaluations(is_last=not is_stopped)
+            try:
+                self._take_evaluations(is_last=not is_stopped)
+            except Stopped:  # while it waited for the last; others may have ended
+                self._take_evaluations(is_last=False)
             if note := self._saver.finish():
                 self._display.note(note)
         except Stopped:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
         video = None
-        if self._run.config.run.monitor_session is not None and not is_stopped:
-            if self._best_effort("The video", self._film):
-                video = next(self._directory.path.glob("video/*.mp4"), None)
+        is_filmed = self._run.config.run.monitor_session is not None and not is_stopped
+        if is_filmed and self._best_effort("The video", self._film):
+            video = next(self._directory.path.glob("video/*.mp4"), None)
         self._telemetry.report_failures()
         self._telemetry.close(video)
 

@@ -13,6 +13,7 @@ from xagents_ray.run.prepare import Resumed
 from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
+from xagents_ray.storage.checkpoints import evaluation_by
 from xagents_ray.storage.history import History
 
 
@@ -107,6 +108,7 @@ class RunState:
         histories: Sequence[History] = (),
     ) -> None:
         self._seed, self.session = run.seed, resumed.session if resumed else 0
+        self.goes_back = False  # there are later checkpoints, until it writes its first
         rows = run.config.algorithm.batch_steps * run.config.env.n_envs
         size = run.config.training.reward_buffer_size
         self.progress = progress = Progress(deque(maxlen=size), rows)
@@ -114,10 +116,13 @@ class RunState:
         if resumed is not None:
             facts = resumed.checkpoint.facts
             progress.restore(facts["progress"])
+            written = resumed.directory.checkpoints
+            progress.best_evaluation = evaluation_by(written, progress.env_steps)
             self.plateau.restore(facts["plateau"])
             self.schedule.steps = int(facts["owed"])
+            self.goes_back = resumed.goes_back
             for history in histories:
-                history.cut(progress.env_steps)
+                history.cut(progress.env_steps, is_held=self.goes_back)
         elif histories and (last := histories[0].last) is not None:
             progress.env_steps, progress.earlier_seconds = last.step, last.time
             progress.best_reward = histories[0].best_mean(size)

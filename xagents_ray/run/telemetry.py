@@ -61,7 +61,7 @@ class Telemetry:
         self.profile.learned(phases, waited)
         for metrics in phases:
             self._progress.learned(int(metrics.pop("updates")))
-            self._check(metrics)
+            check_finite(metrics, self._progress.env_steps)
             self._advise(metrics)
             self._metrics = metrics
             self._recorder.metrics(self._progress.env_steps, self._tracked)
@@ -79,15 +79,6 @@ class Telemetry:
         """Record the last metrics."""
         values = self._tracked() if self._metrics else {}
         self._recorder.close(self._progress.env_steps, values, video)
-
-    def _check(self, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            if not math.isfinite(value):
-                raise Diverged(
-                    f"{name} is {value} after {self._progress.env_steps} env steps: "
-                    "lower --lr, and start from the --weights of a checkpoint or from "
-                    "scratch."
-                )
 
     def _advise(self, metrics: Mapping[str, float]) -> None:
         """Show what the algorithm has to say of the metrics, once."""
@@ -127,6 +118,16 @@ class Telemetry:
             **_grouped("policy_lag", self._progress.policy_lag),
             **_grouped("lost", self.failures),
         }
+
+
+def check_finite(metrics: Mapping[str, float], env_steps: int) -> None:
+    """Raise Diverged if a metric of a learning phase is not finite."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise Diverged(
+                f"{name} is {value} after {env_steps} env steps: lower --lr, and "
+                "start from the --weights of a checkpoint or from scratch."
+            )
 
 
 def _grouped(group: str, values: Mapping[str, float | None]) -> dict[str, float]:

@@ -92,6 +92,15 @@ def load(path: Path, advice: str = "use") -> Checkpoint:
         raise UserError(f"{error}: {offer}.") from None
 
 
+def evaluation_by(directory: Path, step: int) -> float | None:
+    """Return the best evaluation's mean return of a run up to an env step.
+
+    That of the run so far, not of what came later where an older state resumed.
+    """
+    path = best(directory, step)
+    return None if path is None else best_evaluation(path)
+
+
 def step_of(path: Path) -> int:
     """Return the env step of a checkpoint, from its name."""
     return int(path.name.removeprefix("step-").removesuffix("~"))

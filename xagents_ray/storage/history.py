@@ -62,7 +62,7 @@ class History:
         self._logged: dict[tuple[int, str], float] = {}
         self._unwritten: set[int] = set()
         self._groups: list[int] = []  # where each ends
-        self._due = 0.0
+        self._due, self.is_held = 0.0, False
         if self.path.is_dir():
             self._parts.append(self._new_part())
             remove_leftovers(self.path, r".+\.parquet")
@@ -136,15 +136,17 @@ class History:
             )
         self._logged[max(self.rows - 1, 0), name] = value
 
-    def cut(self, step: int) -> None:
+    def cut(self, step: int, is_held: bool = False) -> None:
         """Drop the rows past a step; the next flush writes what is left.
+
+        What is held stays as it was until `flush`: `flush_if_due` does nothing.
 
         In a directory that flush rewrites each part that held such a row, one after
         the other, and removes those left empty. Killed in between, it leaves some
         of the rows, and the same cut finishes it. Rows of this very step are kept.
         """
         self._settle()
-        past = self._rows["step"] > step
+        past, self.is_held = self._rows["step"] > step, is_held
         self._unwritten.update(np.unique(self._rows["part"][past]).tolist())
         self._rows = self._rows[~past]
         self._groups = []
@@ -155,6 +157,7 @@ class History:
         Raises:
             OSError: it can't be written; a later flush writes it all.
         """
+        self.is_held = False
         self._settle()
         newest = len(self._parts) - 1
         for part in sorted(self._unwritten):
@@ -173,8 +176,8 @@ class History:
         Raises:
             OSError: as `flush`; the next attempt is 20 s away.
         """
-        begun = monotonic()
-        if begun < self._due or not (self._new or self._unwritten or self._logged):
+        begun, is_new = monotonic(), self._new or self._unwritten or self._logged
+        if self.is_held or begun < self._due or not is_new:
             return
         try:
             self.flush()

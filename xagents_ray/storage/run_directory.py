@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
 from xagents_ray.networks import keras_files
@@ -68,7 +70,11 @@ class RunDirectory:
             ) from None
 
     def begin(self, config: Config, agent: str, seed: int) -> None:
-        """Write the settings, and add this start to the list; OSError if it can't."""
+        """Write the settings, and add this start to the list; OSError if it can't.
+
+        How an earlier session ended is no longer how the run has.
+        """
+        (self.path / _SUMMARY).unlink(missing_ok=True)
         for each in options(type(config.algorithm)):
             path = getattr(config.algorithm, each.name)
             if each.is_path and path is not None:  # the user's file may change
@@ -188,13 +194,37 @@ def locate(
         newest = max(found, key=lambda path: path.stat().st_mtime_ns)
         return RunDirectory(newest.parent), None
     path = Path(named)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # Path.is_dir raises where it may not look
         raise UserError(
             f"{flag} {named}: there is no such directory; name a run's, or last."
         )
     if path.parent.name == "checkpoints":
         return RunDirectory(path.parent.parent), path
     return RunDirectory(path), None
+
+
+def with_own_names(
+    config: type, given: Mapping[str, Any], stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings with a run's own names of objects and files given again.
+
+    Args:
+        config: the agent's options.
+        given: settings by their flat names.
+        stored: those of the run.
+    """
+    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
+    paths = [each.name for each in options(config) if each.is_path]
+    again = [x for x in paths if _same_content(given.get(x), stored.get(x))]
+    return given | {name: stored[name] for name in again}
+
+
+def _same_content(given: Any, stored: Any) -> bool:
+    """Return whether both are paths of files with the same bytes."""
+    try:
+        return Path(given).read_bytes() == Path(stored).read_bytes()
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def _versions() -> dict[str, str]:

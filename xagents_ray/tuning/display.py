@@ -78,7 +78,8 @@ class SweepDisplay:
         self, number: int, state: str, seconds: float | None = None, reason: str = ""
     ) -> None:
         """Show how a trial ended, and why if it failed."""
-        row = self._rows[number]
+        # The database may have had the trial, and failed before it began.
+        row = self._rows.setdefault(number, Row(number, {}))
         row.state, row.seconds = state, seconds
         if reason:
             self.note(f"Trial {number} failed: {reason}")

@@ -116,9 +116,11 @@ def sweep(
                 if study.ended() < plan.config.n_trials:
                     run_trials(plan, study, runs, shown, signals)
             finally:
-                for number in study.interrupt():
-                    shown.ended(number, "interrupted")
-                study.release()
+                try:
+                    for number in study.interrupt():
+                        shown.ended(number, "interrupted")
+                finally:
+                    study.release()
         write_report(plan, study, shown.note)
         if signals.received is not None:
             shown.note(f"The same command with --study {plan.study} runs the rest")

@@ -80,7 +80,10 @@ class Training:
             result = fit(
                 row, config, signals, start, watch=self._watch, threads=threads
             )
-            last["value"] = result.mean_reward
+            if result.signal is None:
+                last["value"] = result.mean_reward
+            else:
+                last["failure"] = result.reason
         except (UserError, Diverged, Broken) as error:
             last["failure"] = str(error)
             if trace := getattr(error, "trace", ""):

@@ -134,6 +134,29 @@ def test_learners_are_where_tensorflow_is() -> None:
     assert selectors(cluster(4, 2), 3) is None
 
 
+@pytest.mark.parametrize("has_claim", [False, True])
+def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
+    """A user's own Ray Tune function has one too, which is no run's."""
+    bundles = [{"CPU": 1.0}, {"CPU": 0.5}, {"CPU": 0.5}]
+    theirs = SimpleNamespace(bundle_specs=bundles if has_claim else bundles[:1])
+    own, removed = SimpleNamespace(wait=lambda seconds: True), list[Any]()
+    util = SimpleNamespace(
+        get_current_placement_group=lambda: theirs,
+        placement_group=lambda *bundles, **options: own,
+        remove_placement_group=removed.append,
+    )
+    node = {"NodeID": "0", "Resources": {"CPU": 3.0}, "Alive": True}
+    calls: Any = SimpleNamespace(
+        ray=SimpleNamespace(util=util, nodes=lambda: [node]),
+        shutdown_requested=lambda: False,
+    )
+    run: Any = SimpleNamespace(config=config(n_envs=4), learner_cores=1)
+    parts = Parts(calls, run, (), has_claim)
+    assert parts.shares == ([2, 2] if has_claim else [1, 1, 2])
+    parts.release()
+    assert removed == ([] if has_claim else [own])
+
+
 def test_a_signal_withdraws_a_claim() -> None:
     """The Ray may be that of the user's program, and outlive the run."""
     group, removed = SimpleNamespace(wait=lambda seconds: False), list[Any]()
