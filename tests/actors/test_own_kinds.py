@@ -164,6 +164,13 @@ def test_a_function_of_preprocessed_frames() -> None:
     assert envs.reset(0).shape == (2, 42, 42)
 
 
+@pytest.mark.parametrize(("keeps", "shape"), [(False, "210, 160"), (True, ".*, 1")])
+def test_only_colors_are_preprocessed(keeps: bool, shape: str) -> None:
+    gray = functools.partial(gym.wrappers.GrayscaleObservation, keep_dim=keeps)
+    with pytest.raises(UserError, match=rf"colors, .* PongNo.* are \[{shape}\]: leave"):
+        envs_of(env="PongNoFrameskip-v4", preprocess=True, wrappers=gray)
+
+
 @pytest.mark.parametrize("vectorization", ["auto", "async"])
 def test_a_function_of_the_index(vectorization: str) -> None:
     """It counts all environments of the run; arguments with defaults are not it."""
