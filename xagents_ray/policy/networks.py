@@ -52,26 +52,29 @@ def made(
             continue  # several critics are made of one network
         done.add(model.file)
         with drawing_by(f"{seed} {model.name}"):
-            name, found = _network(config, model, env, spec)
-        if found is None:
+            made = _network(config, model, env, spec)
+        if made is None:
             continue
+        name, network = made
         changes[model.file] = name
-        file = resolve_name(f"{_KERAS}saved")(found, name)
+        file = resolve_name(f"{_KERAS}saved")(network, name)
         objects.keep("network-file", file, name)
     return replace(config, **changes) if changes else config
 
 
 def _network(
     config: AlgorithmConfig, model: Model, env: EnvConfig, spec: EnvSpec
-) -> tuple[str | None, Any | None]:
-    """Return the name of a model's network and the Keras model; None of a file's."""
+) -> tuple[str, Any] | None:
+    """Return the name of a model's network and the Keras model; None for a file's."""
     name, features = getattr(config, model.file), config.feature_maker
     if name is None and features is not None and not model.reads_actions:
-        made = _features(features, model, env, spec)
+        before = _features(features, model, env, spec)
         heads = resolve_name(f"{_KERAS}with_heads")
-        return f"{features}+{model.name}", heads(made, model.outputs(spec), features)
+        return f"{features}+{model.name}", heads(before, model.outputs(spec), features)
     found = None if name is None else _object(name)
-    if found is not None and not hasattr(found, "get_config"):
+    if name is None or found is None:
+        return None
+    if not hasattr(found, "get_config"):
         found = _called(found, name, model, env, spec)
     return name, found
 
