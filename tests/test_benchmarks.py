@@ -84,11 +84,11 @@ def test_peers_update_as_often_as_ours(name: str, library: str) -> None:
 
 def test_a_measurement_that_is_terminated_ends_its_run() -> None:
     words = "throughput --work ppo-cartpole --mode local --runs 1".split()
-    bench = start("-m", "benchmarks", *words, cwd=ROOT)
-    while not (runs := psutil.Process(bench.pid).children()):
-        time.sleep(0.05)
-    bench.terminate()
-    assert bench.wait(30) == 143
+    with start("-m", "benchmarks", *words, cwd=ROOT) as bench:
+        while not (runs := psutil.Process(bench.pid).children()):
+            time.sleep(0.05)
+        bench.terminate()
+        assert bench.wait(30) == 143
     assert not psutil.wait_procs(runs, 30)[1]
 
 
