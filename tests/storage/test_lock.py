@@ -18,9 +18,9 @@ from pathlib import Path
 from xagents_ray.storage.lock import locked
 with locked(Path("run")):
     if os.fork() == 0:  # as environments in processes of their own are
+        print("held", flush=True)  # by the parent alone from here on
         sys.stdin.read()
         os._exit(0)
-    print("held", flush=True)
     time.sleep(600)
 """
 
