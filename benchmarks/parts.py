@@ -124,6 +124,12 @@ class Parts:
         parts = [*fresh, self._replay.sample(due, size)] if due else fresh
         return assemble(parts, size, [run.seed])
 
+    def sampler(self, batches: int, size: int) -> Callable[[], Any]:
+        """Return sampling so many batches of so many transitions."""
+        replay = self._replay
+        assert replay is not None
+        return lambda: replay.sample(batches, size)
+
     def prioritizer(self) -> Callable[[], None]:
         """Return setting the priorities of 1,000 transitions."""
         replay = self._replay
@@ -189,6 +195,8 @@ def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
         "act": parts.actor,
         "insert": lambda: parts.insert,
         "draw": lambda: parts.draw,
+        "sample_32": lambda: parts.sampler(1, 32),
+        "sample_4096": lambda: parts.sampler(64, 64),
         "prioritize": parts.prioritizer,
         "learn": lambda: parts.learn,
         "publish": lambda: parts.publish,

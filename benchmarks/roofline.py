@@ -21,6 +21,12 @@ _PHASE = {
     "sampling": "draw",
     "forward + backward (learning), weights out": "learn",
 }
+_CALLS = {
+    "sample_32": "32 sampled",
+    "sample_4096": "64 × 64 sampled",
+    "prioritize": "1,000 priorities",
+}
+"""Of a replay, timed one by one: the part's name, and what is shown for it."""
 _works = click.option(
     "--work", "names", type=click.Choice(list(WORKS)), multiple=True, help="Repeatable."
 )
@@ -164,20 +170,19 @@ def updates(
 def replay(names: tuple[str, ...], settings: Settings) -> None:
     """Transitions a second that a full replay inserts, and that it samples.
 
-    With --set prioritized=true also the milliseconds that 1,000 priorities take.
+    And the milliseconds that 32 transitions take, 64 batches of 64, and, with --set
+    prioritized=true, 1,000 priorities.
     """
-    rows = [["work", "inserted/s", "sampled/s", "1,000 priorities, ms"]]
+    rows = [["work", "inserted/s", "sampled/s", *(f"{n}, ms" for n in _CALLS.values())]]
     given = {"local": True, **settings}
-    names_of_parts = ["insert", "draw"]
-    if given.get("prioritized"):
-        names_of_parts.append("prioritize")
+    calls = [n for n in _CALLS if n != "prioritize" or given.get("prioritized")]
     for name in names or filter(_has_replay, WORKS):
-        timed = _timed(name, given, names_of_parts)
+        timed = _timed(name, given, ["insert", "draw", *calls])
         inserted = timed["env_steps"] / timed["medians"]["insert"]
         sampled = timed["sampled"] / timed["medians"]["draw"]
-        spans = timed["spans"].get("prioritize")
-        shown = _ms(spans) if spans else "–"
-        rows.append([name, f"{inserted:,.0f}", f"{sampled:,.0f}", shown])
+        spans = timed["spans"]
+        shown = [_ms(spans[part]) if part in spans else "–" for part in _CALLS]
+        rows.append([name, f"{inserted:,.0f}", f"{sampled:,.0f}", *shown])
     click.echo(markdown(rows))
 
 
