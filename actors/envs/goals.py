@@ -2,6 +2,7 @@
 
 import dis
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import numpy as np
 from xagents_ray.actors.envs import interface, wrapping
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, Goals
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import EnvConfig
+
+_TRIED_STEPS = 20
 
 
 class GoalRewards:
@@ -55,6 +58,23 @@ class GoalRewards:
             return rewards, None
         return rewards, self._terminated(achieved, desired).astype(np.bool_)
 
+    def differing(self, goals: Goals) -> tuple[float, float] | None:
+        """Return two rewards of a random step that differ: its own, and its goals'.
+
+        None where those of the first steps agree.
+        """
+        env, (achieved, desired) = self._env, goals.slices
+        env.action_space.seed(0)
+        before, _ = env.reset(seed=0)
+        for _ in range(_TRIED_STEPS):
+            after, reward, *ends, _ = env.step(env.action_space.sample())
+            pair = after[None, achieved], before[None, desired]
+            computed = self(*map(np.float32, pair))[0].item()
+            if not np.isclose(reward, computed, rtol=1e-3, atol=1e-4):
+                return float(reward), computed
+            before = env.reset()[0] if any(ends) else after
+        return None
+
     def close(self) -> None:
         """End the environment."""
         self._env.close()
@@ -65,10 +85,13 @@ def goal_rewards(config: Config) -> GoalRewards | None:
     return GoalRewards(config.env) if config.algorithm.relabels_goals else None
 
 
-def check(config: Config, spec: EnvSpec) -> None:
-    """Raise UserError when a run with --her can't have rewards of other goals."""
+def check(config: Config, spec: EnvSpec) -> tuple[str, ...]:
+    """Raise UserError when a run with --her can't have rewards of other goals.
+
+    Return notes for the user.
+    """
     if not config.algorithm.relabels_goals:
-        return
+        return ()
     env_id = str(config.env.env)
     if spec.goals is None:
         raise UserError(
@@ -76,8 +99,16 @@ def check(config: Config, spec: EnvSpec) -> None:
             "observation, achieved_goal and desired_goal (vectors of one size), and "
             f"{env_id} is none: leave it out."
         )
-    with interface.naming_their_line(env_id):
-        GoalRewards(config.env).close()
+    with interface.naming_their_line(env_id), closing(GoalRewards(config.env)) as found:
+        differing = found.differing(spec.goals)
+    if differing is None:
+        return ()
+    stepped, computed = differing
+    return (
+        f"A step of {env_id} gave {stepped:g} and its compute_reward {computed:g} for "
+        "the same goals: --her learns from both. Let a wrapper that changes rewards "
+        "change compute_reward too",
+    )
 
 
 def _by_rows(

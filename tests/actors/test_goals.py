@@ -184,7 +184,7 @@ def test_what_hindsight_needs_is_checked_first(env: str, said: str) -> None:
         goals.check(config, make.check(config.env))
     assert re.search(said, str(error.value)), str(error.value)
     plain = Config.of(DDPGConfig, {"env": env, "max_steps": 1})
-    goals.check(plain, make.check(plain.env))
+    assert goals.check(plain, make.check(plain.env)) == ()
     assert goals.goal_rewards(plain) is None
 
 
@@ -252,3 +252,17 @@ def test_success_is_unknown_elsewhere() -> None:
     step = EnvStep(np.zeros(1), np.zeros(1), np.ones(1), ~nothing, nothing, ~nothing)
     (episode,) = EpisodeCounter(1).add(0, step)
     assert episode == Episode(0, 0, 1.0, 1, None)
+
+
+def tenfold(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return gym.wrappers.TransformReward(env, lambda reward: 10 * float(reward))
+
+
+@pytest.mark.parametrize("env", ["goal_envs:PointReach", "FetchReach-v4"])
+def test_rewards_that_only_steps_have_are_noted(env: str) -> None:
+    settings = {"env": env, "max_steps": 1, "her": "future"}
+    plain = Config.of(DDPGConfig, settings)
+    assert goals.check(plain, make.check(plain.env)) == ()
+    more = Config.of(DDPGConfig, {**settings, "wrappers": ("test_goals:tenfold",)})
+    (note,) = goals.check(more, make.check(more.env))
+    assert "gave -10 and its compute_reward -1 for the same goals" in note

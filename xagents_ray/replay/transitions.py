@@ -206,6 +206,24 @@ class TransitionReplay(TransitionRings):
         over = None if over is None else over.reshape(steps.shape)
         return rewards.reshape(steps.shape), over
 
+    def _ends_of_other_causes(
+        self, envs: IntArray, steps: IntArray, at: IntArray
+    ) -> BoolArray:
+        """Return which steps, at places [M, n], terminated whatever their goals.
+
+        bool [M, n]: those that the environment doesn't end for the desired goal.
+        """
+        assert self.goal_rewards is not None and self._hindsight is not None
+        found = self._terminated.take(at)
+        if found.any():
+            achieved = self._achieved(envs, steps)[found]
+            before = _take(self._observations, at[found])
+            desired = before[..., self._hindsight.desired].astype(np.float32)
+            _, over = self.goal_rewards(achieved, desired)
+            assert over is not None
+            found[found] = ~over
+        return found
+
     def _span(
         self,
         envs: IntArray,
@@ -230,7 +248,8 @@ class TransitionReplay(TransitionRings):
             steps_on = envs[chosen, None], rows[chosen, None] + ahead
             rewards[chosen], over = self._reward(*steps_on, goals)
             if over is not None:
-                ends[chosen] = over
+                others = self._ends_of_other_causes(*steps_on, at[chosen])
+                ends[chosen] = over | others
         # A ring is never full: its head is behind all that it holds.
         left = (self._head.take(envs) - rows) % self._length
         on = self._valid.take(at) & (ahead < left[:, None])
