@@ -3,10 +3,10 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
+from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.phases import Phase
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.trajectory import VERSION, Array
@@ -19,57 +19,6 @@ _START_SECONDS = 600.0
 _CALL_SECONDS = 3_600.0
 """Of a call and the phases before it, or ten times the longest phase if more."""
 _FAILURES = 3
-_REFRESH_SECONDS = 2.0
-_FETCH_SECONDS = 10.0
-
-
-class LastSnapshot:
-    """A learner's snapshot, refreshed while it learns, and what is newer than it."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self.arrays: dict[str, Array] = {}  # the learner's state by name
-        self._last_phase = 0  # that the snapshot includes
-        self._newer: dict[int, int] = {}  # updates of each phase
-        self._requested: tuple[Any, int] | None = None
-        self._requested_at = 0.0
-
-    @property
-    def newer_updates(self) -> int:
-        """Updates that the snapshot doesn't include."""
-        return sum(self._newer.values())
-
-    def keep(self, arrays: dict[str, Array], phase: int) -> None:
-        """Keep a snapshot that includes all phases up to a number."""
-        self.arrays, self._last_phase = arrays, phase
-        self._newer = {n: count for n, count in self._newer.items() if n > phase}
-
-    def add(self, phase: int, updates: int) -> None:
-        """Note a phase that has ended."""
-        if phase > self._last_phase:
-            self._newer[phase] = updates
-
-    def refresh(self, actor: Any, phase: int) -> None:
-        """Keep the snapshot requested last time, and request a new one, when due.
-
-        The phase is the newest one that the learner was asked for.
-        """
-        if time.monotonic() - self._requested_at <= _REFRESH_SECONDS:
-            return
-        if self._requested is not None:
-            reference, included = self._requested
-            if not self._calls.ready([reference], 0):
-                return  # the learner is busy
-            with suppress(self._calls.ray.exceptions.RayError):
-                get = self._calls.ray.get
-                self.keep(get(reference, timeout=_FETCH_SECONDS), included)
-        self._requested = actor.state.remote(), phase
-        self._requested_at = time.monotonic()
-
-    def restart(self) -> None:
-        """Forget what is newer, and what was requested: a learner resumes from here."""
-        self._newer.clear()
-        self._requested = None
 
 
 class SupervisedLearner:
@@ -178,23 +127,30 @@ class SupervisedLearner:
         return self._available
 
     def _wait_for_phases(self, but: int = 0) -> None:
-        while len(self._phases) > but:
-            phase, actor = self._phases[0], self.actor
-            try:
-                metrics = self._metrics_of(phase)
-            except self._calls.ray.exceptions.RayError as error:
-                if self._calls.is_argument(error):
-                    self._count_failure("Parts of its batch were lost")
-                    self._log.count("batches with lost parts")
-                    self._repeat_oldest()
-                elif self._calls.is_full(error):
-                    self._wait_for_room()
-                    self._repeat_oldest()
-                else:
-                    self._recover(actor, error)
+        try:
+            while len(self._phases) > but:
+                self._wait_for_oldest()
+        except Broken:
+            self._phases.clear()  # what came before them can be saved
+            raise
+
+    def _wait_for_oldest(self) -> None:
+        phase, actor = self._phases[0], self.actor
+        try:
+            metrics = self._metrics_of(phase)
+        except self._calls.ray.exceptions.RayError as error:
+            if self._calls.is_argument(error):
+                self._count_failure("Parts of its batch were lost")
+                self._log.count("batches with lost parts")
+                self._repeat_oldest()
+            elif self._calls.is_full(error):
+                self._wait_for_room()
+                self._repeat_oldest()
             else:
-                self._phases.popleft()
-                self._finished.append(metrics)
+                self._recover(actor, error)
+        else:
+            self._phases.popleft()
+            self._finished.append(metrics)
 
     def _metrics_of(self, phase: Phase) -> dict[str, float]:
         """Wait for a phase, which a signal ends after its current pass."""

@@ -12,6 +12,7 @@ _WITH_A_CLOCK = (
     "run.env_actors",
     "run.evaluator",
     "run.fleet",
+    "run.last_snapshot",
     "run.learner",
     "run.replay",
 )

@@ -207,6 +207,30 @@ def test_the_state_is_taken_when_due_only() -> None:
     assert run.saver.is_behind and run.steps == [5, 3]
 
 
+def test_a_replay_that_cannot_be_written_costs_no_checkpoint() -> None:
+    def fail(directory: Path) -> None:
+        raise OSError("no space is left")
+
+    run = Saved(checkpoint_every=2, checkpoint_replay=True)
+    run.driver.save_replay = fail  # type: ignore[method-assign]
+    run.act(1, 1)
+    assert run.steps == [2] and not run.saver.is_behind
+    assert run.warnings == [
+        "A checkpoint with its replay can't be written; training continues: "
+        "no space is left"
+    ]
+
+
+def test_a_checkpoint_that_is_lost_is_written_at_the_end() -> None:
+    run = Saved(checkpoint_every=2)
+    Path("run").write_text("in the way of the run's directory")
+    run.act(1, 1)
+    assert not run.saver.is_due and run.saver.is_behind
+    Path("run").unlink()
+    run.end()
+    assert run.steps == [2]
+
+
 def test_a_full_disk_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Saved(checkpoint_every=1)
     Path("run").write_text("in the way of the run's directory")

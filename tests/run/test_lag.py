@@ -14,10 +14,12 @@ from linear import ENVS, LENGTH, linear_layout, rollout
 import xagents_ray
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import EPSILON, Moments
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
+from xagents_ray.storage.checkpoints import all_checkpoints, load
 
 SPECS = {
     "discrete": EnvSpec((4,), "float32", 1, 3),
@@ -179,6 +181,32 @@ class _Slow(CartPoleEnv):
     def step(self, action: Any) -> Any:
         time.sleep(0.003)
         return super().step(action)
+
+
+class _Breaking(CartPoleEnv):
+    """Breaks in the 250th step of an environment."""
+
+    taken = 0
+
+    def step(self, action: Any) -> Any:
+        self.taken += 1
+        if self.taken == 250:
+            raise RuntimeError("a fuse")
+        return super().step(action)
+
+
+def test_a_phase_is_counted_beside_which_acting_ends() -> None:
+    """The state that is saved includes it."""
+    settings = {"n_envs": 1, "n_steps": 50, "max_steps": 800, "name": "a"}
+    settings |= {"tensorboard": False}
+    with pytest.raises(UserError, match="a fuse"):
+        xagents_ray.train(
+            "a2c", env=_Breaking, local=True, policy_lag=1, quiet=True, **settings
+        )
+    (run,) = Path("runs/a2c").glob("*/a")
+    saved = load(all_checkpoints(run / "checkpoints")[0])
+    assert saved.facts["progress"]["updates"] == saved.arrays["optimizer/0"] > 0
+    assert not saved.facts["progress"]["statistics"]
 
 
 def test_local_acts_while_it_learns() -> None:

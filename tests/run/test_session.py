@@ -144,6 +144,18 @@ def test_what_is_left_of_a_broken_run_is_saved() -> None:
     assert summary()["losses"] == {"env actors": 4}
 
 
+def test_phases_that_failed_do_not_keep_the_rest_from_being_saved() -> None:
+    def fail() -> NoReturn:
+        driver.on_drain = lambda: None
+        raise Broken("The learner failed.")
+
+    driver = FakeDriver([[1], [1], raising(Broken("No env actor is left."))])
+    driver.on_drain = fail
+    with pytest.raises(Broken, match="No env actor is left"):
+        train(driver, checkpoint_every=1_000, reward_buffer_size=9)
+    assert steps() == [2]
+
+
 @pytest.mark.parametrize("saves", [True, False])
 @pytest.mark.parametrize("error", [KeyError("a bug"), SystemExit("a user's")])
 def test_an_unexpected_error_is_shown_and_the_run_saved(
@@ -333,6 +345,12 @@ def test_a_run_is_resumed_elsewhere() -> None:
     train(FakeDriver([[1, 2]]), max_steps=2, n_envs=4, **on_ray)
     assert placement() == on_ray
     assert placement(n_actors=3) == {**on_ray, "n_actors": 3}
+    assert placement(local=True) == {"local": True}
+
+
+def test_what_a_local_run_lacks_is_left_out_when_it_is_resumed() -> None:
+    on_ray = {"replay_ratio": 1.0, "replay_shards": 2, "round_deadline": 5.0}
+    train(FakeDriver([[1, 2]]), max_steps=2, n_envs=4, **on_ray)
     assert placement(local=True) == {"local": True}
 
 

@@ -52,7 +52,7 @@ class Saver:
         self._best_at = time.monotonic()
         self._no_best = self._why_no_best(run.config.training.reward_buffer_size)
         self._evaluated: dict[int, _Taken] = {}
-        self._written = self._progress.env_steps
+        self._written = self._tried = self._progress.env_steps
 
     @property
     def is_due(self) -> bool:
@@ -119,10 +119,12 @@ class Saver:
 
     def write_newest(self, with_replay: bool) -> None:
         """Take and write the newest state, and the replay with --checkpoint-replay."""
-        self._written = self._progress.env_steps
+        self._tried = self._progress.env_steps
         with_replay = with_replay and self._config.checkpoint_replay
-        snapshot, facts = self._driver.state(), self._state.facts()
-        self._write(snapshot, facts, with_replay=with_replay)
+        taken = self._driver.state(), self._state.facts()
+        is_written = self._write(*taken, with_replay=with_replay)
+        if is_written or (with_replay and self._write(*taken)):
+            self._written = self._tried
 
     def _why_no_best(self, window: int) -> str:
         """Return why the session starts without a best state; "" if it has one."""
@@ -148,7 +150,7 @@ class Saver:
     @property
     def _is_checkpoint_due(self) -> bool:
         every = self._config.checkpoint_every
-        return self._progress.env_steps // every > self._written // every
+        return self._progress.env_steps // every > self._tried // every
 
     @property
     def _is_new_best(self) -> bool:
@@ -168,12 +170,13 @@ class Saver:
         facts: dict[str, Any],
         is_best: bool = False,
         with_replay: bool = False,
-    ) -> None:
+    ) -> bool:
+        """Write a checkpoint; return whether that succeeded."""
         self._flush()
         is_ranked = is_best and self._by_evaluation
         step = facts["progress"]["env_steps"]
         is_written = self._best_effort(
-            "A checkpoint",
+            "A checkpoint with its replay" if with_replay else "A checkpoint",
             self._checkpoints.write,
             step,
             snapshot.learner,
@@ -185,3 +188,4 @@ class Saver:
         )
         if is_written:
             self._callbacks(Callback.on_checkpoint, self._checkpoints.path(step))
+        return is_written

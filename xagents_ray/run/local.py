@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Collected, Evaluated, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
-from xagents_ray.storage.checkpoints import Checkpoint
+from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 
 _T = TypeVar("_T")
 
@@ -73,6 +73,7 @@ class LocalDriver:
         self._asked = -1  # env steps that `collect` was last called with
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
         self._round: list[BatchPart] = []
+        self._finished: list[dict[str, float]] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[Evaluated] = []
 
@@ -118,18 +119,22 @@ class LocalDriver:
             return {**metrics, "seconds": self._seconds}, weights
 
         if self._seconds < _SHORT_SECONDS and not self._lag:
-            metrics, self._weights = learn()
+            self._take(learn())
         else:
             ended = self._thread.submit(learn)
             time.sleep(1e-6)  # lets the thread get into TensorFlow first
             try:
                 self._act(self._lag)
             finally:
-                wait([ended])
-            metrics, self._weights = ended.result()
+                self._take(ended.result())
+        return self.drain()
+
+    def _take(self, learned: tuple[dict[str, float], Weights]) -> None:
+        """Take the metrics and the weights of a phase, and its answer to the replay."""
+        metrics, self._weights = learned
+        self._finished.append(metrics)
         if self._replay is not None and self._learner.answer is not None:
             self._replay.update(*self._learner.answer)
-        return [metrics]
 
     def _act(self, ahead: int) -> None:
         """Roll out until this many rounds wait to be learned from."""
@@ -141,8 +146,9 @@ class LocalDriver:
             self._rounds.append(rollout)
 
     def drain(self) -> list[dict[str, float]]:
-        """Return nothing: every phase ends before `learn` returns."""
-        return []
+        """Return the metrics of a phase beside which acting was stopped."""
+        finished, self._finished = self._finished, []
+        return finished
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates; return the new one."""
@@ -171,7 +177,13 @@ class LocalDriver:
         self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
         self._weights = self._learner.policy_weights(self._learner.version + 1)
         if self._replay is not None:
-            self._replay.load(checkpoint.path)
+            if (shards := len(replay_files(checkpoint.path))) > 1:
+                self.notes.append(
+                    f"The checkpoint's replay has {shards} shards, and this run one: "
+                    "it is filled again"
+                )
+            else:
+                self._replay.load(checkpoint.path)
         states = actor_states(checkpoint, [self._run.config.env.n_envs])
         if states is None:
             self._actor.restart(session)

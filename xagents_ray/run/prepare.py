@@ -14,9 +14,10 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.policy import networks
-from xagents_ray.settings.config import Config
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
-from xagents_ray.settings.run import SESSION_GROUPS, PlacementConfig, RunConfig
+from xagents_ray.settings.run import SESSION_GROUPS, RunConfig
 from xagents_ray.settings.training import PipelineConfig, TrainingConfig
 from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load, step_of
 from xagents_ray.storage.lock import locked
@@ -73,7 +74,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         checkpoint = load(path or _newest(directory), "use --resume")
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
-    return resumed, {**_placed(stored, given), **unset, **given}
+    return resumed, {**_placed(config, stored, given), **unset, **given}
 
 
 def _newest(directory: RunDirectory) -> Path:
@@ -84,9 +85,11 @@ def _newest(directory: RunDirectory) -> Path:
     return found[0]
 
 
-def _placed(stored: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _placed(
+    config: type[AlgorithmConfig], stored: dict[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return stored settings without those that the given placement replaces."""
-    on_ray = {each.name for each in options(PlacementConfig) if each.needs_ray}
+    on_ray = {each.name for each in train_options(config) if each.needs_ray}
     if not {"local", *on_ray} & given.keys():
         return stored
     ends = {"local"}
@@ -147,7 +150,7 @@ def prepare(
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)
     config = replace(config, env=env)
-    goals.check(config, spec)
+    notes = (*notes, *goals.check(config, spec))
     run = build_run(algorithm, config, spec, resumed)
     return replace(run, notes=(*notes, *run.notes))
 

@@ -160,7 +160,8 @@ class Session:
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        result = self._summarize(reason)
+        is_stopped = self._signals.received is not None
+        result = self._summarize(reason, completed=not is_stopped)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
         return result
@@ -210,13 +211,12 @@ class Session:
         return round_, reason
 
     def _learn(self, before: int, round_: Collected) -> None:
-        """Run the learning phase that is due after a round, if one is."""
         progress, steps = self._progress, self._progress.env_steps
         batches = self._state.schedule.batches(before, steps, round_.replay)
         if batches:
             clock = time.perf_counter()
-            phases = self._driver.learn(batches, steps, progress.statistics)
-            progress.statistics = {}
+            statistics, progress.statistics = progress.statistics, {}
+            phases = self._driver.learn(batches, steps, statistics)
             self._telemetry.learned(phases, time.perf_counter() - clock)
 
     def _settle(self) -> None:
@@ -256,7 +256,6 @@ class Session:
         self._saver.between_phases()
 
     def _save_newest(self, with_replay: bool) -> None:
-        """Write the best and the newest state, if they are not written already."""
         self._saver.write_best()
         if self._saver.is_behind:
             self._settle()
@@ -269,6 +268,8 @@ class Session:
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saver.write_best()
             else:
+                with suppress(Broken):  # phases that failed are left out
+                    self._settle()
                 self._save_newest(with_replay=False)
         self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Broken):  # the first error is the one to show
@@ -300,7 +301,7 @@ class Session:
         arrays = self._run.algorithm.models[0].own(self._driver.state().learner)
         film(self._run, Weights(1, arrays), self._directory.path / "video")
 
-    def _summarize(self, reason: str) -> Result:
+    def _summarize(self, reason: str, completed: bool = False) -> Result:
         """Return how the session ended, once it is written and callbacks know."""
         result = Result.of(
             reason,
@@ -312,6 +313,7 @@ class Session:
             learner_threads=self._driver.learner_threads,
             losses=self._telemetry.failures,
             profile=self._telemetry.profile.summary(),
+            completed=completed,
         )
         self._best_effort("The summary", self._directory.finish, summary(result))
         self._callbacks(Callback.on_end, result)

@@ -9,7 +9,8 @@ from fake_ray import FakeActor, FakeRay, Ref, Takes, full
 from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayTaskError
 
 from xagents_ray.cluster.ray.calls import Calls
-from xagents_ray.cluster.run.learner import LastSnapshot, SupervisedLearner
+from xagents_ray.cluster.run.last_snapshot import LastSnapshot
+from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.phases import Phase, PhaseData
 from xagents_ray.cluster.run.replay import Shards
 from xagents_ray.core.errors import Broken
@@ -199,9 +200,12 @@ def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
 
 def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None:
     setup = _Setup(ray)
+    setup.learn([Ref("drawn")])
     setup.learn([Ref(error=_LOST)])
     with pytest.raises(Broken, match="failed 4 times in a row"):
         setup.updates()
+    assert setup.updates() == [1]  # what was learned before it can be saved
+    assert setup.learner.state() == {"learned": 1}
 
 
 def test_a_phase_that_never_ends_ends_the_learner(ray: FakeRay) -> None:

@@ -1,0 +1,60 @@
+"""What the driver holds itself of its learner's state."""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.core.trajectory import Array
+
+_REFRESH_SECONDS = 2.0
+_FETCH_SECONDS = 10.0
+
+
+class LastSnapshot:
+    """A learner's snapshot, refreshed while it learns, and what is newer than it."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self.arrays: dict[str, Array] = {}  # the learner's state by name
+        self._last_phase = 0  # that the snapshot includes
+        self._newer: dict[int, int] = {}  # updates of each phase
+        self._requested: tuple[Any, int] | None = None
+        self._requested_at = 0.0
+
+    @property
+    def newer_updates(self) -> int:
+        """Updates that the snapshot doesn't include."""
+        return sum(self._newer.values())
+
+    def keep(self, arrays: dict[str, Array], phase: int) -> None:
+        """Keep a snapshot that includes all phases up to a number."""
+        self.arrays, self._last_phase = arrays, phase
+        self._newer = {n: count for n, count in self._newer.items() if n > phase}
+
+    def add(self, phase: int, updates: int) -> None:
+        """Note a phase that has ended."""
+        if phase > self._last_phase:
+            self._newer[phase] = updates
+
+    def refresh(self, actor: Any, phase: int) -> None:
+        """Keep the snapshot requested last time, and request a new one, when due.
+
+        The phase is the newest one that the learner was asked for.
+        """
+        if time.monotonic() - self._requested_at <= _REFRESH_SECONDS:
+            return
+        if self._requested is not None:
+            reference, included = self._requested
+            if not self._calls.ready([reference], 0):
+                return  # the learner is busy
+            with suppress(self._calls.ray.exceptions.RayError):
+                get = self._calls.ray.get
+                self.keep(get(reference, timeout=_FETCH_SECONDS), included)
+        self._requested = actor.state.remote(), phase
+        self._requested_at = time.monotonic()
+
+    def restart(self) -> None:
+        """Forget what is newer, and what was requested: a learner resumes from here."""
+        self._newer.clear()
+        self._requested = None
