@@ -2,16 +2,20 @@
 
 import json
 import os
+import signal
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import forked
 import pytest
 from fake_driver import FakeDriver
-from sessions import train
+from sessions import RUN, raising, summary, train
 
 import xagents_ray
-from xagents_ray.commands.seeds import _settings
-from xagents_ray.core.errors import UserError
+from xagents_ray.commands.seeds import _ended, _settings
+from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.signals import Signals
 from xagents_ray.networks import layout
 from xagents_ray.storage.lock import locked
 
@@ -122,3 +126,25 @@ def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:
     train(FakeDriver([[1], again]), **{**given, **own})
     resumed = _settings("ppo", {**given, "seeds": (2,)}, above, 2)
     assert resumed["resume"] == str(found) and "name" not in resumed
+
+
+def test_a_run_that_is_over_is_only_read() -> None:
+    """Where a target was reached, later episodes of its round may be worse."""
+    end = {"target_reward": 5, "max_steps": 100}
+    driver = FakeDriver([[1, 9, 9], [1]])
+    result = train(driver, checkpoint_every=1, reward_buffer_size=2, **end)
+    assert result.reason == "Reward achieved in 2 steps" and result.completed
+    over = _ended(end, str(RUN))
+    assert over is not None and over == replace(result, episodes=())
+    assert _ended({**end, "target_reward": 10}, str(RUN)) is None
+    assert _ended(end, None) is None
+
+
+@pytest.mark.parametrize("error", [Broken("No env actor is left."), Stopped()])
+def test_a_run_that_was_ended_is_trained_on(error: Exception) -> None:
+    driver, signals = FakeDriver([[1], raising(error)]), Signals()
+    if isinstance(error, Stopped):
+        signals.received = signal.SIGTERM
+    with suppress(Broken):
+        train(driver, signals)
+    assert summary()["reason"] and _ended({}, str(RUN)) is None

@@ -69,6 +69,14 @@ def test_every_seed_is_trained_and_so_many_at_a_time() -> None:
     assert found.mean == 2.0 and found.failures == {} and found.unfinished == ()
 
 
+def test_what_is_over_needs_no_process() -> None:
+    fakes = Fakes({1: OSError("is not started"), 2: FakeProcess(result(4.0))})
+    fakes.runs._ended = {1: result(2.0)}
+    assert fakes.train() == {1: "ended", 2: "ended"}
+    assert fakes.changes[0] == (1, "ended")
+    assert SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None).mean == 3.0
+
+
 def test_a_run_reports_how_far_it_is() -> None:
     fakes = Fakes({7: FakeProcess(Report(3, None), Report(5, 1.5))})
     fakes.train()

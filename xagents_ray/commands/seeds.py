@@ -40,16 +40,21 @@ from xagents_ray.run import forked
 from xagents_ray.run.prepare import find_run, prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import BestEffort
+from xagents_ray.run.result import Result, from_summary
 from xagents_ray.seeds.display import SeedsDisplay
 from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.seeds.runs import Failure, Outcome, Report, SeedRuns
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options, plain
 from xagents_ray.settings.run import RunConfig
+from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.files import replace_bytes
 from xagents_ray.storage.lock import locked
+from xagents_ray.storage.run_directory import RunDirectory
 
+_ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--resume"}
+"""Settings that decide when a run ends."""
 _REPORT_SECONDS, _ENDING_SECONDS = 0.5, 30.0
 _PROCESS_BYTES = 2**30  # of a run without its replay
 _REFUSED = {
@@ -141,6 +146,7 @@ def _plan(
     threads = max(1, cores() // parallel) if config.placement.local else None
     definitions = _definitions(config)
     settings = {seed: _settings(name, given, directory, seed) for seed in seeds}
+    ended = {seed: _ended(given, each.get("resume")) for seed, each in settings.items()}
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,7 +161,8 @@ def _plan(
 
     side = f", {parallel} at a time" if parallel < len(seeds) else ""
     display.note(f"{directory}: {counted(len(seeds), 'seed')}{side}")
-    seed_runs = SeedRuns(seeds, parallel, start, display.changed)
+    over = {seed: result for seed, result in ended.items() if result is not None}
+    seed_runs = SeedRuns(seeds, parallel, start, display.changed, over)
     display.begin(seed_runs.runs)
     return seed_runs
 
@@ -200,6 +207,16 @@ def _settings(
     settings = {**kept, "resume": str(found)}
     find_run(agent, settings)
     return settings
+
+
+def _ended(given: Mapping[str, Any], path: str | None) -> Result | None:
+    """Return how a run ended that these settings train no further, else None."""
+    if path is None:
+        return None
+    directory = RunDirectory(Path(path))
+    summary, (_, stored) = directory.summary(), directory.settings()
+    is_same = all(given.get(n, stored[n]) == stored[n] for n in _ENDS if n in stored)
+    return from_summary(summary) if summary.get("completed") and is_same else None
 
 
 def _definitions(config: Config) -> tuple[bytes, ...]:

@@ -1,5 +1,6 @@
 """How a run ended."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
 from signal import Signals as Signal
@@ -38,6 +39,7 @@ class Result:
         seed: given, or drawn.
         directory: of the run; "" when none was made.
         signal: that ended it; None when it ended by itself.
+        completed: whether its settings or a callback ended it, and no error or signal.
 
     >>> result = xagents_ray.train(
     ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others", local=True,
@@ -64,6 +66,7 @@ class Result:
     learner_threads: int = 0
     precision: str = "float32"
     signal: int | None = None
+    completed: bool = False
     losses: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -122,6 +125,15 @@ def stopped_by(number: int | None) -> str:
     """Return the reason of a run that a signal ended."""
     assert number is not None
     return f"Stopped by {Signal(number).name}"
+
+
+def from_summary(kept: Mapping[str, Any]) -> Result | None:
+    """Return the result of a `summary.json`; None if it lacks something."""
+    try:
+        values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}
+        return Result(**{each.name: values[each.name] for each in fields(Result)})
+    except KeyError:
+        return None
 
 
 def summary(result: Result) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Which runs of several seeds wait, run, have ended or failed."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from xagents_ray.core.signals import Signals
@@ -62,6 +63,7 @@ class SeedRuns:
         parallel: how many run at the same time.
         start: starts the process of a seed.
         changed: called when a run's state has changed.
+        ended: results by seed of runs that are over already.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class SeedRuns:
         parallel: int,
         start: Callable[[int], Process],
         changed: Callable[[SeedRun], None],
+        ended: Mapping[int, Result] = MappingProxyType({}),
     ) -> None:
         self.runs = [SeedRun(seed) for seed in seeds]
-        self._waiting, self._parallel = deque(self.runs), parallel
-        self._start, self._changed = start, changed
+        self._start, self._changed, self._parallel = start, changed, parallel
+        self._waiting, self._ended = deque(self.runs), ended
         self._running: dict[Connection, tuple[SeedRun, Process]] = {}
 
     def train(self, signals: Signals, show: Callable[[], None]) -> None:
@@ -84,6 +87,10 @@ class SeedRuns:
             show: called several times a second.
         """
         is_ending = False
+        for run in self.runs:
+            if run.seed in self._ended:
+                self._waiting.remove(run)
+                self._end(run, self._ended[run.seed])
         while self._running or (self._waiting and not is_ending):
             if signals.received is not None and not is_ending:
                 is_ending = True
