@@ -32,13 +32,18 @@ class IMPALA:
         """Take one step on each batch of trajectories, or on all at once."""
         if self._config.replay_share:
             part = self._config.replayed_part
-            data = mixed(data, part, phase.batches, phase.width)
+            sizes = phase.batches, phase.width
+            data = mixed(data, part, *sizes, phase.weights_version)
             phase = phase._replace(batches=1)
         return self._parts.learn(data, phase, first_version=tf.int64.max)
 
 
 def mixed(
-    batches: CorrectedBatches, part: float, count: tf.Tensor, width: tf.Tensor
+    batches: CorrectedBatches,
+    part: float,
+    count: tf.Tensor,
+    width: tf.Tensor,
+    update: tf.Tensor,
 ) -> CorrectedBatches:
     """Return a round and what was replayed behind it as one batch, [1, T, K * B, ...].
 
@@ -48,11 +53,15 @@ def mixed(
         part: replayed trajectories that are valid for each fresh one.
         count: int32 [].
         width: int32 [].
+        update: int64 [], its number: where a round's part is no whole number, some
+            updates replay one trajectory more than others.
     """
     most = 1 + math.ceil(part)
     held = CorrectedBatches(*(x[:most] for x in batches))
-    fresh_and_replayed = tf.cast(width, tf.float32) * (1 + part)
-    columns = tf.minimum(tf.cast(tf.round(fresh_and_replayed), tf.int32), width * count)
+    whole = tf.cast(width, tf.float64) * part
+    before = tf.cast(update, tf.float64) * whole
+    replayed = tf.cast(tf.floor(before + whole) - tf.floor(before), tf.int32)
+    columns = tf.minimum(width + replayed, width * count)
     *arrays, versions = held
     joined = CorrectedBatches._make([*map(_side_by_side, arrays), versions[:1]])
     places, padded = tf.range(tf.shape(joined.valid)[2]), tf.shape(held.valid)[2]

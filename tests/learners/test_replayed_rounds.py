@@ -123,7 +123,7 @@ def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     ],
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
-    batch = mixed(numbered(4, 3, 2), part, count, 2)
+    batch = mixed(numbered(4, 3, 2), part, count, 2, 7)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]
@@ -133,9 +133,20 @@ def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) ->
     # Of a round that lacks some, with copies beside it.
     wide = widened(CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5))
     assert wide.rewards.shape == (4, 3, 5)
-    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2)
+    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 7)
     same = batch.rewards.numpy()[batch.valid.numpy()]
     assert same.tolist() == rewards[valid].tolist()
+
+
+@pytest.mark.parametrize(("width", "part"), [(1, 0.25), (2, 0.25), (4, 0.111111)])
+def test_a_share_of_less_than_one_is_that_of_many_updates(
+    width: int, part: float
+) -> None:
+    """An environment's share of 0.2 is one replayed trajectory in every fourth."""
+    parts = (mixed(numbered(2, 3, width), part, 2, width, n) for n in range(100))
+    replayed = [int(each.valid.numpy()[0, 0].sum()) - width for each in parts]
+    assert set(replayed) == {0, 1}
+    assert sum(replayed) == pytest.approx(100 * width * part, abs=1)
 
 
 def test_a_share_is_one_update_of_all(tmp_path: Path) -> None:
