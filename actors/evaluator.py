@@ -124,7 +124,8 @@ def _randomizer(
         mixed = np.array(actions)
         for i, (space, generator) in enumerate(zip(spaces, generators, strict=True)):
             if generator.random() < share:
-                mixed[i] = space.sample() - getattr(space, "start", 0)
+                drawn = space.sample() - getattr(space, "start", 0)
+                mixed[i] = np.reshape(drawn, mixed[i].shape)
         return mixed
 
     return randomize

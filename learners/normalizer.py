@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.core.moments import (
     EPSILON,
     LARGEST,
@@ -38,6 +39,9 @@ class Normalizer:
             shapes[OBSERVATION] = spec.observation_shape
         if config.normalize_rewards:
             shapes["return"] = ()
+        powers = range(config.n_step if isinstance(config, OffPolicyConfig) else 1)
+        # Of rewards that are sums of so many.
+        self._largest = LARGEST * sum(config.gamma**n for n in powers)
         self.variables = {
             f"{name}/{part}": tf.Variable(value, trainable=False)
             for name, shape in shapes.items()
@@ -60,7 +64,8 @@ class Normalizer:
         """Return float32 rewards of any shape, scaled for learning."""
         if "return/variance" not in self.variables:
             return rewards
-        return tf.clip_by_value(rewards * self._scale("return"), -LARGEST, LARGEST)
+        scaled = rewards * self._scale("return")
+        return tf.clip_by_value(scaled, -self._largest, self._largest)
 
     def has_seen(self, name: str) -> bool:
         """Return whether there are statistics under this name."""

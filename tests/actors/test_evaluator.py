@@ -91,6 +91,17 @@ def test_sampled_games_are_those_of_training(
     assert evaluated(setup, 2 * games, greedy=False) == actors_games(setup, games)
 
 
+@pytest.mark.parametrize("space", ["matrix", "binary", "discrete"])
+def test_random_actions_are_of_the_space(space: str) -> None:
+    """The environment refuses others."""
+    setup = setup_of("ppo", 2, env=f"several:{space}")
+    played = [
+        Evaluator(setup).evaluate(weights_of(setup), 2, SEED, random_share=share)
+        for share in (0.0, 1.0)
+    ]
+    assert played[0] != played[1]
+
+
 def test_dqn_samples_with_the_last_epsilon() -> None:
     setup = setup_of("dqn", 1, env="CartPole-v1", epsilon_start=1.0, epsilon_end=0.0)
     assert evaluated(setup, 5, greedy=False) == evaluated(setup, 5)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xagents_ray.actors.rollout import RolloutMoments
 from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.moments import (
     Moments,
@@ -145,6 +146,12 @@ def test_rewards_are_scaled_not_shifted_and_clipped() -> None:
     made = normalizer(np.ones((2, 3)))  # returns of standard deviation 2
     rewards = made.rewards(tf.constant([1.0, -3.0, 0.0, 50.0]))
     np.testing.assert_allclose(rewards, [0.5, -1.5, 0, 10], rtol=1e-6)
+
+
+def test_sums_of_rewards_are_clipped_like_their_parts() -> None:
+    config = DQNConfig(normalize_rewards=True, n_step=3, gamma=0.5)
+    rewards = Normalizer(config, SPEC).rewards(tf.constant([15.0, -20.0]))
+    np.testing.assert_allclose(rewards, [15, -17.5], rtol=1e-6)
 
 
 def test_without_statistics_nothing_changes() -> None:

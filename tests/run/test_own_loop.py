@@ -52,17 +52,18 @@ agent.close()
 BATCH = """
 settings = dict(env="Pendulum-v1", env_kwargs={"max_episode_steps": 30}, n_envs=2)
 settings |= dict(seed=5, n_steps=16, normalize_observations=True, jit="off")
-steps, expected = trained("ppo", **settings)
-agent = xagents_ray.Agent("ppo", **settings)
-envs = gym.make_vec("Pendulum-v1", 2, "sync", max_episode_steps=30)
-observations, _ = envs.reset(seed=5)
-while agent.env_steps < steps:
-    actions = agent.act(observations)
-    assert actions in envs.action_space
-    observations, rewards, terminated, truncated, _ = envs.step(actions)
-    agent.observe(observations, rewards, terminated, truncated)
-    agent.learn()
-same(agent.policy, expected)
+for name in ("ppo", "a2c"):
+    steps, expected = trained(name, **settings)
+    agent = xagents_ray.Agent(name, **settings)
+    envs = gym.make_vec("Pendulum-v1", 2, "sync", max_episode_steps=30)
+    observations, _ = envs.reset(seed=5)
+    while agent.env_steps < steps:
+        actions = agent.act(observations)
+        assert actions in envs.action_space
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        agent.observe(observations, rewards, terminated, truncated)
+        agent.learn()
+    same(agent.policy, expected)
 """
 
 

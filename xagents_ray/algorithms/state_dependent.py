@@ -8,7 +8,7 @@ from xagents_ray.networks import keras_files
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.state_dependent import with_log_std
 from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.options import option
+from xagents_ray.settings.options import flag, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +66,12 @@ class StateDependentConfig(AlgorithmConfig):
     def check_spec(self, spec: EnvSpec) -> None:
         """Raise UserError when the settings don't fit an environment's spaces."""
         super().check_spec(spec)
-        if self.uses_sde and spec.is_discrete:
-            raise UserError(
-                f"--sde-frequency {self.sde_frequency} is for continuous actions and "
-                "this environment's are discrete: leave it out."
-            )
+        for name in self.not_default("sde_frequency", "init_log_std"):
+            if spec.is_discrete:
+                raise UserError(
+                    f"{flag(name)} {getattr(self, name)} is for continuous actions and "
+                    "this environment's are discrete: leave it out."
+                )
 
     def with_log_std(
         self,

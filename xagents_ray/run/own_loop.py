@@ -181,10 +181,12 @@ class Agent:
         length = self._config.batch_steps
         self._rows = TrajectoryWriter(before, length, self._run.spec.is_image)
         self._noise = self._policy.noise(self._generators, length)
-        self._row, self._version = 0, self._driver.weights.version
+        self._row = 0
 
     def _choose(self) -> Actions:
         assert self._rows is not None
+        if self._row == 0:
+            self._version = self._driver.weights.version
         seen, noise = self._rows.input(self._row), self._noise[self._row]
         self._chosen = self._policy.act(seen, noise, self.env_steps)
         return self._chosen
