@@ -152,8 +152,9 @@ def _values(
     """Return what the templates' names stand for."""
     addresses = [f"- 192.0.2.{11 + n}" for n in range(workers)]
     shell = shlex.join(["xagents-ray", *command])
-    if target == "ray" and "--run-dir" not in command:
-        shell += ' --run-dir "$HOME/runs"'
+    if target == "ray":  # of several --run-dir, the last one counts
+        agent, flags = shlex.join(["xagents-ray", *command[:2]]), command[2:]
+        shell = f'{agent} --run-dir "$HOME/runs" {shlex.join(flags)}'
     # Compose reads $NAME, and $$ as $.
     words = [json.dumps(w, ensure_ascii=False).replace("$", "$$") for w in command]
     return {

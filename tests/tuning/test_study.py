@@ -13,6 +13,7 @@ from processes import start
 from xagents_ray import log_uniform
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.tuning.optuna_parts import without_password
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of
@@ -225,6 +226,10 @@ def test_an_empty_study_is_taken() -> None:
         ("nonsense", "Could not parse"),
         ("sqlite:////nowhere/study.db", "unable to open database file"),
         ("nonsense://host/study", "Can't load plugin"),
+        ("postgresql://me:secret@host:port/study", "postgresql:…"),
+        ("postgresql:/me:secret@host/study", "postgresql:…"),
+        ("redis://host", "redis://host"),
+        ("sqlite:///a{b}.db", "can't be opened"),
     ],
 )
 def test_databases_that_cannot_be_opened(storage: str, said: str) -> None:
@@ -232,9 +237,12 @@ def test_databases_that_cannot_be_opened(storage: str, said: str) -> None:
         opened(storage=storage)
     assert said in str(error.value)
     assert str(error.value).count("\n") == 0
+    assert "secret" not in str(error.value)
 
 
 def test_passwords_are_not_shown() -> None:
+    shown = without_password("postgresql://host/x?user=me&password=secret")
+    assert "user=me" in shown and "secret" not in shown
     for url in ("mysql://me:secret@host/x", "postgresql://me:secret@host/x"):
         with pytest.raises(UserError) as error:
             opened(storage=url)

@@ -46,7 +46,7 @@ class TRPO(Agent): ...
 class TrainSettings(TypedDict, total=False):
     actor_cpus: float | None
     """Cores that each env actor claims; default: an even share of those that the
-    learner leaves (> 0)."""
+    learner leaves (≥ 0.0001)."""
     actor_timeout: float | None
     """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
     median rollouts, and 600 before the first one has ended (seconds, > 0)."""
@@ -56,8 +56,8 @@ class TrainSettings(TypedDict, total=False):
     """If specified, --precision bfloat16 is allowed where it is slower than float32.
     Default: False."""
     asynchronous: bool
-    """If specified, env actors run free, each at its own pace; on-policy, what is older
-    than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
+    """If specified, each env actor runs at its own pace; on-policy, what is older than
+    --policy-lag is dropped; a replay buffer takes rollouts of any age; not
     reproducible; on Ray the default of asynchronous agents, unless --policy-lag is
     given. Default: False."""
     callbacks: str | Path | Sequence[str | Path] | OwnCallbacks | None
@@ -1228,7 +1228,7 @@ def train(agent: AgentName, **settings: Any) -> Result: ...
 class TuneSettings(TypedDict, total=False):
     actor_cpus: float | None
     """Cores that each env actor claims; default: an even share of those that the
-    learner leaves (> 0)."""
+    learner leaves (≥ 0.0001)."""
     actor_timeout: float | None
     """Replace an env actor whose rollout takes longer; default: the larger of 60 and 10
     median rollouts, and 600 before the first one has ended (seconds, > 0)."""
@@ -1238,8 +1238,8 @@ class TuneSettings(TypedDict, total=False):
     """If specified, --precision bfloat16 is allowed where it is slower than float32.
     Default: False."""
     asynchronous: bool
-    """If specified, env actors run free, each at its own pace; on-policy, what is older
-    than --policy-lag is dropped; a replay buffer takes rollouts of any age; not
+    """If specified, each env actor runs at its own pace; on-policy, what is older than
+    --policy-lag is dropped; a replay buffer takes rollouts of any age; not
     reproducible; on Ray the default of asynchronous agents, unless --policy-lag is
     given. Default: False."""
     checkpoint_every: int

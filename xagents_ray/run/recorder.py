@@ -71,10 +71,13 @@ class Wandb:
             dir=str(directory),
             settings=settings,
         )
+        self._run.define_metric("*", step_metric="env_steps")
+        self._newest = 0
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log numbers."""
-        self._run.log(dict(values), step=step)
+        """Log numbers, of an earlier step too: an evaluation ends after others."""
+        self._newest = max(step, self._newest)  # it ignores what goes back
+        self._run.log({**values, "env_steps": step}, step=self._newest)
 
     def video(self, step: int, path: Path) -> None:
         """Log a video."""

@@ -191,8 +191,7 @@ class PlacementConfig(ConnectionConfig):
         None,
         "Cores that each env actor claims; default: an even share of those that "
         "the learner leaves",
-        low=0,
-        exclusive=True,
+        low=1e-4,
         needs_ray=True,
     )
     actor_timeout: float | None = option(

@@ -183,7 +183,7 @@ class PipelineConfig(Checked):
     )
     asynchronous: bool = option(
         False,
-        "If specified, env actors run free, each at its own pace; on-policy, what "
+        "If specified, each env actor runs at its own pace; on-policy, what "
         "is older than --policy-lag is dropped; a replay buffer takes rollouts of any "
         "age; not reproducible; on Ray the default of asynchronous agents, unless "
         "--policy-lag is given",

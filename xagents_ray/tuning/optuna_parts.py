@@ -33,7 +33,13 @@ def open_study(name: str, url: str) -> optuna.Study:
             f"--storage {without_password(url)} needs the package "
             f"{missing or 'of its driver'}: install it beside xagents-ray."
         ) from None
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+    except (
+        SQLAlchemyError,
+        optuna.exceptions.StorageInternalError,
+        KeyError,  # of braces in a path
+        RuntimeError,  # of another version's tables
+        ValueError,  # of a port that is no number
+    ) as error:
         raise UserError(
             f"--storage {without_password(url)} can't be opened "
             f"({first_line(error)}): give a URL such as sqlite:///study.db or "
@@ -81,9 +87,11 @@ def described(distribution: distributions.BaseDistribution) -> str:
 def without_password(url: str) -> str:
     """Return a database URL to show."""
     try:
-        return make_url(url).render_as_string()
-    except SQLAlchemyError:
-        return url
+        found = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        return f"{url.partition(':')[0]}:…"
+    secrets = {name: "***" for name in found.query if "password" in name}
+    return found.update_query_dict(secrets).render_as_string()
 
 
 def first_line(error: Exception) -> str:
