@@ -1,4 +1,4 @@
-"""The demo of drlbox: a network of your own, and env actors that run free on Ray.
+"""The demo of drlbox: a network of your own, and asynchronous env actors on Ray.
 
 Prints the progress, how many episodes ended, and the mean reward of the last ones.
 """
