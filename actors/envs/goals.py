@@ -70,7 +70,7 @@ class GoalRewards:
             after, reward, *ends, _ = env.step(env.action_space.sample())
             pair = after[None, achieved], before[None, desired]
             computed = self(*map(np.float32, pair))[0].item()
-            if not np.isclose(reward, computed, rtol=1e-3, atol=1e-4):
+            if not np.isclose(float(reward), computed, rtol=1e-3, atol=1e-4):
                 return float(reward), computed
             before = env.reset()[0] if any(ends) else after
         return None
