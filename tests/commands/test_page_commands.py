@@ -46,7 +46,7 @@ MORE = {
     "train": SHORT,
     "train ppo --env LunarLander-v3": [*SHORT, "--n-steps", "32"],
     "train ppo --env PongNoFrameskip-v4": [*FEW_FRAMES, "--n-steps", "32"],
-    "train dqn --env ALE/Breakout-v5": FEW_FRAMES,
+    "train dqn --env BreakoutNoFrameskip-v4": FEW_FRAMES,
     # The best weights are known after 100 episodes.
     "train dqn --resume": ["--max-steps", "9000"],
     "train ppo --resume": ["--max-steps", "1200"],
