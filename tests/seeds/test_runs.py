@@ -1,12 +1,15 @@
 """Which runs wait, run, have ended or failed: with pipes, and without processes."""
 
+from collections.abc import Mapping
 from multiprocessing import Pipe
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from results import result
 
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.result import Result
 from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.seeds.runs import Failure, Report, SeedRun, SeedRuns
 
@@ -34,11 +37,17 @@ class FakeProcess:
 class Fakes:
     """Runs whose processes are scripted, by seed."""
 
-    def __init__(self, processes: dict[int, Any], parallel: int = 2) -> None:
+    def __init__(
+        self,
+        processes: dict[int, Any],
+        parallel: int = 2,
+        ended: Mapping[int, Result] = MappingProxyType({}),
+    ) -> None:
         self._processes = processes
         self.changes: list[tuple[int, str]] = []
         self.most = self._running = 0
-        self.runs = SeedRuns(list(processes), parallel, self.start, self.changed)
+        how = parallel, self.start, self.changed, ended
+        self.runs = SeedRuns(list(processes), *how)
         self.signals = Signals()
         self.signals.on_first = None
 
@@ -70,8 +79,8 @@ def test_every_seed_is_trained_and_so_many_at_a_time() -> None:
 
 
 def test_what_is_over_needs_no_process() -> None:
-    fakes = Fakes({1: OSError("is not started"), 2: FakeProcess(result(4.0))})
-    fakes.runs._ended = {1: result(2.0)}
+    processes = {1: OSError("is not started"), 2: FakeProcess(result(4.0))}
+    fakes = Fakes(processes, ended={1: result(2.0)})
     assert fakes.train() == {1: "ended", 2: "ended"}
     assert fakes.changes[0] == (1, "ended")
     assert SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None).mean == 3.0

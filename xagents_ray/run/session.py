@@ -160,8 +160,7 @@ class Session:
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        is_stopped = self._signals.received is not None
-        result = self._summarize(reason, completed=not is_stopped)
+        result = self._summarize(reason, completed=self._signals.received is None)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
         return result
@@ -256,6 +255,7 @@ class Session:
         self._saver.between_phases()
 
     def _save_newest(self, with_replay: bool) -> None:
+        """Write the best and the newest state, if they are not written already."""
         self._saver.write_best()
         if self._saver.is_behind:
             self._settle()
