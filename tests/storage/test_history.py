@@ -428,19 +428,28 @@ def test_flushed_rows_keep_their_place(
     assert pq.read_metadata(path).num_row_groups == 1
 
 
-def test_cost_of_100_000_games(path: Path) -> None:
-    """At 80,000 steps/s and 20 steps a game they are 25 s of a run, 2 % is 0.5 s."""
+def test_cost_of_100_000_games(tmp_path: Path) -> None:
+    """At 80,000 steps/s and 20 steps a game they are 25 s of a run, 2 % is 0.5 s.
+
+    The least of three, in this thread: in a process that tested other things, theirs
+    may still be at work.
+    """
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=100_000).tolist()
     times = np.cumsum(rng.exponential(size=100_000)).tolist()
-    made = filled(path, 1)  # imports pyarrow
-    begun = time.process_time()
-    for n, reward in enumerate(rewards):
-        made.add(n * 20, times[n], reward, reward / 3, reward / 7)
-    made.flush()
-    assert time.process_time() - begun < 0.5
-    assert path.stat().st_size < 8_000_000
-    assert os.listdir(path.parent) == ["h.parquet"]
+
+    def seconds(path: Path) -> float:
+        made = filled(path, 1)  # imports pyarrow
+        begun = time.thread_time()
+        for n, reward in enumerate(rewards):
+            made.add(n * 20, times[n], reward, reward / 3, reward / 7)
+        made.flush()
+        return time.thread_time() - begun
+
+    paths = [tmp_path / str(n) / "h.parquet" for n in range(3)]
+    assert min(map(seconds, paths)) < 0.5
+    assert paths[0].stat().st_size < 8_000_000
+    assert os.listdir(paths[0].parent) == ["h.parquet"]
 
 
 MISSING = "has values that are missing or out of range"
