@@ -63,6 +63,54 @@ def test_given_settings_override() -> None:
     assert apply(PPO, {"env": "CartPole-v1"}) == {"env": "CartPole-v1"}
 
 
+def test_settings_without_effect_are_left_out_of_a_preset() -> None:
+    dqn = find("dqn")
+    plain = apply(dqn, CARTPOLE)
+    epsilon = {"epsilon_end", "epsilon_decay_steps"}
+    assert plain.keys() >= epsilon
+    for given in ({"noisy": "factorised"}, {"epsilon_ladder": True}):
+        assert apply(dqn, {**CARTPOLE, **given}).keys() == plain.keys() - epsilon | (
+            given.keys()
+        )
+    trpo = apply(find("trpo"), {**CARTPOLE, "critic_lr": 0.1})
+    assert "lr" not in trpo
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "said"),
+    [
+        (
+            "dqn",
+            {"noisy": "factorised", "epsilon_end": 0.1},
+            "--epsilon-end .* --noisy",
+        ),
+        (
+            "dqn",
+            {"preset": "rainbow", "epsilon_decay_steps": 10},
+            "--epsilon-decay-steps has no effect with --noisy: drop one of the two",
+        ),
+        (
+            "dqn",
+            {"epsilon_ladder": True, "epsilon_start": 0.5},
+            "--epsilon-start .* --epsilon-ladder",
+        ),
+        ("trpo", {"lr": 0.1, "critic_lr": 0.2}, "--lr .* --critic-lr"),
+        (
+            "ppo",
+            {"decoupled_loss": True, "replay_ratio": 1.0},
+            "--decoupled-loss .* --replay-ratio",
+        ),
+    ],
+)
+def test_settings_without_effect_are_refused(
+    agent: str, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        apply(find(agent), {"env": "CartPole-v1", **given})
+    harmless = {name: value for name, value in given.items() if name == "preset"}
+    assert apply(find(agent), {"env": "CartPole-v1", **harmless})
+
+
 def test_an_own_file(tmp_path: Path) -> None:
     network = tmp_path / "small.cfg"
     network.write_text("[dense-0]\nunits=8\noutput=1\n[dense-1]\noutput=1\n")

@@ -24,6 +24,11 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         "the states that this policy visited, and replayed steps come from many; use "
         "a2c, ppo or impala",
     }
+    lr: float = changed(
+        AdvantageConfig,
+        "lr",
+        help="Learning rate of the critic; --max-kl bounds the policy's step",
+    )
     n_steps: int = changed(AdvantageConfig, "n_steps", 512)
     lam: float = changed(AdvantageConfig, "lam", 1.0)
     entropy_coef: float = changed(AdvantageConfig, "entropy_coef", 0.0)
@@ -36,6 +41,12 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         AdvantageConfig,
         "grad_norm",
         help="Largest global norm of the critic's gradient",
+    )
+    critic_lr: float | None = changed(
+        ActorAndCritic,
+        "critic_lr",
+        help="Learning rate of the critic, which replaces --lr",
+        replaces=("lr",),
     )
     max_kl: float = positive(
         0.001,

@@ -1094,7 +1094,7 @@ class TrainTRPO(TrainSettings, total=False):
     critic_iterations: int
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | None
-    """Learning rate of the critic; default: that of --lr (> 0)."""
+    """Learning rate of the critic, which replaces --lr (> 0)."""
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
@@ -1118,7 +1118,7 @@ class TrainTRPO(TrainSettings, total=False):
     lam: float
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    """Learning rate of the critic; --max-kl bounds the policy's step (> 0). Default:
     0.0007."""
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
@@ -2330,7 +2330,7 @@ class TuneTRPO(TuneSettings, total=False):
     critic_iterations: int | Sequence[int] | Space
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | Sequence[float] | Space | None
-    """Learning rate of the critic; default: that of --lr (> 0)."""
+    """Learning rate of the critic, which replaces --lr (> 0)."""
     critic_model: str | Path | Callable[..., Any] | None
     """Path to critic model .cfg or .keras file; from Python also a Keras model, or a
     function of the environment that makes one."""
@@ -2354,7 +2354,7 @@ class TuneTRPO(TuneSettings, total=False):
     lam: float | Sequence[float] | Space
     """GAE-Lambda for advantage estimation (≥ 0 and ≤ 1). Default: 1.0."""
     lr: float | Sequence[float] | Space
-    """Learning rate passed to a tensorflow.keras.optimizers.Optimizer (> 0). Default:
+    """Learning rate of the critic; --max-kl bounds the policy's step (> 0). Default:
     0.0007."""
     lr_decay: bool
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:

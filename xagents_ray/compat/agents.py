@@ -20,7 +20,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.policy.episodes import Evaluation
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.result import Result
-from xagents_ray.settings.options import options
+from xagents_ray.settings.options import options, replaced
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 
 _KINDS = {"cnn": "image", "ann": "vector"}
@@ -141,7 +141,8 @@ class Agent:
         for each in others:
             if each.get("lr", found.get("lr")) != found.get("lr"):
                 found["critic_lr"] = each["lr"]
-        return found
+        unused = replaced(options(self.row.config), found)
+        return {name: value for name, value in found.items() if name not in unused}
 
     def _replay(self, given: Sequence[Any] | None) -> dict[str, Any]:
         if given is None:

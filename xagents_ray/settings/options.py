@@ -55,6 +55,8 @@ class Facts:
     # that run's own may be given.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
+    # Settings that have no effect with another value of this one than its default.
+    replaces: tuple[str, ...] = ()
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
@@ -248,6 +250,16 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
         if word in each.known_as:
             return f"; did you mean {own}?"
     return near(name, shown.values())
+
+
+def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Option]:
+    """Return the settings that have no effect beside given ones, by which of these."""
+    return {
+        name: each
+        for each in known
+        if given.get(each.name) not in (None, each.default)
+        for name in each.replaces
+    }
 
 
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:

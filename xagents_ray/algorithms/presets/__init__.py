@@ -19,7 +19,7 @@ import yaml
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.options import options
+from xagents_ray.settings.options import flag, options, replaced
 from xagents_ray.settings.run import RunConfig
 
 AUTO = "auto"
@@ -61,20 +61,30 @@ def _of(row: Algorithm) -> tuple[Preset, ...]:
 def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, completed by those of the preset that they ask for.
 
+    The preset's settings that have no effect beside the given ones are left out.
+
     Args:
         algorithm: that is to learn.
         given: settings by flat name; `preset` is "auto", another name or a file.
     Raises:
-        UserError: there is no such preset, its file is damaged, or its name is no text.
+        UserError: there is no such preset, its file is damaged, its name is no text, or
+            a given setting has no effect beside another one.
     """
     asked = RunConfig(preset=given.get("preset")).preset
-    if asked is None:
-        return dict(given)
+    settings: Mapping[str, Any] = {}
     if asked in {AUTO, *(preset.name for preset in _of(algorithm))}:
-        settings = _find(algorithm.name, given.get("env"), asked).settings
-    else:
+        settings = _find(algorithm.name, given.get("env"), str(asked)).settings
+    elif asked is not None:
         settings = _read(Path(asked), algorithm)
-    return {**settings, **given}
+    completed = {**settings, **given}
+    unused = replaced(options(algorithm.config), completed)
+    for name, each in unused.items():
+        if given.get(name) not in (None, getattr(algorithm.config, name)):
+            raise UserError(
+                f"{flag(name)} has no effect with {each.flag}: drop one of the two."
+            )
+    dropped = unused.keys() - given.keys()
+    return {name: value for name, value in completed.items() if name not in dropped}
 
 
 def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
