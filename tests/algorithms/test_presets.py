@@ -87,7 +87,7 @@ def test_settings_without_effect_are_left_out_of_a_preset() -> None:
         (
             "dqn",
             {"preset": "rainbow", "epsilon_decay_steps": 10},
-            "--epsilon-decay-steps has no effect with --noisy: drop one of the two",
+            "--epsilon-decay-steps has no effect with --noisy: drop one of them",
         ),
         (
             "dqn",

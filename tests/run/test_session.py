@@ -164,9 +164,12 @@ def test_an_unexpected_error_is_shown_and_the_run_saved(
     driver = FakeDriver([[1], [1], raising(error)])
     if not saves:
         driver.state = raising(RuntimeError("another"))  # type: ignore[method-assign]
+    driver.metrics = lambda: {"own": 1.0}
     with pytest.raises(type(error), match="a "):
-        train(driver)
+        train(driver, tensorboard=True)
     assert steps() == ([2] if saves else [])
+    (events,) = (RUN / "tensorboard").iterdir()
+    assert b"own" in events.read_bytes()
 
 
 def test_phases_in_progress_are_counted_before_the_state_is_taken() -> None:

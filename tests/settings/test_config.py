@@ -18,7 +18,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import Option, options
-from xagents_ray.settings.run import RunConfig
+from xagents_ray.settings.run import PlacementConfig, RunConfig
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.tuning.plan import TuneConfig
 
@@ -237,6 +237,14 @@ def test_no_default_is_written_elsewhere() -> None:
 
 def of(algorithm: type, **values: Any) -> Config:
     return Config.of(algorithm, {**ENOUGH, **values})
+
+
+@pytest.mark.parametrize("gpus", [1.5, 0.00005])
+def test_gpus_that_ray_cannot_reserve_are_refused(gpus: float) -> None:
+    said = f"--learner-gpus {gpus:g} can't be reserved: give a part of one GPU"
+    assert refused(PlacementConfig, "learner_gpus", gpus).startswith(said)
+    for allowed in (0, 0.5, 1, 2):
+        assert PlacementConfig(learner_gpus=allowed).learner_gpus == allowed
 
 
 def test_values_reach_their_groups() -> None:

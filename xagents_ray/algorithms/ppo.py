@@ -24,9 +24,6 @@ class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
         "--clip-value bounds the change of a value",
     }
     n_steps: int = changed(AdvantageConfig, "n_steps", 128)
-    replay_ratio: float = changed(
-        OptionalReplayConfig, "replay_ratio", replaces=("decoupled_loss",)
-    )
     ppo_epochs: int = count(
         4,
         "Passes over the batch per training step",

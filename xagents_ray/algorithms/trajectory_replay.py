@@ -100,6 +100,7 @@ class OptionalReplayConfig(TrajectoryReplayConfig):
         help="Mean number of updates from a replay buffer of trajectories per rollout, "
         "corrected by V-trace; the number is drawn from a Poisson distribution each "
         "time; 0 for no replay",
+        replaces=("decoupled_loss",),  # of PPO
     )
 
     def __post_init__(self) -> None:

@@ -156,6 +156,8 @@ class Session:
         except BaseException:  # SystemExit of a user's code too
             with suppress(Exception):  # the first error is the one to show
                 self._save_newest(with_replay=False)
+            with suppress(Exception):
+                self._recorder.close(self._progress.env_steps, {}, None)
             raise
         finally:
             self._telemetry.profile.stop()

@@ -210,6 +210,15 @@ class PlacementConfig(ConnectionConfig):
         low=0,
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gpus = self.learner_gpus
+        if gpus and not (1e-4 <= gpus <= 1 or float(gpus).is_integer()):
+            raise UserError(
+                f"--learner-gpus {gpus:g} can't be reserved: give a part of one GPU, "
+                "0.0001 or more, or a whole number."
+            )
+
 
 SESSION_GROUPS = (RunConfig, DisplayConfig, PlacementConfig)
 """Groups whose settings may change from one session of a run to the next."""

@@ -19,7 +19,7 @@ import yaml
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.options import flag, options, replaced
+from xagents_ray.settings.options import options, replaced
 from xagents_ray.settings.run import RunConfig
 
 AUTO = "auto"
@@ -78,10 +78,12 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
         settings = _read(Path(asked), algorithm)
     completed = {**settings, **given}
     unused = replaced(options(algorithm.config), completed)
-    for name, each in unused.items():
-        if given.get(name) not in (None, getattr(algorithm.config, name)):
+    for each in options(algorithm.config):
+        used = given.get(each.name) not in (None, each.default)
+        if used and each.name in unused:
+            other = unused[each.name].flag
             raise UserError(
-                f"{flag(name)} has no effect with {each.flag}: drop one of the two."
+                f"{each.flag} has no effect with {other}: drop one of them."
             )
     dropped = unused.keys() - given.keys()
     return {name: value for name, value in completed.items() if name not in dropped}
