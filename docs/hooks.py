@@ -89,7 +89,8 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def _text(text: str) -> str:
     """Return text that Markdown shows as it is, within a table."""
     text = re.sub(r"(--[a-z][a-z0-9-]*)", r"`\1`", text.replace("|", r"\|"))
-    return re.sub(r"([*_<>])", r"\\\1", text)
+    text = re.sub(r"([*_<>])", r"\\\1", text)
+    return re.sub(r"([≥≤>]) ", "\\1\u00a0", text)
 
 
 def _flags(owner: str) -> str:
@@ -140,7 +141,7 @@ def _presets(agent: str) -> str:
     of_all = agent == "all"
     rows = (
         ([each.agent] if of_all else [])
-        + [f"`{each.env}`", each.name, each.expected, each.source]
+        + [f"`{each.env}`", each.name, _text(each.expected), _text(each.source)]
         for each in presets()
         if of_all or each.agent == agent
     )

@@ -29,6 +29,7 @@ LONGEST = 1.0
 """Seconds without a change that are shown."""
 END = 6.0
 """Seconds for which the last picture stays before the recording begins again."""
+_STILL = "@media (prefers-reduced-motion:reduce){text{animation:none!important}}"
 COLORS = {
     "default": "#d4d7dd",
     "red": "#f28b82",
@@ -149,8 +150,9 @@ def svg(recorded: Sequence[Frame]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">'
         f"<style>text{{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',"
-        f"monospace;white-space:pre}}{''.join(rules)}</style>"
-        f'<rect width="{width:g}" height="{height:g}" rx="8" fill="#1f2430"/>{lights}'
+        f"monospace;white-space:pre}}{''.join(rules)}{_STILL}</style>"
+        f'<rect width="{width:g}" height="{height:g}" rx="8" fill="#1f2430" '
+        f'stroke="#3a4050"/>{lights}'
         f'<g transform="translate(16 30)">{"".join(parts)}</g></svg>\n'
     )
 

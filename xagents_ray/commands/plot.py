@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xagents_ray.core.errors import UserError, counted, near
+from xagents_ray.core.errors import UserError, near
 from xagents_ray.seeds import scores
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.files import replacing
@@ -113,7 +113,8 @@ def plot_seeds(
     steps = np.linspace(first, max(first, min(x[-1] for x, _ in curves)), _BAND_POINTS)
     rewards = np.stack([np.interp(steps, x, y) for x, y in curves])
     middle = steps, scores.interquartile_mean(rewards)
-    label = f"interquartile mean of {counted(len(curves), 'seed')}"
+    seeds = len(curves)
+    label = f"interquartile mean of {seeds} seeds" if seeds > 1 else "one seed"
     figure = _figure([middle], [label], env, "mean_reward", "step", None)
     band = scores.interval(rewards)
     figure.axes[0].fill_between(steps, *band, color=_COLORS[0], alpha=0.2, linewidth=0)

@@ -86,9 +86,9 @@ class Option(Facts):
     def bounds(self) -> str:
         """The bounds in words, `> 0 and ≤ 1`, or ''."""
         low = None if self.low is None else f"{'>' if self.exclusive else '≥'} "
-        parts = [] if low is None else [f"{low}{self.low:g}"]
+        parts = [] if low is None else [f"{low}{self.low:.10g}"]
         if self.high is not None:
-            parts.append(f"≤ {self.high:g}")
+            parts.append(f"≤ {self.high:.10g}")
         return " and ".join(parts)
 
     @property
