@@ -14,7 +14,8 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam, in one operation per variable, which makes no temporary tensors.
 
-    It has no amsgrad, weight decay, or clipping of its own.
+    Constraints of a user's Keras model are applied, as Keras does. It has no amsgrad,
+    weight decay, or clipping of its own.
 
     Source: arXiv:1412.6980, the form at the end of section 2.
     """
@@ -37,6 +38,8 @@ class FusedAdam(keras.optimizers.Adam):
             var, m, v = map(_handle, held)
             dense = tf.convert_to_tensor(gradient)  # of an embedding it is sparse
             tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=dense, **settings)
+        for variable in constrained(variables):
+            variable.assign(variable.constraint(variable))
 
 
 def _handle(variable: Any) -> tf.Tensor:
@@ -102,6 +105,11 @@ def regularization(variables: Sequence[Any]) -> tf.Tensor | None:
     regularizers = [(getattr(v, "regularizer", None), v) for v in variables]
     parts = [penalty(v) for penalty, v in regularizers if penalty is not None]
     return tf.add_n(parts) if parts else None
+
+
+def constrained(variables: Sequence[Any]) -> list[Any]:
+    """Return those variables that Keras constrains; only a user's model has any."""
+    return [v for v in variables if getattr(v, "constraint", None) is not None]
 
 
 def update_targets(pairs: Sequence[tuple[Any, Any]], tau: float) -> None:

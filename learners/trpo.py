@@ -5,12 +5,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xagents_ray.algorithms.trpo import TRPOConfig
+from xagents_ray.core.errors import UserError
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
 from xagents_ray.learners.metrics import Means, add, added, no_means
 from xagents_ray.learners.minibatches import update_in_passes
-from xagents_ray.learners.optimizer import descend, make_optimizer, regularization
+from xagents_ray.learners.optimizer import (
+    constrained,
+    descend,
+    make_optimizer,
+    regularization,
+)
 from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import Phase, Rollout, flatten
 
@@ -44,6 +50,12 @@ class TRPO:
         self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]
+        if constrained(self._variables):
+            raise UserError(
+                "TRPO's step is the largest that --max-kl allows, and constraints of "
+                "Keras would change it: leave them out of the actor's model, or use "
+                "ppo."
+            )
         self._optimizer = make_optimizer(
             setup.config, self._critic.trainable_variables, setup.config.critic_lr
         )

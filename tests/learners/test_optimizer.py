@@ -55,6 +55,20 @@ def test_regularizers_of_keras_add_their_gradients() -> None:
     np.testing.assert_allclose(changed, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_constraints_of_keras_are_kept(name: str) -> None:
+    dense = keras.layers.Dense(2, kernel_constraint=keras.constraints.UnitNorm())
+    dense.build((None, 3))
+    before, variables = dense.kernel.numpy(), [dense.kernel, dense.bias]
+    optimizer = make_optimizer(DQNConfig(lr=0.1, optimizer=name), variables)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(dense(tf.constant([[1.0, 2.0, -1.0]])))
+    descend(optimizer, tape, loss, variables)
+    np.testing.assert_allclose(tf.norm(dense.kernel, axis=0), [1, 1], rtol=1e-5)
+    assert (np.abs(dense.kernel - before) > 1e-3).any()
+    assert (dense.bias.numpy() < 0).all()  # it has no constraint, and was 0
+
+
 def test_adam_by_hand() -> None:
     """The first step is lr * g / (|g| + epsilon), with the moments' bias removed."""
     config = DQNConfig(lr=0.1, beta1=0.8, beta2=0.5, opt_epsilon=0.25)
