@@ -8,7 +8,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.impala import IMPALAConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import Means
-from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.setup import LearnerSetup, counter
 from xagents_ray.learners.tensors import CorrectedBatches, Phase
 
 
@@ -26,6 +26,9 @@ class IMPALA:
         self._config = c = setup.config
         self._parts = parts = ActorCritic(setup, c.rho_clip, c.c_clip)
         self.data, self.variables = parts.data, parts.variables
+        if c.replay_share:
+            self._updates = counter()
+            self.variables = {**parts.variables, "count/updates": self._updates}
         self.models, self.optimizers = parts.models, parts.optimizers
 
     def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
@@ -33,7 +36,8 @@ class IMPALA:
         if self._config.replay_share:
             part = self._config.replayed_part
             sizes = phase.batches, phase.width
-            data = mixed(data, part, *sizes, phase.weights_version)
+            data = mixed(data, part, *sizes, self._updates)
+            self._updates.assign_add(1)
             phase = phase._replace(batches=1)
         return self._parts.learn(data, phase, first_version=tf.int64.max)
 
@@ -53,19 +57,22 @@ def mixed(
         part: replayed trajectories that are valid for each fresh one.
         count: int32 [].
         width: int32 [].
-        update: int64 [], its number: where a round's part is no whole number, some
-            updates replay one trajectory more than others.
+        update: int64 [], its number from 0 on: where a round's part is no whole number,
+            some updates replay one trajectory more than others, and each update begins
+            with the environment at which the one before ended.
     """
     most = 1 + math.ceil(part)
     held = CorrectedBatches(*(x[:most] for x in batches))
     whole = tf.cast(width, tf.float64) * part
     before = tf.cast(update, tf.float64) * whole
-    replayed = tf.cast(tf.floor(before + whole) - tf.floor(before), tf.int32)
-    columns = tf.minimum(width + replayed, width * count)
+    begin, end = (tf.cast(tf.floor(x), tf.int64) for x in (before, before + whole))
+    sampled = tf.cast(width * (count - 1), tf.int64)
     *arrays, versions = held
     joined = CorrectedBatches._make([*map(_side_by_side, arrays), versions[:1]])
     places, padded = tf.range(tf.shape(joined.valid)[2]), tf.shape(held.valid)[2]
-    is_taken = places // padded * width + places % padded < columns
+    number = tf.cast(places // padded * width + places % padded - width, tf.int64)
+    turn = tf.math.floormod(number - begin, tf.maximum(sampled, 1))
+    is_taken = (number < 0) | ((number < sampled) & (turn < end - begin))
     return joined._replace(valid=joined.valid & is_taken)
 
 

@@ -123,7 +123,7 @@ def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     ],
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
-    batch = mixed(numbered(4, 3, 2), part, count, 2, 7)
+    batch = mixed(numbered(4, 3, 2), part, count, 2, 8)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]
@@ -133,7 +133,7 @@ def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) ->
     # Of a round that lacks some, with copies beside it.
     wide = widened(CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5))
     assert wide.rewards.shape == (4, 3, 5)
-    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 7)
+    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 8)
     same = batch.rewards.numpy()[batch.valid.numpy()]
     assert same.tolist() == rewards[valid].tolist()
 
@@ -147,6 +147,16 @@ def test_a_share_of_less_than_one_is_that_of_many_updates(
     replayed = [int(each.valid.numpy()[0, 0].sum()) - width for each in parts]
     assert set(replayed) == {0, 1}
     assert sum(replayed) == pytest.approx(100 * width * part, abs=1)
+
+
+@pytest.mark.parametrize("part", [0.333333, 1.5])
+def test_a_share_is_of_all_environments_in_turn(part: float) -> None:
+    width, count = 8, 1 + int(np.ceil(part))
+    batches = numbered(count, 3, width)
+    parts = (mixed(batches, part, count, width, n) for n in range(48))
+    replayed = np.sum([each.valid.numpy()[0, 0] for each in parts], axis=0)[width:]
+    assert replayed.sum() == pytest.approx(48 * width * part, abs=1)
+    assert replayed.max() - replayed.min() <= 1
 
 
 def test_a_share_is_one_update_of_all(tmp_path: Path) -> None:
