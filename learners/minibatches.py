@@ -67,7 +67,11 @@ def update_in_passes(
 def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return part j of an order, [S], and bool [S] which are not the next part's."""
     count = tf.size(order)
-    begin, end = (n * count // parts for n in (j, j + 1))
+    # The products may be larger than an int32.
+    large = tf.cast(count, tf.int64)
+    begin, end = (
+        tf.cast(tf.cast(n, tf.int64) * large // parts, tf.int32) for n in (j, j + 1)
+    )
     places = begin + tf.range((count + parts - 1) // parts)
     return tf.gather(order, tf.minimum(places, count - 1)), places < end
 

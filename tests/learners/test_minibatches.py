@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.learners.metrics import no_means
-from xagents_ray.learners.minibatches import shuffled, update_in_passes
+from xagents_ray.learners.minibatches import _part, shuffled, update_in_passes
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
@@ -59,3 +59,12 @@ def test_each_valid_row_counts_once_a_pass(
     np.testing.assert_array_equal(mean.totals[:2], [2 * bits.sum(), 2 * valid.sum()])
     assert mean.totals[2] == float(mean.count) * -(-rows // parts)
     assert mean.count <= 2 * min(parts, rows)
+
+
+def test_parts_of_many_rows_are_whole() -> None:
+    """Their number times that of the rows is more than an int32 holds."""
+    count, parts = 2**20, 4096
+    order = tf.range(count)
+    for j in (0, 2047, 2048, parts - 1):
+        rows, is_own = _part(order, tf.constant(j), parts)
+        assert rows[is_own].numpy().tolist() == [*range(256 * j, 256 * (j + 1))]
