@@ -130,13 +130,17 @@ def test_a_resumed_run_knows_its_best_evaluation() -> None:
     run.act(1, 1)
     run.evaluate(60.0)
     run.saver.finish()
+    Path("best.npz").unlink()
     assert Saved(eval_every=1, start=1).progress.best_evaluation is None
     resumed = Saved(eval_every=1, start=2)
     for mean, expected in ((50.0, (2, 60.0)), (70.0, (4, 70.0))):
         resumed.act(1)
         resumed.evaluate(mean)
-        resumed.saver.finish()
+        note = resumed.saver.finish()
         assert resumed.best == expected
+        # Those of the earlier session too, which this one was to write.
+        assert Path("best.npz").read_text() == str(expected[0])
+        assert (note is None) == (mean == 70.0)
 
 
 @pytest.mark.parametrize(

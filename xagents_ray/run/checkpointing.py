@@ -11,7 +11,7 @@ from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
-from xagents_ray.storage.checkpoints import evaluation_by
+from xagents_ray.storage.checkpoints import best, evaluation_by, load
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import write_file
 
@@ -52,6 +52,7 @@ class Saver:
         self._best_at = time.monotonic()
         self._no_best = self._why_no_best(run.config.training.reward_buffer_size)
         self._evaluated: dict[int, _Taken] = {}
+        self._has_written_models = False
         self._written = self._tried = self._progress.env_steps
 
     @property
@@ -91,15 +92,23 @@ class Saver:
     def finish(self) -> str | None:
         """Write what the last evaluations made the best; return what to tell the user.
 
-        Where there is no best, --checkpoints gets the final weights.
+        Where there is no best, --checkpoints gets the final weights. If that is of an
+        earlier session, it gets those of its checkpoint.
         """
         self.write_best()
         why, paths = self._no_best, self._config.checkpoints
-        if paths is None or not why:
+        if paths is None or self._has_written_models:
             return None
         snapshot, write = self._driver.state(), self._write_models
+        if not why:
+            path = best(self._directory)
+            if path is None:
+                return None
+            snapshot = Snapshot(load(path).arrays, [])
         if not self._best_effort("--checkpoints", write, snapshot, paths):
             return None
+        if not why:
+            return "--checkpoints has the best weights, which an earlier session found"
         return f"--checkpoints has the final weights, as there is no best: {why}"
 
     def write_best(self) -> None:
@@ -163,6 +172,7 @@ class Saver:
     def _write_models(self, snapshot: Snapshot, paths: Sequence[str]) -> None:
         for file in self._driver.encode(snapshot, paths):
             write_file(file)
+        self._has_written_models = True
 
     def _write(
         self,
