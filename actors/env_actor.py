@@ -35,6 +35,9 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
+SEEDS = 2**30
+"""Emulators take 31 bits, and each environment has one more than that before it."""
+
 
 @dataclass(frozen=True)
 class ActorSetup:
@@ -274,9 +277,9 @@ class EnvActor:
 
     def _reset(self) -> tuple[Array, BoolArray]:
         """Begin the first episodes; return the frames and starts before row 0."""
-        seed = self._setup.seed
+        seed = self._setup.seed % SEEDS
         if self._restarts:
             mixed = np.random.SeedSequence([seed, self._restarts]).generate_state(1)
-            seed = int(mixed[0] >> 2)  # emulators take 31 bits
+            seed = int(mixed[0] >> 2)
         first = self._envs.reset(seed + self._setup.first_env)
         return first_window(first, self.spec.stack)

@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
 from naive import naive_stacks
 from stepping import Stepping
 
-from xagents_ray.actors.env_actor import ActorSetup
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
@@ -237,6 +238,17 @@ def test_a_stack_shows_only_frames_of_its_game() -> None:
         expected = naive_stacks([f[env] for f in frames], [s[env] for s in starts], 4)
         found = [stacks[env] for stacks in seen]
         np.testing.assert_array_equal(found, expected[:30])
+
+
+@pytest.mark.parametrize("env", [SHORT_ATARI, {"env": "CartPole-v1"}])
+def test_environments_take_the_largest_seed(env: dict[str, Any]) -> None:
+    """Emulators take 31 bits, and the second environment has one more than the run."""
+    setup = replace(setup_of("ppo", 2, **env), seed=2**31 - 1)
+    with closing(EnvActor(setup)) as actor:
+        trajectory, _ = actor.rollout(weights_of(setup), 4, 0)
+    assert trajectory.valid.all()
+    with closing(Evaluator(setup)) as evaluator:
+        assert len(evaluator.evaluate(weights_of(setup), 2, 2**31 - 1)) == 2
 
 
 def test_a_stopped_evaluator_raises() -> None:
