@@ -44,6 +44,11 @@ def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
     known = envpool.list_all_envs()
     name, more = env_id, {}
     if settings is not None and config.preprocess:
+        if not config.max_frame:
+            raise UserError(
+                "EnvPool always takes the maximum of the last two frames: add "
+                "--max-frame, or use --vectorization vector."
+            )
         name = "".join(part.title() for part in settings["game"].split("_")) + "-v5"
         more = {
             "stack_num": 1,
