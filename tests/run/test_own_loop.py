@@ -31,7 +31,7 @@ def trained(name, **settings):
 """
 SINGLE = """
 settings = dict(env="CartPole-v1", seed=3, buffer_initial_size=100)
-settings |= dict(normalize_rewards=True, jit="off")
+settings |= dict(normalize_rewards=True, epsilon_decay_steps=300, jit="off")
 steps, expected = trained("dqn", **settings)
 agent = xagents_ray.Agent("dqn", **settings)
 env = gym.make("CartPole-v1")

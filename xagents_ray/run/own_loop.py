@@ -188,7 +188,8 @@ class Agent:
         if self._row == 0:
             self._version = self._driver.weights.version
         seen, noise = self._rows.input(self._row), self._noise[self._row]
-        self._chosen = self._policy.act(seen, noise, self.env_steps)
+        done = self.env_steps + self._row * self._n_envs
+        self._chosen = self._policy.act(seen, noise, done)
         return self._chosen
 
     def _write(
