@@ -66,12 +66,10 @@ def test_given_settings_override() -> None:
 def test_settings_without_effect_are_left_out_of_a_preset() -> None:
     dqn = find("dqn")
     plain = apply(dqn, CARTPOLE)
-    epsilon = {"epsilon_end", "epsilon_decay_steps"}
-    assert plain.keys() >= epsilon
-    for given in ({"noisy": "factorised"}, {"epsilon_ladder": True}):
-        assert apply(dqn, {**CARTPOLE, **given}).keys() == plain.keys() - epsilon | (
-            given.keys()
-        )
+    noisy = apply(dqn, {**CARTPOLE, "noisy": "factorised"})
+    assert plain.keys() - noisy.keys() == {"epsilon_end", "epsilon_decay_steps"}
+    ladder = apply(dqn, {**CARTPOLE, "epsilon_ladder": True})
+    assert plain.keys() - ladder.keys() == {"epsilon_decay_steps"}
     trpo = apply(find("trpo"), {**CARTPOLE, "critic_lr": 0.1})
     assert "lr" not in trpo
 
@@ -100,6 +98,21 @@ def test_settings_without_effect_are_left_out_of_a_preset() -> None:
             {"decoupled_loss": True, "replay_ratio": 1.0},
             "--decoupled-loss .* --replay-ratio",
         ),
+        ("a2c", {"model": "a.cfg", "feature_maker": "b:c"}, "--model .*-maker: drop"),
+        ("a2c", {"max_frame": True}, "--max-frame .* without --preprocess: add that"),
+        ("a2c", {"eval_episodes": 3}, "--eval-episodes .* without --eval-every"),
+        (
+            "ppo",
+            {"normalize_advantages": False, "advantage_epsilon": 0.1},
+            "--advantage-epsilon .* without --normalize-advantages",
+        ),
+        (
+            "a2c",
+            {"plateau_reduce_patience": 3},
+            "--plateau-reduce-patience .* without --divergence-monitoring-steps",
+        ),
+        ("acer", {"trust_region": False, "delta": 2.0}, "--delta .*--trust-region"),
+        ("acer", {"kl_weight": 0.1, "delta": 2.0}, "--delta .* with --kl-weight"),
     ],
 )
 def test_settings_without_effect_are_refused(

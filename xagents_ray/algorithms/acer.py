@@ -39,13 +39,16 @@ class ACERConfig(OneModel, TrajectoryReplayConfig, ActorCriticConfig):
         True, "Keep the policy near an average of its past ones"
     )
     delta: float = coefficient(
-        1.0, "Trust region's bound on how fast the policy leaves the average one"
+        1.0,
+        "Trust region's bound on how fast the policy leaves the average one",
+        needs="trust_region",
     )
     kl_weight: float = coefficient(
         0.0,
         "Weight of the KL divergence from the average policy in the loss, in place of "
         "the trust region; 0 for the trust region",
         known_as=("acer_kl_weight",),
+        replaces=("delta",),
     )
     ema_alpha: float = fraction(
         0.99, "Decay of the average network, which moves after each update"

@@ -18,7 +18,6 @@ from xagents_ray.settings.options import count, flag, fraction, option, positive
 
 _CLIPPED = 0.05
 """Share of targets outside the support of distributions that is worth a warning."""
-_EPSILON = "epsilon_start", "epsilon_end", "epsilon_decay_steps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         False,
         "If specified, each of the N environments keeps an epsilon of its own, "
         "0.4^(1 + 7i/(N - 1)) of the i-th, from 0 on",
-        replaces=_EPSILON,
+        replaces=("epsilon_start", "epsilon_decay_steps"),
     )
     dueling: bool = option(
         False,
@@ -73,7 +72,7 @@ class DQNConfig(OneModel, OffPolicyConfig):
         "in place of epsilon once learning begins; actions are random before",
         choices=(FACTORISED, INDEPENDENT),
         acts=True,
-        replaces=_EPSILON,
+        replaces=("epsilon_start", "epsilon_end", "epsilon_decay_steps"),
         known_as=("noisy_nets",),
     )
     noisy_sigma: float | None = positive(

@@ -122,7 +122,9 @@ class AdvantageConfig(GaussianConfig):
         known_as=("normalize_advantage", "norm_adv", "standardize_advantages"),
     )
     advantage_epsilon: float = positive(
-        1e-8, "Value added to the standard deviation that advantages are divided by"
+        1e-8,
+        "Value added to the standard deviation that advantages are divided by",
+        needs="normalize_advantages",
     )
 
     def update_rows(self, n_envs: int) -> int:

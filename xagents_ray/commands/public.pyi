@@ -170,7 +170,7 @@ class TrainSettings(TypedDict, total=False):
     """Directory in which runs get a directory each. Default: runs."""
     seed: int | None
     """Random seed; makes the run reproducible on this machine (on a GPU, by operations
-    that are slower) (≥ 0 and ≤ 2.14748e+09)."""
+    that are slower) (≥ 0 and ≤ 2147483647)."""
     state_to_input: str | Path | Callable[[Any], Any] | None
     """Function of an observation, module:function, that returns what the network reads;
     from Python also the function itself."""
@@ -196,8 +196,8 @@ class TrainA2C(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -263,7 +263,7 @@ class TrainA2C(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -278,8 +278,8 @@ class TrainA3C(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -345,7 +345,7 @@ class TrainA3C(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -357,8 +357,8 @@ class TrainACER(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -440,8 +440,8 @@ class TrainDDPG(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | None
@@ -542,8 +542,8 @@ class TrainDQN(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | None
@@ -660,8 +660,8 @@ class TrainIMPALA(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -737,7 +737,7 @@ class TrainIMPALA(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -752,8 +752,8 @@ class TrainPPO(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -835,7 +835,7 @@ class TrainPPO(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -856,8 +856,8 @@ class TrainSAC(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int
     """Replay buffer batch size (≥ 1). Default: 256."""
     buffer_initial_size: int
@@ -946,7 +946,7 @@ class TrainSAC(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -964,8 +964,8 @@ class TrainTD3(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | None
@@ -1083,8 +1083,8 @@ class TrainTRPO(TrainSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     cg_damping: float
     """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
     cg_iterations: int
@@ -1154,7 +1154,7 @@ class TrainTRPO(TrainSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -1344,7 +1344,7 @@ class TuneSettings(TypedDict, total=False):
     halving, or nothing (median|asha|none). Default: median."""
     seed: int | None
     """Random seed; makes the run reproducible on this machine (on a GPU, by operations
-    that are slower) (≥ 0 and ≤ 2.14748e+09)."""
+    that are slower) (≥ 0 and ≤ 2147483647)."""
     state_to_input: str | Path | Callable[[Any], Any] | None
     """Function of an observation, module:function, that returns what the network reads;
     from Python also the function itself."""
@@ -1379,8 +1379,8 @@ class TuneA2C(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | Sequence[int] | Space | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -1451,7 +1451,7 @@ class TuneA2C(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1466,8 +1466,8 @@ class TuneA3C(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | Sequence[int] | Space | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -1538,7 +1538,7 @@ class TuneA3C(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1550,8 +1550,8 @@ class TuneACER(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int | Sequence[int] | Space
     """Trajectories of each environment per update; only 1 (trajectories, ≥ 1). Default:
     1."""
@@ -1638,8 +1638,8 @@ class TuneDDPG(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int | Sequence[int] | Space
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | Sequence[int] | Space | None
@@ -1749,8 +1749,8 @@ class TuneDQN(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int | Sequence[int] | Space
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | Sequence[int] | Space | None
@@ -1872,8 +1872,8 @@ class TuneIMPALA(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | Sequence[int] | Space | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -1954,7 +1954,7 @@ class TuneIMPALA(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -1969,8 +1969,8 @@ class TunePPO(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_initial_size: int | Sequence[int] | Space | None
     """Replay buffer size at which learning from it starts; default: a tenth of the
     maximum (trajectories, ≥ 1)."""
@@ -2057,7 +2057,7 @@ class TunePPO(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     separate_networks: bool
     """If specified, the policy and the value share no layers: the value has copies of
     those before the policy's output. Default: False."""
@@ -2078,8 +2078,8 @@ class TuneSAC(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int | Sequence[int] | Space
     """Replay buffer batch size (≥ 1). Default: 256."""
     buffer_initial_size: int | Sequence[int] | Space
@@ -2173,7 +2173,7 @@ class TuneSAC(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""
@@ -2191,8 +2191,8 @@ class TuneTD3(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     buffer_batch_size: int | Sequence[int] | Space
     """Replay buffer batch size (≥ 1). Default: 32."""
     buffer_initial_size: int | Sequence[int] | Space | None
@@ -2319,8 +2319,8 @@ class TuneTRPO(TuneSettings, total=False):
     """Beta1 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.999999).
     Default: 0.9."""
     beta2: float | Sequence[float] | Space
-    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 1). Default:
-    0.999."""
+    """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
+    Default: 0.999."""
     cg_damping: float | Sequence[float] | Space
     """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
     cg_iterations: int
@@ -2395,7 +2395,7 @@ class TuneTRPO(TuneSettings, total=False):
     """State-dependent exploration (gSDE): continuous actions get noise that is linear
     in the policy's features, with a matrix that each environment draws at the beginning
     of an episode and every so many steps; -1 for the steps of a rollout; default:
-    independent noise in each step (steps, ≥ -1 and ≤ 1e+06)."""
+    independent noise in each step (steps, ≥ -1 and ≤ 1000000)."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 

@@ -71,6 +71,7 @@ class AlgorithmConfig(Checked):
         takes="Callable[..., Any]",
         to_plain=from_python.network,
         known_as=("features_extractor", "features_extractor_class"),
+        replaces=("model",),
     )
     precision: str = option(
         "float32",

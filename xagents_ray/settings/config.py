@@ -47,8 +47,7 @@ class Config:
             is_used = values[each.name] and values[each.name] != each.default
             if is_used and each.needs_ray and self.placement.local:
                 raise UserError(
-                    f"{each.flag} is for Ray and --local runs without it: drop one of "
-                    "the two."
+                    f"{each.flag} applies only to runs on Ray: drop it or --local."
                 )
             if is_used and each.needs_max_steps and self.training.max_steps is None:
                 raise UserError(f"{each.flag} falls to 0 over --max-steps: give it.")

@@ -57,6 +57,7 @@ class Facts:
     in_presets: bool = True  # may be part of a preset
     # Settings that have no effect with another value of this one than its default.
     replaces: tuple[str, ...] = ()
+    needs: str = ""  # a setting without which this one has no effect
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
@@ -250,6 +251,27 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
         if word in each.known_as:
             return f"; did you mean {own}?"
     return near(name, shown.values())
+
+
+def check_effects(
+    known: Iterable[Option], given: Mapping[str, Any], whole: Mapping[str, Any]
+) -> None:
+    """Raise UserError when a given setting has no effect among the whole ones."""
+    options = {each.name: each for each in known}
+    unused = replaced(options.values(), whole)
+    for each in options.values():
+        if given.get(each.name) in (None, each.default):
+            continue
+        if each.name in unused:
+            other = unused[each.name].flag
+            raise UserError(
+                f"{each.flag} has no effect with {other}: drop one of them."
+            )
+        if each.needs and not whole.get(each.needs, options[each.needs].default):
+            other = flag(each.needs)
+            raise UserError(
+                f"{each.flag} has no effect without {other}: add that, or drop it."
+            )
 
 
 def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Option]:

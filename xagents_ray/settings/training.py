@@ -62,6 +62,7 @@ class EnvConfig(Checked):
         False,
         "If specified, preprocessing takes the maximum of the last two frames",
         hp_type="categorical",
+        needs="preprocess",
     )
     frame_stack: int = count(
         4,
@@ -95,6 +96,9 @@ class EnvConfig(Checked):
         """What `env_kwargs` gives, by name."""
         pairs = (each.partition("=") for each in self.env_kwargs or ())
         return {name: json.loads(value) for name, _, value in pairs}
+
+
+_MONITORING = "divergence_monitoring_steps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +137,20 @@ class TrainingConfig(Checked):
         low=0,
         high=1,
         exclusive=True,
+        needs=_MONITORING,
     )
     plateau_reduce_patience: int = count(
         10,
         "Minimum non-improvements to reduce lr; the mean reward is checked once "
         "per --n-envs episodes",
         unit="checks",
+        needs=_MONITORING,
     )
     early_stop_patience: int = count(
-        3, "Minimum plateau reduces to stop training", unit="reduces"
+        3,
+        "Minimum plateau reduces to stop training",
+        unit="reduces",
+        needs=_MONITORING,
     )
     seed: int | None = option(
         None,

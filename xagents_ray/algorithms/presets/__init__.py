@@ -19,7 +19,8 @@ import yaml
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.options import options, replaced
+from xagents_ray.settings.config import train_options
+from xagents_ray.settings.options import check_effects, options, replaced
 from xagents_ray.settings.run import RunConfig
 
 AUTO = "auto"
@@ -77,15 +78,9 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     elif asked is not None:
         settings = _read(Path(asked), algorithm)
     completed = {**settings, **given}
-    unused = replaced(options(algorithm.config), completed)
-    for each in options(algorithm.config):
-        used = given.get(each.name) not in (None, each.default)
-        if used and each.name in unused:
-            other = unused[each.name].flag
-            raise UserError(
-                f"{each.flag} has no effect with {other}: drop one of them."
-            )
-    dropped = unused.keys() - given.keys()
+    known = train_options(algorithm.config)
+    check_effects(known, given, completed)
+    dropped = replaced(known, completed).keys() - given.keys()
     return {name: value for name, value in completed.items() if name not in dropped}
 
 
@@ -102,8 +97,8 @@ def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     if env is None or asked is not None or preset is None:
         return []
     return [
-        f"There is a preset of {algorithm.name} for {env} ({preset.expected}; "
-        f"{preset.source}): add --preset"
+        f"{algorithm.name} has a preset for {env}: add --preset. Its result: "
+        f"{preset.expected} ({preset.source})"
     ]
 
 
@@ -128,7 +123,9 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
         entry = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         hint = near(str(path), [preset.name for preset in _of(algorithm)])
-        hint = hint or "; name a file."
+        hint = hint or (
+            "; name a file, or no value for the preset of the agent and --env."
+        )
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
     except (UnicodeDecodeError, yaml.YAMLError):
         raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
