@@ -86,7 +86,9 @@ def test_the_state_that_reaches_the_target_is_the_best() -> None:
     assert Path("best.npz").read_text() == "1"
 
 
-def test_a_signal_saves_the_run(signals: Signals) -> None:
+def test_a_signal_saves_the_run(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
     def stop() -> NoReturn:
         signals.press(signal.SIGTERM)
         raise Stopped
@@ -95,6 +97,8 @@ def test_a_signal_saves_the_run(signals: Signals) -> None:
     result = train(driver, signals)
     assert (result.reason, result.signal) == ("Stopped by SIGTERM", signal.SIGTERM)
     assert steps() == [2]
+    out = capsys.readouterr().out
+    assert out.endswith(f"To continue: xagents-ray train ppo --resume {RUN}\n")
     assert ("evaluations", True) not in driver.events  # it waits for none
     assert summary()["signal"] == signal.SIGTERM
 
@@ -168,6 +172,7 @@ def test_an_unexpected_error_is_shown_and_the_run_saved(
     with pytest.raises(type(error), match="a "):
         train(driver, tensorboard=True)
     assert steps() == ([2] if saves else [])
+    assert summary()["reason"].startswith(f"{type(error).__name__}: ")
     (events,) = (RUN / "tensorboard").iterdir()
     assert b"own" in events.read_bytes()
 
@@ -297,7 +302,7 @@ def test_what_a_later_checkpoint_needs_stays_until_there_is_another() -> None:
     with pytest.raises(KeyError, match="a bug"):
         train(driver, resume=earlier, max_steps=9)
     assert steps() == [3, 2] and rows() == rows(named) == 3
-    assert not (RUN / "summary.json").exists()  # that of the first session
+    assert "a bug" in summary()["reason"]  # not that of the first session
     train(FakeDriver([[4]]), resume=str(RUN), max_steps=4)
     assert rows() == rows(named) == 4 and steps() == [4, 3, 2]
     train(FakeDriver([[9]]), resume=earlier, max_steps=3)

@@ -3,6 +3,7 @@
 import importlib
 import math
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -235,6 +236,8 @@ class LocalDriver:
 
 def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> LocalDriver:
     """Return the parts of a run in this process."""
+    if "tensorflow" not in sys.modules:
+        note("Loading TensorFlow...")
     driver = LocalDriver(run)
 
     def stop_soon() -> None:

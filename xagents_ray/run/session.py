@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Broken, Diverged, Stopped, counted
+from xagents_ray.core.errors import Broken, Diverged, Stopped, counted, one_line
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.policy.episodes import film
@@ -130,9 +130,8 @@ class Session:
         context = RunContext(state.progress, directory.path, self._recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
         self._saver = Saver(run, driver, directory, state, self._recorder, called)
-        self._telemetry = Telemetry(
-            run, driver, state.progress, self._recorder, display, watch, called
-        )
+        shown = self._recorder, display, watch, called
+        self._telemetry = Telemetry(run, driver, state.progress, *shown)
 
     def train(self) -> Result:
         """Train until the run ends.
@@ -150,18 +149,15 @@ class Session:
             except Stopped:
                 reason = stopped_by(self._signals.received)
             self._close()
-        except (Diverged, Broken) as error:
+        except BaseException as error:  # SystemExit of a user's code too
             self._save_after(error)
-            raise
-        except BaseException:  # SystemExit of a user's code too
-            with suppress(Exception):  # the first error is the one to show
-                self._save_newest(with_replay=False)
-            with suppress(Exception):
-                self._recorder.close(self._progress.env_steps, {}, None)
             raise
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
+        if self._signals.received is not None and not self._saver.is_behind:
+            resume = f"{self._run.algorithm.name} --resume {self._directory.path}"
+            self._display.note(f"To continue: xagents-ray train {resume}")
         result = self._summarize(reason, completed=self._signals.received is None)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
@@ -263,19 +259,21 @@ class Session:
             self._settle()
             self._saver.write_newest(with_replay)
 
-    def _save_after(self, error: Diverged | Broken) -> None:
+    def _save_after(self, error: BaseException) -> None:
         """Write what an error leaves intact, and the summary."""
+        is_known = isinstance(error, Diverged | Broken)
         self._telemetry.report_failures()
-        with suppress(Broken, Stopped):
+        with suppress(Exception):  # the first error is the one to show
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saver.write_best()
             else:
                 with suppress(Broken):  # phases that failed are left out
                     self._settle()
                 self._save_newest(with_replay=False)
-        self._recorder.close(self._progress.env_steps, {}, None)
-        with suppress(Broken):  # the first error is the one to show
-            self._summarize(str(error))
+        with suppress(Exception):
+            self._recorder.close(self._progress.env_steps, {}, None)
+        with suppress(Exception):
+            self._summarize(str(error) if is_known else one_line(error))
 
     def _close(self) -> None:
         """Write the newest state, the last evaluations, the video and the metrics."""
