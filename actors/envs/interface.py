@@ -142,7 +142,8 @@ def fault_of(
 ) -> EnvironmentFault:
     """Return the error for a part of the user's that a flag names."""
     where = f" ({place})" if place else ""
-    return EnvironmentFault(f"{subject}: {what}{where}; {remedy}.", trace)
+    end = "" if remedy.endswith("?") else "."
+    return EnvironmentFault(f"{subject}: {what}{where}; {remedy}{end}", trace)
 
 
 @contextmanager

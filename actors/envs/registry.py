@@ -76,7 +76,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
         raise interface.fault(env_id, f"its factory is {found!r}"[:80], place, remedy)
     what = f"module {module} has no {name} and registers no such environment"
     hint = near(name, [*vars(imported), *gym.registry])
-    raise interface.fault(env_id, what, place, hint[2:].rstrip("?") or remedy)
+    raise interface.fault(env_id, what, place, hint[2:] or remedy)
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
@@ -129,7 +129,7 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
 
 
 _ELSEWHERE = (
-    "One of another package has its module in front, as in "
+    "For an environment of another package, put its module first: "
     "gymnasium_robotics:FetchReach-v4."
 )
 

@@ -3,6 +3,7 @@
 import inspect
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -343,3 +344,6 @@ def test_an_id_that_is_neither(capsys: pytest.CaptureFixture[str]) -> None:
     words = "module own_neither has no Registrd-v3 and registers no such environment"
     assert words in error
     assert "own_neither.py" in error and error.count("\n") == 1
+    Path("own_neither.py").write_text("class Boom: pass\n")
+    sys.modules.pop("own_neither")
+    assert complaint(capsys, "own_neither:Bom").endswith("did you mean Boom?\n")

@@ -128,7 +128,7 @@ MISTAKES = {
     ),
     "local and address": (
         [*RUN, "--local", "--address", "127.0.0.1:6379"],
-        "drop one of the two",
+        "--address applies only to runs on Ray: drop it or --local",
     ),
 }
 
@@ -149,12 +149,13 @@ def test_a_run_that_nobody_may_look_at(capsys) -> None:
     assert "there is no such directory" in capsys.readouterr().err
 
 
-def test_ctrl_c_before_anything_runs(monkeypatch) -> None:
+def test_ctrl_c_before_anything_runs(monkeypatch, capsys) -> None:
     def press(*given, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "print_table", press)
     assert cli.run(["presets"]) == 130
+    assert capsys.readouterr().err.strip() == "xagents-ray: stopped by SIGINT"
 
 
 def test_action_space_that_the_agent_cannot_take(capsys) -> None:

@@ -18,7 +18,7 @@ from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.launch import launching
 from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.seeds import train_seeds
-from xagents_ray.commands.tables import print_list, print_options, print_table
+from xagents_ray.commands.tables import print_options, print_table
 from xagents_ray.commands.train import train_with
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
@@ -58,8 +58,17 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.Abort:  # Ctrl-C where there was nothing to end in order
-        return 128 + signal.SIGINT
+        return _stopped(signal.SIGINT)
+    except SystemExit as error:
+        if error.code not in (128 + each for each in signal.Signals):
+            raise
+        return _stopped(signal.Signals(int(error.code) - 128))
     return code if isinstance(code, int) else 0
+
+
+def _stopped(number: signal.Signals) -> int:
+    click.echo(f"xagents-ray: stopped by {number.name}", err=True)
+    return 128 + number
 
 
 def _complain(message: str) -> int:
@@ -191,22 +200,12 @@ def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
     return result.signal
 
 
-def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> None:
-    examine = resolve_name("xagents_ray.commands.doctor.examination:examine")
-    rows = examine(algorithm, values)
-    if click.get_current_context().params["traceback"]:
-        for row in rows:
-            if row.trace:
-                click.echo(f"{row.trace}\n", err=True)
-    cells = [(row.name, row.verdict, row.found) for row in rows]
-    print_table(("check", "verdict", "found"), cells, wrapped=[2])
-    remedies = [f"{row.name}: {row.remedy}" for row in rows if row.remedy]
-    if remedies:
-        print_list("\nWhat to change:", remedies)
-    else:
-        click.echo("\nNothing to change.")
-    if any(row.verdict == "error" for row in rows):
+def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
+    command = resolve_name("xagents_ray.commands.doctor.command:doctor")
+    with_traceback = click.get_current_context().params["traceback"]
+    if not command(algorithm, values, with_traceback):
         click.get_current_context().exit(2)
+    return None
 
 
 def _of(*groups: type) -> list[Option]:

@@ -54,7 +54,7 @@ def plot_history(
         paths: histories, parquet files or directories of them, or directories of
             runs; `last` is the run in `runs` that was started or resumed last.
         agents: a label for each; else the file names.
-        env: title.
+        env: title; else the agent and the environment that all the runs share.
         plot: column to draw, also one of your own (`RunContext.log`); rows without a
             value are left out.
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
@@ -74,10 +74,10 @@ def plot_history(
     paths = [_newest() if str(path) == "last" else path for path in paths]
     _check(paths, agents, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
-    curves = [
-        _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
-    ]
+    chosen = plot, benchmark, history_interval, smoothing
+    curves = [_curve(path, *chosen) for path in paths]
     labels = _labels(paths) if agents is None else agents
+    env = env or _title(paths)
     figure = _figure(curves, labels, env, plot, benchmark, time_unit)
     if output is not None:
         _save(figure, Path(output))
@@ -222,6 +222,14 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
         else label
         for n, label in enumerate(labels)
     ]
+
+
+def _title(paths: Sequence[str | Path]) -> str | None:
+    """Return the agent and the environment of runs; None if others are among them."""
+    if not all(RunDirectory(Path(path)).history.exists() for path in paths):
+        return None
+    names = {Path(os.path.abspath(path)).parts[-3:-1] for path in paths}
+    return ", ".join(names.pop()) if len(names) == 1 else None
 
 
 def _figure(

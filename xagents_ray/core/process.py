@@ -27,7 +27,7 @@ def quiet_stderr() -> Iterator[None]:
         os.dup2(file.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:  # not of a signal, which explains itself
             file.seek(0)
             os.write(kept, file.read())
             raise

@@ -121,6 +121,9 @@ def play(
             for episode in player.play(weights, run.seed):
                 episodes.append(episode)
                 say(episode_line(len(episodes), episode))
+    for folder in filter(None, (config.video_dir, config.frame_dir)):
+        if episodes:
+            say(f"Written to {folder}")
     return Evaluation(tuple(episodes), run.seed, signals.received)
 
 

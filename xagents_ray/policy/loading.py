@@ -158,7 +158,10 @@ def _chosen(
         return named, "named by --run"
     found = checkpoints.all_checkpoints(directory.checkpoints)
     if not found:
-        raise UserError(f"{directory.path} has no checkpoint yet: train it longer.")
+        raise UserError(
+            f"{directory.path} has no checkpoint yet: train it longer, or name another "
+            "run."
+        )
     best = checkpoints.best(directory.checkpoints)
     evaluation = None if best is None else checkpoints.best_evaluation(best)
     if which is not None and which.isdecimal():

@@ -39,7 +39,7 @@ def model_of(
         import onnx  # noqa: F401
     except ImportError:
         raise UserError(
-            "To export needs the package onnx: pip install 'xagents-ray[onnx]'."
+            "To export a policy, install the package onnx: pip install onnx."
         ) from None
     observations, actions = spaces
     graph = Graph()

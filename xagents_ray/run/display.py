@@ -25,7 +25,7 @@ class Display:
             line_seconds=5.0,
             waits=False,
         )
-        self._lines = 0
+        self._lines, self._widths = 0, dict[str, int]()
         self.profile: Profile | None = None
         self._recent = (0, 0.0)
         self._speed = 0.0
@@ -112,8 +112,10 @@ class Display:
     def _table(self, progress: Progress) -> RenderableType:
         table = Table(expand=True)
         fields = self._fields(progress)
-        for title in fields:
-            table.add_column(title)
+        for title, value in fields.items():
+            # A column grows, and never shrinks: its borders stay where they are.
+            width = self._widths[title] = max(self._widths.get(title, 0), len(value))
+            table.add_column(title, min_width=width)
         table.add_row(*fields.values())
         return Group(table, *self._profiled(), *self._bars(progress))
 

@@ -229,5 +229,7 @@ def read_history(path: str | Path) -> Rows:
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from None
     if not parts:
-        raise unreadable(path, "nothing is there")
+        raise UserError(
+            f"{path}: nothing is there; name a history, a run's directory, or last."
+        )
     return read_parts(parts)

@@ -54,8 +54,8 @@ def processors(config: Config, load: float) -> Row:
         return warning(
             "cores",
             found,
-            "End what else keeps the cores busy: it slows the run down, and the times "
-            "above are longer than they need be.",
+            "Stop other processes if you can: they keep the cores busy, slow the run "
+            "down, and make the times above longer.",
         )
     return Row("cores", found)
 

@@ -1,0 +1,28 @@
+"""What `xagents-ray doctor` prints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.commands.doctor.examination import examine
+from xagents_ray.commands.tables import print_list, print_table
+
+
+def doctor(
+    algorithm: Algorithm, values: Mapping[str, Any], with_traceback: bool
+) -> bool:
+    """Print what training with these settings needs; return whether it would start."""
+    rows = examine(algorithm, values)
+    for row in rows:
+        if with_traceback and row.trace:
+            click.echo(f"{row.trace}\n", err=True)
+    cells = [(row.name, row.verdict, row.found) for row in rows]
+    print_table(("check", "verdict", "found"), cells, wrapped=[2])
+    remedies = [f"{row.name}: {row.remedy}" for row in rows if row.remedy]
+    if remedies:
+        print_list("\nWhat to change:", remedies)
+    else:
+        click.echo("\nNothing to change.")
+    return all(row.verdict != "error" for row in rows)
