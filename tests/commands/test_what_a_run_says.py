@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 from collections import deque
 
@@ -32,7 +33,7 @@ def test_a_preset_and_what_checkpoints_has_without_an_episode() -> None:
     words = ["--env", "Acrobot-v1", "--n-steps", "10", "--max-steps", "2e1"]
     out = trained(*words, "--name", "a", "--checkpoints", "a.npz").stdout
     assert "ppo has a preset for Acrobot-v1: add --preset. Its result: " in out
-    assert "after 200k env steps (this project, seeds 21-25)\n" in out
+    assert re.search(r" after \S+ env steps \(this project, seeds .*\)\n", out)
     assert "--checkpoints has the final weights, as there is no best: fewer" in out
 
 

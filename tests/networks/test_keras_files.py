@@ -17,6 +17,7 @@ from xagents_ray.networks import keras_files, keras_models
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
+from xagents_ray.policy.networks import notes
 
 VECTOR = EnvSpec((4,), "float32", 1, 3)
 IMAGE = EnvSpec((36, 36), "uint8", 2, 3)
@@ -110,6 +111,10 @@ def test_models_act_and_learn_as_keras_has_them(
     model.set_weights([rng.normal(size=w.shape) ** 2 for w in model.get_weights()])
     layout = layout_of(model, spec, tmp_path)
     assert isinstance(layout.layers[0], WholeModel) != is_known
+    said = "".join(notes([layout]))
+    assert ("no statistics change: BatchNormalization" in said) == (
+        "batch_normalization" in str([layer.name for layer in model.layers])
+    )
     file = (tmp_path / "own.keras").read_bytes()
     arrays = keras_models.weights_of("own", file, layout)
     assert {k: a.shape for k, a in arrays.items()} == layout.shapes

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -128,6 +129,11 @@ class WholeModel(Unreadable):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of its weights by name."""
         return dict(self.weights)
+
+    @property
+    def kinds(self) -> set[str]:
+        """Names of its layers' classes."""
+        return set(re.findall(r'"class_name": "(\w+)"', self.config))
 
     @property
     def flops(self) -> int:

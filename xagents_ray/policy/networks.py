@@ -25,6 +25,16 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.training import EnvConfig
 
 _KERAS = "xagents_ray.networks.keras_models:"
+_TRAINING_ONLY = {
+    "AlphaDropout",
+    "BatchNormalization",
+    "Dropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+}
+"""Layers of Keras that do something else in training."""
 
 
 def made(
@@ -86,13 +96,19 @@ def files(algorithm: Algorithm, config: AlgorithmConfig) -> tuple[bytes | None, 
 
 
 def notes(layouts: Iterable[Layout]) -> Iterator[str]:
-    """Yield which networks act more slowly than they could."""
+    """Yield which networks act more slowly than they could, or without some layers."""
     for layout in layouts:
         whole = layout.layers[0]
-        if isinstance(whole, WholeModel):
+        if not isinstance(whole, WholeModel):
+            continue
+        yield (
+            f"{whole.model} has layers that NumPy can't compute, so what acts uses "
+            "TensorFlow too: it starts and acts more slowly"
+        )
+        if kinds := ", ".join(sorted(whole.kinds & _TRAINING_ONLY)):
             yield (
-                f"{whole.model} has layers that NumPy can't compute, so what acts uses "
-                "TensorFlow too: it starts and acts more slowly"
+                f"{whole.model} has layers that train as they act, so that nothing is "
+                f"dropped and no statistics change: {kinds}"
             )
 
 
