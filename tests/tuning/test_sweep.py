@@ -195,11 +195,14 @@ def test_the_references_own_command_line(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
+FRAMES = {"preprocess": True, "max_frame": True}
+
+
 @pytest.mark.parametrize(
     ("words", "fixed", "spaces"),
     [
-        ("--max-frame", {"max_frame": True}, {}),
-        ("--max-frame --n-env 4", {"max_frame": True, "n_envs": 4}, {}),
+        ("--preprocess --max-frame", FRAMES, {}),
+        ("--preprocess --max-frame --n-env 4", {**FRAMES, "n_envs": 4}, {}),
         ("--max-frame false", {"max_frame": False}, {}),
         ("--max-frame true false", {}, {"max_frame": categorical(True, False)}),
         ("--optimizer adam rmsprop", {}, {"optimizer": categorical("adam", "rmsprop")}),
