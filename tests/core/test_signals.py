@@ -38,13 +38,18 @@ def test_a_terminal_that_is_closed_ends_a_run_in_order() -> None:
     for way, said in (("", "saved 1\n"), ("trap '' HUP; ", "")):  # as nohup has it
         command = f"{way}exec {sys.executable} -c '{_SAVES}'"
         with subprocess.Popen(
-            ["sh", "-c", command], stdout=subprocess.PIPE, text=True
+            ["sh", "-c", command],
+            stdout=subprocess.PIPE,
+            text=True,
+            # These tests may run under nohup themselves.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         ) as process:
             time.sleep(1)
             process.send_signal(signal.SIGHUP)
             time.sleep(1)
-            assert process.poll() == (0 if said else None)
+            code = process.poll()
             process.kill()
+            assert code == (0 if said else None)
             assert process.stdout is not None and process.stdout.read() == said
 
 

@@ -258,7 +258,7 @@ def test_nothing_but_our_lines_on_the_screen() -> None:
     assert lines[-1] == "Maximum steps exceeded"
     assert lines[0] == "Starting Ray..."
     assert re.fullmatch(r"runs/ppo/CartPole-v1/\S+: 2 env actors, seed \d+", lines[1])
-    assert lines[2].endswith(": add --preset")
+    assert lines[2].startswith("ppo has a preset for CartPole-v1: add --preset.")
     assert all(line.startswith("time: ") for line in lines[3:-1])
     quiet = [*command, "--max-steps", "500", "--quiet", "--local"]
     done = forked.run(quiet, 120)
