@@ -19,7 +19,7 @@ from benchmarks.subprocesses import in_fresh_process, module
 from benchmarks.works import WORKS
 from xagents_ray import train
 
-WORK_STEPS = {"ppo-cartpole": 1_000_000, "dqn-cartpole": 150_000, "ppo-pong": 10_240}
+WORK_STEPS = {"ppo-cartpole": 1_000_000, "dqn-cartpole": 500_000, "ppo-pong": 10_240}
 """What is trained, and for how many env steps."""
 _RECORDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "recorder:Recorder": {
