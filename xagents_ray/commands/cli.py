@@ -60,9 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:  # Ctrl-C where there was nothing to end in order
         return _stopped(signal.SIGINT)
     except SystemExit as error:
-        if error.code not in (128 + each for each in signal.Signals):
+        code = error.code if isinstance(error.code, int) else 0
+        if code - 128 not in signal.valid_signals():
             raise
-        return _stopped(signal.Signals(int(error.code) - 128))
+        return _stopped(signal.Signals(code - 128))
     return code if isinstance(code, int) else 0
 
 
