@@ -3,6 +3,8 @@
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -99,17 +101,16 @@ class Saver:
         why, paths = self._no_best, self._config.checkpoints
         if paths is None or self._has_written_models:
             return None
-        snapshot, write = self._driver.state(), self._write_models
-        if not why:
-            path = best(self._directory)
-            if path is None:
-                return None
-            snapshot = Snapshot(load(path).arrays, [])
-        if not self._best_effort("--checkpoints", write, snapshot, paths):
+        if why:
+            what = f"the final weights, as there is no best: {why}"
+            work = partial(self._write_models, self._driver.state(), paths)
+        elif (path := best(self._directory)) is not None:
+            what = "the best weights, which an earlier session found"
+            work = partial(self._write_models_of, path, paths)
+        else:
             return None
-        if not why:
-            return "--checkpoints has the best weights, which an earlier session found"
-        return f"--checkpoints has the final weights, as there is no best: {why}"
+        is_written = self._best_effort("--checkpoints", work)
+        return f"--checkpoints has {what}" if is_written else None
 
     def write_best(self) -> None:
         """Write the best state, if there is one that is not written already."""
@@ -173,6 +174,9 @@ class Saver:
         for file in self._driver.encode(snapshot, paths):
             write_file(file)
         self._has_written_models = True
+
+    def _write_models_of(self, checkpoint: Path, paths: Sequence[str]) -> None:
+        self._write_models(Snapshot(load(checkpoint).arrays, []), paths)
 
     def _write(
         self,
