@@ -102,15 +102,15 @@ class Saver:
         if paths is None or self._has_written_models:
             return None
         if why:
-            what = f"the final weights, as there is no best: {why}"
+            said = f"--checkpoints has the final weights, as there is no best: {why}"
             work = partial(self._write_models, self._driver.state(), paths)
         elif (path := best(self._directory)) is not None:
-            what = "the best weights, which an earlier session found"
+            said = "--checkpoints has the best weights, which an earlier session found"
             work = partial(self._write_models_of, path, paths)
         else:
             return None
         is_written = self._best_effort("--checkpoints", work)
-        return f"--checkpoints has {what}" if is_written else None
+        return said if is_written else None
 
     def write_best(self) -> None:
         """Write the best state, if there is one that is not written already."""
