@@ -20,7 +20,7 @@ from xagents_ray.actors.rollout import (
     first_window,
 )
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
@@ -34,9 +34,6 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
-
-SEEDS = 2**30
-"""Emulators take 31 bits, and each environment has one more than that before it."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +274,7 @@ class EnvActor:
 
     def _reset(self) -> tuple[Array, BoolArray]:
         """Begin the first episodes; return the frames and starts before row 0."""
-        seed = self._setup.seed % SEEDS
+        seed = self._setup.seed % SEED_LIMIT
         if self._restarts:
             mixed = np.random.SeedSequence([seed, self._restarts]).generate_state(1)
             seed = int(mixed[0] >> 2)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from xagents_ray.actors.env_actor import SEEDS, ActorSetup
+from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
+from xagents_ray.algorithms.run_spec import SEED_LIMIT
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
 
@@ -53,7 +54,7 @@ class Evaluator:
         shares = [share + (env < rest) for env in range(self._n_envs)]
         played: list[list[Episode]] = [[] for _ in shares]
         counter = EpisodeCounter(self._n_envs, self._first_env)
-        first = self._envs.reset(seed % SEEDS + self._first_env)
+        first = self._envs.reset(seed % SEED_LIMIT + self._first_env)
         generators = noise_generators(seed, self._first_env, self._n_envs)
         acting = self._policy, first, generators, greedy, random_share
         steps = play_forever(self._envs, *acting)

@@ -30,6 +30,7 @@ LONGEST = 1.0
 END = 6.0
 """Seconds for which the last picture stays before the recording begins again."""
 _STILL = "@media (prefers-reduced-motion:reduce){text{animation:none!important}}"
+"""For readers who asked for less motion: they see the last picture."""
 COLORS = {
     "default": "#d4d7dd",
     "red": "#f28b82",

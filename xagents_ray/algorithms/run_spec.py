@@ -12,6 +12,10 @@ from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
+SEED_LIMIT = 2**30
+"""Above all seeds of first environments: emulators take 31 bits, and the environments
+after the first one have the next numbers.
+"""
 _SMALL, _LARGE = 1e7, 1e8
 """FLOPs of an update's largest matrix product. A large one gains from all cores; below,
 threads wait for each other longer than they compute. On CPUs, XLA makes updates faster
@@ -98,4 +102,4 @@ class RunSpec:
     @property
     def evaluation_seed(self) -> int:
         """Of the episodes of evaluations, which differ from those of training."""
-        return (self.seed + 2**20) % 2**30
+        return (self.seed + 2**20) % SEED_LIMIT

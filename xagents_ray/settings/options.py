@@ -55,7 +55,7 @@ class Facts:
     # that run's own may be given.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
-    # Settings that have no effect with another value of this one than its default.
+    # Settings that have no effect once this one is changed from its default.
     replaces: tuple[str, ...] = ()
     needs: str = ""  # a setting without which this one has no effect
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
@@ -275,7 +275,7 @@ def check_effects(
 
 
 def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Option]:
-    """Return the settings that have no effect beside given ones, by which of these."""
+    """Return the settings without effect, each with the given one that replaces it."""
     return {
         name: each
         for each in known
