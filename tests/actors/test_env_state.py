@@ -57,7 +57,8 @@ class Walk(gym.Env[Any, Any]):
         self._mood.bit_generator.state = state["mood"]
 
     def _observe(self) -> Any:
-        return np.array([*self._place, self._mood.random()], np.float32).clip(-99, 99)
+        seen = np.array([*self._place, self._mood.random()])
+        return seen.clip(-99, 99).astype(np.float32)
 
 
 class Scene(Walk):
