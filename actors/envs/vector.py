@@ -188,9 +188,11 @@ def _spec_of(
     is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
     if not is_image:
         shape = (int(np.prod(shape)),)
-        if config.preprocess:
+        stacked = config.frame_stack != EnvConfig.frame_stack
+        if config.preprocess or stacked:
+            flag = "--preprocess" if config.preprocess else "--frame-stack"
             raise UserError(
-                f"--preprocess is for images and the observations of {config.env} are "
+                f"{flag} is for images and the observations of {config.env} are "
                 f"vectors of {shape[0]} numbers: leave the flag out."
             )
     elif len(shape) == 3 and shape[0] == 1:

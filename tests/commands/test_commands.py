@@ -92,6 +92,7 @@ MISTAKES = {
     "own env, no name": (["--env", "json:dumbs", *END], "did you mean dumps"),
     "own env, no env": (["--env", "collections:Counter", *END], "gymnasium.Env"),
     "preprocess": ([*RUN, "--preprocess"], "leave the flag out"),
+    "frame stack": ([*RUN, "--frame-stack", "2"], "--frame-stack is for images"),
     "no model": ([*RUN, "--model", "no.cfg"], "no.cfg: can't be read"),
     "broken model": (
         [*RUN, "--model", str(BROKEN)],
