@@ -17,7 +17,7 @@ from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from benchmarks.works import Settings, settings_option
 from xagents_ray.algorithms.presets import fitting, presets
-from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.storage.history import read_history
 
 RESULTS = ROOT / "docs" / "results"
@@ -195,6 +195,9 @@ def learning(
             learned = bench.learn(agent, env)
         except (UserError, Broken) as error:
             failures.append(f"{agent} {env}: {error}")
+        except KeyboardInterrupt:
+            click.echo("Interrupted: the same command resumes its runs.", err=True)
+            raise Stopped from None
         else:
             click.echo(learned.sentence())
             replace_table(page, read_all(results))

@@ -24,7 +24,7 @@ from benchmarks.report import Result, joined, losses, read, report, table
 from benchmarks.roofline import costs, grid, variants
 from benchmarks.throughput import Bench, parse_peers
 from benchmarks.works import MODES, WORKS, parse_settings
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.progress import Progress
 
@@ -297,6 +297,16 @@ def test_a_page_without_a_place_for_the_table_stays(tmp_path: Path) -> None:
 def test_seeds_that_are_no_numbers(seeds: str) -> None:
     with pytest.raises(UserError, match="takes numbers as in 1-5 or 1,2,7"):
         CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
+
+
+def test_an_interrupted_one_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchmarks.learning.Bench.learn", interrupt)
+    done = CliRunner().invoke(cli, ["learning", "--agent", "ppo"])
+    assert isinstance(done.exception, Stopped)
+    assert done.output == "Interrupted: the same command resumes its runs.\n"
 
 
 def test_what_the_benchmark_sets_is_refused() -> None:
