@@ -22,7 +22,7 @@ from xagents_ray.storage.history import read_history
 
 RESULTS = ROOT / "docs" / "results"
 _PAGE = ROOT / "docs" / "results.md"
-_COLUMNS = ("step", "time", "reward", "length")
+_COLUMNS = ["step", "time", "episode_reward"]
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,7 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
 def _history(path: Path) -> pa.Table:
     """Return the episodes of a run, with its seed."""
     rows = read_history(path)
-    names = [name for name in _COLUMNS if name in (rows.dtype.names or ())]
-    table = pa.table({name: rows[name] for name in names})
+    table = pa.table({name: rows[name] for name in _COLUMNS})
     seed = int(path.parent.name.removeprefix("seed-"))
     return table.append_column("seed", pa.array(np.full(len(rows), seed, np.int32)))
 

@@ -251,6 +251,9 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     assert (found.agent, found.env, [*found.seeds]) == ("ppo", "CartPole-v1", [1])
     rows = pq.read_table(results / "ppo-CartPole-v1.parquet")
     assert set(rows["seed"].to_pylist()) == {1}
+    (history,) = (tmp_path / "runs").rglob("history.parquet")
+    shown = ["step", "time", "episode_reward"]
+    assert rows.select(shown).equals(pq.read_table(history, columns=shown))
     text = page.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
     (line,) = (line for line in text.splitlines() if "CartPole" in line)
