@@ -302,7 +302,9 @@ def test_seeds_that_are_no_numbers(seeds: str) -> None:
         CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
 
 
-def test_an_interrupted_one_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_learning_says_how_to_resume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
