@@ -175,18 +175,19 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
 @click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=_PAGE,
-    show_default="docs/results.md",
-    help="Its table is rewritten from all results.",
+    help="Its table is rewritten from all results; default: docs/results.md, which "
+    "stays as it is with other --results.",
 )
 def learning(
     agents: tuple[str, ...],
     envs: tuple[str, ...],
-    page: Path,
+    page: Path | None,
     results: Path,
     **others: Any,
 ) -> None:
     """What presets learn, on several seeds; resumable."""
+    if page is None and results == RESULTS:
+        page = _PAGE
     bench = Bench(results=results, **others)
     failures = []
     for agent, env in pairs(agents, envs):
@@ -199,6 +200,7 @@ def learning(
             raise Stopped from None
         else:
             click.echo(learned.sentence())
-            replace_table(page, read_all(results))
+            if page is not None:
+                replace_table(page, read_all(results))
     if failures:
         raise UserError("\n".join(failures))

@@ -261,6 +261,22 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs").rglob("config.yaml"))) == 1
 
 
+def test_other_results_leave_the_page_of_results_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- learned -->\n<!-- end of learned -->\n")
+    learned = Learned("ppo", "CartPole-v1", 1, {1: Reached(9.0, 0.0, None, 64, 1)})
+    monkeypatch.setattr("benchmarks.learning._PAGE", page)
+    monkeypatch.setattr("benchmarks.learning.Bench.learn", lambda *_: learned)
+    command = ["learning", "--agent", "ppo", "--env", "CartPole-v1"]
+    before = page.read_text()
+    for own, is_same in (["--results", str(tmp_path)], True), ([], False):
+        done = CliRunner().invoke(cli, command + own, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        assert (page.read_text() == before) == is_same
+
+
 def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
     runs = tmp_path / "runs" / "seeds" / "ppo-CartPole-v1"
     runs.mkdir(parents=True)
