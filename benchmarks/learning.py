@@ -186,7 +186,7 @@ def learning(
     **others: Any,
 ) -> None:
     """What presets learn, on several seeds; resumable."""
-    if page is None and results == RESULTS:
+    if page is None and results.resolve() == RESULTS:
         page = _PAGE
     bench = Bench(results=results, **others)
     failures = []

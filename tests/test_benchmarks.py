@@ -1,6 +1,7 @@
 """The benchmarks: what is measured, and what is made of it."""
 
 import json
+import os
 import sys
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from processes import python, start
 from benchmarks import peer, peer_rlox
 from benchmarks.__main__ import cli
 from benchmarks.learned import Learned, Reached, read_all, replace_table
-from benchmarks.learning import pairs
+from benchmarks.learning import RESULTS, pairs
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
 from benchmarks.recording import Stopwatch
@@ -264,6 +265,7 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
 def test_other_results_leave_the_page_of_results_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    usual = os.path.relpath(RESULTS)
     page = tmp_path / "page.md"
     page.write_text("<!-- learned -->\n<!-- end of learned -->\n")
     learned = Learned("ppo", "CartPole-v1", 1, {1: Reached(9.0, 0.0, None, 64, 1)})
@@ -271,7 +273,12 @@ def test_other_results_leave_the_page_of_results_alone(
     monkeypatch.setattr("benchmarks.learning.Bench.learn", lambda *_: learned)
     command = ["learning", "--agent", "ppo", "--env", "CartPole-v1"]
     before = page.read_text()
-    for own, is_same in (["--results", str(tmp_path)], True), ([], False):
+    for own, is_same in (
+        (["--results", str(tmp_path)], True),
+        ([], False),
+        (["--results", usual], False),
+    ):
+        page.write_text(before)
         done = CliRunner().invoke(cli, command + own, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         assert (page.read_text() == before) == is_same
