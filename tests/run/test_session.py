@@ -103,6 +103,17 @@ def test_a_signal_saves_the_run(
     assert summary()["signal"] == signal.SIGTERM
 
 
+def test_the_command_that_continues_can_be_pasted_into_a_shell(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signals.press(signal.SIGINT)
+    train(FakeDriver([]), signals, run_dir="my runs")
+    path = Path("my runs", *RUN.parts[1:])
+    assert capsys.readouterr().out.endswith(f"train ppo --resume '{path}'\n")
+    with pytest.raises(UserError, match=f"resume it with --resume '{path}', or"):
+        train(FakeDriver([]), run_dir="my runs")
+
+
 def test_a_signal_between_rounds_starts_no_other(signals: Signals) -> None:
     def last() -> list[float]:
         signals.press(signal.SIGINT)

@@ -1,5 +1,6 @@
 """The user's own code during a run: its events, and what it sees of the run."""
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -205,7 +206,8 @@ class Callbacks:
     def _broken(self, where: str, error: Exception) -> Broken:
         remedy = "fix it there"
         if self._context.env_steps:
-            remedy += f", and continue with --resume {self._context.directory}"
+            directory = shlex.quote(str(self._context.directory))
+            remedy += f", and continue with --resume {directory}"
         place = place_that_raised(error)
         message = f"{where}: {one_line(error)} ({place}); {remedy}."
         return Broken(message, traceback_of(error))

@@ -59,7 +59,7 @@ class RunDirectory:
                     if config.run.name is not None:
                         raise UserError(
                             f"{path} already exists: resume it with "
-                            f"--resume {path}, or choose another --name."
+                            f"{cls(path).resuming}, or choose another --name."
                         ) from None
                 number += 1
                 path = above / f"{name}-{number}"
@@ -68,6 +68,11 @@ class RunDirectory:
                 f"--run-dir {config.run.run_dir}: the directory of the run can't be "
                 f"made there ({error.strerror}); name one that can be written."
             ) from None
+
+    @property
+    def resuming(self) -> str:
+        """The flag that resumes the run, as a shell reads it."""
+        return f"--resume {shlex.quote(str(self.path))}"
 
     def begin(self, config: Config, agent: str, seed: int) -> None:
         """Write the settings, and add this start to the list; OSError if it can't.

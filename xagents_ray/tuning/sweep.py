@@ -212,7 +212,7 @@ def write_report(plan: Plan, study: "Study", note: Callable[[str], None]) -> Non
     except OSError as error:
         note(f"{path} can't be written ({error.strerror}): copy the command.")
         return
-    note(f"  xagents-ray train {agent} --preset {path}")
+    note(f"  xagents-ray train {agent} --preset {shlex.quote(str(path))}")
     if not study.varies or counts["complete"] < _FEWEST:
         note(f"Pictures need {_FEWEST} complete trials, and something that varies.")
         return
