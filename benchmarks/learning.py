@@ -188,6 +188,8 @@ def learning(
     """What presets learn, on several seeds; resumable."""
     if page is None and results.resolve() == RESULTS:
         page = _PAGE
+    if page is not None:  # learn what is wrong with it now: training takes hours
+        replace_table(page, read_all(results))
     bench = Bench(results=results, **others)
     failures = []
     for agent, env in pairs(agents, envs):

@@ -16,7 +16,7 @@ from processes import python, start
 
 from benchmarks import peer, peer_rlox
 from benchmarks.__main__ import cli
-from benchmarks.learned import Learned, Reached, read_all, replace_table
+from benchmarks.learned import Learned, Reached, read_all
 from benchmarks.learning import RESULTS, pairs
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
@@ -311,12 +311,22 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     assert one[5:7] == ["500", "500"]  # no error and no interval
 
 
-def test_a_page_without_a_place_for_the_table_stays(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- learned -->\n")
-    with pytest.raises(UserError, match="has no place for a table"):
-        replace_table(page, [])
-    assert page.read_text() == "<!-- learned -->\n"
+@pytest.mark.parametrize("text", [None, "<!-- learned -->\n"])
+def test_a_page_that_takes_no_table_is_refused_before_training(
+    tmp_path: Path, text: str | None
+) -> None:
+    page, runs = tmp_path / "page.md", tmp_path / "runs"
+    if text is not None:
+        page.write_text(text)
+    command = [
+        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
+        "--page", str(page), "--run-dir", str(runs), "--results", str(tmp_path / "r"),
+    ]  # fmt: skip
+    message = "No such file" if text is None else "has no place for a table"
+    with pytest.raises(UserError, match=message):
+        CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert not runs.exists()
+    assert text is None or page.read_text() == text
 
 
 @pytest.mark.parametrize("seeds", ["a", "1-", ""])
