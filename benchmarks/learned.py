@@ -1,9 +1,10 @@
 """What presets have learned: scores of their seeds, and the table of all pairs."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class Learned:
     env: str
     episodes: int
     seeds: dict[int, Reached]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # beside the preset's
 
     @property
     def means(self) -> list[float]:
@@ -62,13 +64,13 @@ class Learned:
         success = f", success {min(rates):.2f}" if rates else ""
         return [
             self.agent,
-            self.env,
+            self.env + _beside(self.settings),
             _steps(max(one.env_steps for one in each)),
             " · ".join(map(_number, self.means)) + success,
             str(self.worst_seed),
-            f"{_number(float(found.mean()))}{_error(found)}",
+            _mean(found),
             _robust_mean(found),
-            "–" if zoo is None else f"{_number(zoo.mean)} @ {_steps(zoo.env_steps)}",
+            "–" if zoo is None else f"{zoo.mean:g} @ {_steps(zoo.env_steps)}",
             _minutes(sum(one.seconds for one in each)),
         ]
 
@@ -91,33 +93,49 @@ def read_all(results: Path) -> list[Learned]:
         stored = json.loads(path.read_text(encoding="utf-8"))
         seeds = {int(seed): Reached(**each) for seed, each in stored["seeds"].items()}
         names = ("agent", "env", "episodes")
-        found.append(Learned(*(stored[name] for name in names), seeds))
+        facts = [stored[name] for name in names]
+        found.append(Learned(*facts, seeds, stored["settings"]))
     return sorted(found, key=lambda each: (each.env, each.agent))
 
 
-def replace_table(page: Path, learned: Sequence[Learned]) -> None:
-    """Write the table of all pairs between its marks in a page.
+def around_table(page: Path) -> tuple[str, str]:
+    """Return what stands before and after the table of all pairs in a page.
 
     Raises:
-        UserError: the page can't be read or written, or has no such marks.
+        UserError: the page can't be read, or has no marks of the table.
     """
     try:
         text = page.read_text(encoding="utf-8")
-        before, begin, rest = text.partition(_BEGIN)
-        _, end, after = rest.partition(_END)
-        if not begin or not end:
-            raise UserError(
-                f"{page} has no place for a table: add {_BEGIN} and {_END}."
-            )
-        table = markdown([HEADS, *(each.row() for each in learned)])
+    except OSError as error:
+        raise UserError(f"{page}: {error.strerror}.") from None
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise UserError(f"{page} has no place for a table: add {_BEGIN} and {_END}.")
+    return before, after
+
+
+def replace_table(page: Path, learned: Sequence[Learned]) -> None:
+    """Write the table of all pairs in its place in a page; UserError if it can't be."""
+    before, after = around_table(page)
+    table = markdown([HEADS, *(each.row() for each in learned)])
+    try:
         page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", "utf-8")
     except OSError as error:
         raise UserError(f"{page}: {error.strerror}.") from None
 
 
-def _error(found: scores.Floats) -> str:
-    error = scores.standard_error(found)
-    return "" if error is None else f" ± {_number(error)}"
+def _beside(settings: Mapping[str, Any]) -> str:
+    """Return which settings a run had beside its preset's."""
+    shown = ", ".join(f"`{name}={value}`" for name, value in settings.items())
+    return f" with {shown}" if shown else ""
+
+
+def _mean(found: scores.Floats) -> str:
+    """Return the mean, and its standard error to as many decimals if there is one."""
+    mean, error = _number(float(found.mean())), scores.standard_error(found)
+    decimals = len(mean.partition(".")[2])
+    return mean if error is None else f"{mean} ± {error:.{decimals}f}"
 
 
 def _robust_mean(found: scores.Floats) -> str:
@@ -131,7 +149,7 @@ def _robust_mean(found: scores.Floats) -> str:
 
 def _number(value: float) -> str:
     """Return a return with three digits or without decimals."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
 
 
 def _steps(count: int) -> str:

@@ -1,5 +1,8 @@
 """What presets learn: runs with several seeds, and greedy episodes of each."""
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,13 +15,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import xagents_ray
-from benchmarks.learned import SUFFIX, Learned, Reached, read_all, replace_table
+from benchmarks.learned import (
+    SUFFIX,
+    Learned,
+    Reached,
+    around_table,
+    read_all,
+    replace_table,
+)
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from benchmarks.works import Settings, settings_option
-from xagents_ray.algorithms.presets import fitting, presets
+from xagents_ray.algorithms.presets import AUTO, apply, fitting, presets
+from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.storage.history import read_history
+from xagents_ray.storage.run_directory import RunDirectory
 
 RESULTS = ROOT / "docs" / "results"
 _PAGE = ROOT / "docs" / "results.md"
@@ -50,42 +63,60 @@ class Bench:
             UserError: there is no such preset, or a run of it failed.
             Broken: all of its runs failed.
         """
-        usual = {"preset": True, "local": True, "quiet": True}
-        own = {"env": env, "seeds": self.seeds, "run_dir": str(self.run_dir)}
-        own["name"] = file_name(agent, env)
-        if taken := own.keys() & self.settings:
-            raise UserError(
-                f"--set can't give {taken.pop()}, which the benchmark sets."
-            )
-        trained = xagents_ray.train(agent, **{**usual, **self.settings, **own})
+        trained = xagents_ray.train(agent, **self.run_settings(agent, env))
         if trained.failures:
             raise UserError(trained.failure())
         reached = {}
         for seed, result in trained.results.items():
             policy = xagents_ray.load(result.directory, which="last")
-            found = policy.evaluate(self.episodes, seed=1_000 + seed)
+            # Environment i takes this seed + i: no two seeds' episodes begin alike.
+            found = policy.evaluate(self.episodes, seed=1_000 * (1 + seed))
             reached[seed] = Reached(
                 found.mean, found.std, found.success_rate, result.env_steps,
                 round(result.seconds),
             )  # fmt: skip
-        learned = Learned(agent, env, self.episodes, reached)
-        self._record(learned, Path(trained.directory))
+        learned = Learned(agent, env, self.episodes, reached, dict(self.settings))
+        self._record(learned, trained)
         return learned
 
-    def _record(self, learned: Learned, directory: Path) -> None:
+    def run_settings(self, agent: str, env: str) -> dict[str, Any]:
+        """Return the settings of the runs of a preset.
+
+        Their name changes with the preset, so that runs of an earlier form of it are
+        not taken for runs of this one.
+
+        Raises:
+            UserError: there is no such preset, or `settings` has what others decide.
+        """
+        if taken := {"env", "seeds", "run_dir", "name"} & self.settings.keys():
+            raise UserError(
+                f"--set can't give {taken.pop()}, which the benchmark sets."
+            )
+        usual = {"env": env, "preset": AUTO, "local": True, "quiet": True}
+        asked = {**usual, **self.settings}
+        whole = json.dumps(apply(find(agent), asked), sort_keys=True, default=str)
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+        own = {"seeds": self.seeds, "run_dir": str(self.run_dir)}
+        return {**asked, **own, "name": f"{file_name(agent, env)}-{digest}"}
+
+    def _record(self, learned: Learned, trained: SeedsResult) -> None:
         """Write the numbers, the histories and the curve."""
         path = self.results / file_name(learned.agent, learned.env)
         path.parent.mkdir(parents=True, exist_ok=True)
         title = f"{learned.agent}, {learned.env}"
-        xagents_ray.plot_seeds(directory, title, path.with_suffix(".svg"))
-        histories = sorted(directory.glob("*/*/seed-*/history.parquet"))
+        runs = [Path(each.directory) for each in trained.results.values()]
+        histories = [run / "history.parquet" for run in runs]
+        xagents_ray.plot_seeds(histories, title, path.with_suffix(".svg"))
         pq.write_table(
             pa.concat_tables(map(_history, histories)),
             path.with_suffix(".parquet"),
             compression="zstd",
         )
         facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
-        facts["settings"] = dict(self.settings)
+        starts = [start for run in runs for start in RunDirectory(run).starts()]
+        if commits := {start["commit"] for start in starts} - {None}:
+            short = sorted(f"{each[:7]}{each[40:]}" for each in commits)
+            facts["commit"] = ", ".join(short)  # that trained, maybe long ago
         write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
 
 
@@ -99,18 +130,17 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
 
     Args:
         agents: of these only; all of them if there are none.
-        envs: in these only; if there are none, all whose preset names one.
+        envs: in these only; if there are none, in all that a preset names in full.
     Raises:
         UserError: there is none.
     """
-    known = dict.fromkeys(preset.agent for preset in presets())
-    named = dict.fromkeys(each.env for each in presets() if "*" not in each.env)
-    found = [
-        (agent, env)
-        for env in envs or named
-        for agent in agents or known
-        if fitting(agent, env) is not None
-    ]
+    all_ = [each for each in presets() if each.name == AUTO]
+    agents = agents or [*dict.fromkeys(each.agent for each in all_)]
+    found = (
+        [(each, env) for env in envs for each in agents if fitting(each, env)]
+        if envs
+        else [(p.agent, p.env) for p in all_ if p.agent in agents and "*" not in p.env]
+    )
     if not found:
         raise UserError(
             f"No preset fits {' '.join([*agents, *envs])}; `xagents-ray presets` "
@@ -129,15 +159,11 @@ def _history(path: Path) -> pa.Table:
 
 def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterable[int]:
     """Return the seeds in a text as 1-3,7."""
-    try:
-        ends = [part.split("-") for part in text.split(",")]
-        return tuple(
-            seed for part in ends for seed in range(int(part[0]), int(part[-1]) + 1)
-        )
-    except ValueError:
-        raise UserError(
-            f"--seeds takes numbers as in 1-5 or 1,2,7, got {text}."
-        ) from None
+    parts = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in text.split(",")]
+    ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    if not all(parts) or any(first > last for first, last in ends):
+        raise UserError(f"--seeds takes numbers as in 1-5 or 1,2,7, got {text}.")
+    return tuple(seed for first, last in ends for seed in range(first, last + 1))
 
 
 @click.command()
@@ -189,7 +215,7 @@ def learning(
     if page is None and results.resolve() == RESULTS:
         page = _PAGE
     if page is not None:  # learn what is wrong with it now: training takes hours
-        replace_table(page, read_all(results))
+        around_table(page)
     bench = Bench(results=results, **others)
     failures = []
     for agent, env in pairs(agents, envs):

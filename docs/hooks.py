@@ -157,10 +157,11 @@ def _curves(agent: str) -> str:
         seeds, env, commit = found["seeds"], found["env"], found["commit"]
         means = sorted(each["mean"] for each in seeds.values())
         reached = " · ".join(f"{mean:.4g}" for mean in means)
+        own = "".join(f", `{name}={x}`" for name, x in found["settings"].items())
         parts.append(
             f"![Mean reward by env steps, {env}](../results/{path.stem}.svg)\n\n"
-            f"{env}, seeds {', '.join(seeds)}, commit {commit}: the final weights play "
-            f"{reached} in {found['episodes']} greedy episodes each "
+            f"{env}{own}, seeds {', '.join(seeds)}, commit {commit}: the final weights "
+            f"play {reached} in {found['episodes']} greedy episodes each "
             f"([history](../results/{path.stem}.parquet))."
         )
     return "\n\n".join(parts)

@@ -14,7 +14,7 @@ from checkout import ROOT
 from click.testing import CliRunner
 from processes import python, start
 
-from benchmarks import peer, peer_rlox
+from benchmarks import learning, peer, peer_rlox
 from benchmarks.__main__ import cli
 from benchmarks.learned import Learned, Reached, read_all
 from benchmarks.learning import RESULTS, pairs
@@ -258,7 +258,8 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
     (line,) = (line for line in text.splitlines() if "CartPole" in line)
-    assert line.startswith("| ppo | CartPole-v1 |") and "| 500 @ 100k |" in line
+    assert line.startswith("| ppo | CartPole-v1 with `max_steps=600` |")
+    assert "| 500 @ 100k |" in line
     assert len(list((tmp_path / "runs").rglob("config.yaml"))) == 1
 
 
@@ -285,7 +286,9 @@ def test_other_results_leave_the_page_of_results_alone(
 
 
 def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
-    runs = tmp_path / "runs" / "seeds" / "ppo-CartPole-v1"
+    bench = learning.Bench((1,), 100, tmp_path / "runs", tmp_path / "results")
+    name = bench.run_settings("ppo", "CartPole-v1")["name"]
+    runs = tmp_path / "runs" / "seeds" / name
     runs.mkdir(parents=True)
     (runs / "ppo").touch()  # where the runs' directories go
     command = [
@@ -296,6 +299,22 @@ def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
         CliRunner().invoke(cli, command, catch_exceptions=False)
 
 
+def test_runs_of_other_settings_are_not_taken_for_those_of_a_preset(
+    tmp_path: Path,
+) -> None:
+    preset = tmp_path / "preset.yaml"
+
+    def name(**settings: object) -> object:
+        bench = learning.Bench((1,), 100, tmp_path, tmp_path, settings)
+        return bench.run_settings("ppo", "CartPole-v1")["name"]
+
+    preset.write_text("settings: {n_envs: 8}")
+    names = [name(), name(n_envs=4), name(preset=str(preset))]
+    preset.write_text("settings: {n_envs: 4}")
+    names.append(name(preset=str(preset)))
+    assert len({*names}) == 4 and name(preset=str(preset)) == names[-1]
+
+
 def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     reached = {
         seed: Reached(mean, 1.0, None, 100_000, 90)
@@ -303,11 +322,13 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
     }
     row = Learned("ppo", "CartPole-v1", 100, reached).row()
     assert row[:6] == [
-        "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 28.8",
+        "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 29",
     ]  # fmt: skip
     assert row[6].startswith("450 [4")
     assert row[7:] == ["500 @ 100k", "4 min"]
-    one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}).row()
+    on_ray = {"local": False, "n_actors": 2}
+    one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}, on_ray).row()
+    assert one[1] == "CartPole-v1 with `local=False`, `n_actors=2`"
     assert one[5:7] == ["500", "500"]  # no error and no interval
 
 
@@ -329,7 +350,7 @@ def test_a_page_that_takes_no_table_is_refused_before_training(
     assert text is None or page.read_text() == text
 
 
-@pytest.mark.parametrize("seeds", ["a", "1-", ""])
+@pytest.mark.parametrize("seeds", ["a", "1-", "", "5-3", "1-3-7", "-1"])
 def test_seeds_that_are_no_numbers(seeds: str) -> None:
     with pytest.raises(UserError, match="takes numbers as in 1-5 or 1,2,7"):
         CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
@@ -358,3 +379,6 @@ def test_no_preset_fits() -> None:
         pairs(["dqn"], ["Pendulum-v1"])
     assert ("ppo", "CartPole-v1") in pairs([], [])
     assert not any("*" in env for _, env in pairs([], []))
+    of_all_games = ("a2c", "PongNoFrameskip-v4")
+    assert of_all_games not in pairs([], [])
+    assert of_all_games in pairs([], ["PongNoFrameskip-v4"])
