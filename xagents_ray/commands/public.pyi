@@ -150,8 +150,9 @@ class TrainSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Without a value, settings that are known to learn this environment; or the name
-    of others, such as rainbow of dqn, or a file. Other flags override it."""
+    """Without a value, tuned settings for this environment, of which `xagents-ray
+    presets` says what they reached; or the name of others, such as rainbow of dqn, or a
+    file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""
@@ -1323,8 +1324,9 @@ class TuneSettings(TypedDict, total=False):
     """If specified, observations are treated as Atari frames: every 4th frame, gray,
     84x84; rewards are clipped for learning and reported raw. Default: False."""
     preset: str | Path | bool | None
-    """Without a value, settings that are known to learn this environment; or the name
-    of others, such as rainbow of dqn, or a file. Other flags override it."""
+    """Without a value, tuned settings for this environment, of which `xagents-ray
+    presets` says what they reached; or the name of others, such as rainbow of dqn, or a
+    file. Other flags override it."""
     profile: bool
     """If specified, progress says where the time goes, and what limits the run.
     Default: False."""

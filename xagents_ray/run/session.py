@@ -156,7 +156,7 @@ class Session:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
         if self._signals.received is not None and not self._saver.is_behind:
-            resume = f"{self._run.algorithm.name} {self._directory.resuming}"
+            resume = f"{self._run.algorithm.name} --resume {self._directory.quoted}"
             self._display.note(f"To continue: xagents-ray train {resume}")
         result = self._summarize(reason, completed=self._signals.received is None)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):

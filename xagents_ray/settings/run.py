@@ -15,8 +15,9 @@ class RunConfig(Checked):
 
     preset: str | None = option(
         None,
-        "Without a value, settings that are known to learn this environment; or the "
-        "name of others, such as rainbow of dqn, or a file. Other flags override it",
+        "Without a value, tuned settings for this environment, of which `xagents-ray "
+        "presets` says what they reached; or the name of others, such as rainbow of "
+        "dqn, or a file. Other flags override it",
         new_run=True,
         own_loop=True,
         bare="auto",

@@ -59,7 +59,7 @@ class RunDirectory:
                     if config.run.name is not None:
                         raise UserError(
                             f"{path} already exists: resume it with "
-                            f"{cls(path).resuming}, or choose another --name."
+                            f"--resume {cls(path).quoted}, or choose another --name."
                         ) from None
                 number += 1
                 path = above / f"{name}-{number}"
@@ -70,9 +70,9 @@ class RunDirectory:
             ) from None
 
     @property
-    def resuming(self) -> str:
-        """The flag that resumes the run, as a shell reads it."""
-        return f"--resume {shlex.quote(str(self.path))}"
+    def quoted(self) -> str:
+        """The path as a shell reads it."""
+        return shlex.quote(str(self.path))
 
     def begin(self, config: Config, agent: str, seed: int) -> None:
         """Write the settings, and add this start to the list; OSError if it can't.

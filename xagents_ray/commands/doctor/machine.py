@@ -145,7 +145,7 @@ def disk(config: Config, run: RunSpec | None) -> Row:
 
 
 def preset(algorithm: Algorithm, config: Config) -> Row:
-    """Say whether there are settings that are known to learn the environment."""
+    """Say whether there are tuned settings for the environment."""
     env, used = str(config.env.env), config.run.preset
     if used is not None:
         return Row("preset", "used" if used == "auto" else f"{used} is used")
