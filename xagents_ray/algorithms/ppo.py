@@ -51,7 +51,8 @@ class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
     target_kl: float | None = positive(
         None,
         "No more updates from a batch once the policy's KL divergence from the one "
-        "that acted is above 1.5 times this; default: no limit",
+        "that acted, or with --decoupled-loss or --replay-ratio from the newest "
+        "weights before the updates, is above 1.5 times this; default: no limit",
         unit="nats",
     )
     decoupled_loss: bool = option(

@@ -13,8 +13,8 @@ class PrioritizedConfig(ReplayConfig):
 
     prioritized: bool = option(
         False,
-        "If specified, transitions are sampled in proportion to their last errors, "
-        "and their losses weighted to correct for that",
+        "If specified, transitions are sampled in proportion to a power of their last "
+        "errors, and their losses weighted to correct for that",
         known_as=("prioritized_replay", "per", "use_per"),
     )
     priority_alpha: float = fraction(

@@ -50,13 +50,13 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
     )
     max_kl: float = positive(
         0.001,
-        "Maximum KL divergence used for calculating Lagrange multiplier",
+        "KL divergence that a step aims at; the line search accepts 1.5 times this",
         known_as=("target_kl",),
     )
-    cg_iterations: int = count(10, "Gradient conjugation iterations per train step")
-    cg_damping: float = coefficient(0.001, "Gradient conjugation damping parameter")
+    cg_iterations: int = count(10, "Conjugate gradient iterations per train step")
+    cg_damping: float = coefficient(0.001, "Damping that is added to the Fisher matrix")
     cg_residual_tolerance: float = coefficient(
-        1e-10, "Gradient conjugation residual tolerance parameter"
+        1e-10, "Squared residual at which conjugate gradients stop"
     )
     fvp_n_steps: int = count(
         5,

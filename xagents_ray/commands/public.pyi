@@ -509,8 +509,8 @@ class TrainDDPG(TrainSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -626,8 +626,8 @@ class TrainDQN(TrainSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -842,7 +842,8 @@ class TrainPPO(TrainSettings, total=False):
     those before the policy's output. Default: False."""
     target_kl: float | None
     """No more updates from a batch once the policy's KL divergence from the one that
-    acted is above 1.5 times this; default: no limit (nats, > 0)."""
+    acted, or with --decoupled-loss or --replay-ratio from the newest weights before the
+    updates, is above 1.5 times this; default: no limit (nats, > 0)."""
     value_loss_coef: float
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -926,8 +927,8 @@ class TrainSAC(TrainSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -1044,8 +1045,8 @@ class TrainTD3(TrainSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -1087,11 +1088,11 @@ class TrainTRPO(TrainSettings, total=False):
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
     Default: 0.999."""
     cg_damping: float
-    """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
+    """Damping that is added to the Fisher matrix (≥ 0). Default: 0.001."""
     cg_iterations: int
-    """Gradient conjugation iterations per train step (≥ 1). Default: 10."""
+    """Conjugate gradient iterations per train step (≥ 1). Default: 10."""
     cg_residual_tolerance: float
-    """Gradient conjugation residual tolerance parameter (≥ 0). Default: 1e-10."""
+    """Squared residual at which conjugate gradients stop (≥ 0). Default: 1e-10."""
     critic_iterations: int
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | None
@@ -1125,8 +1126,8 @@ class TrainTRPO(TrainSettings, total=False):
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
     max_kl: float
-    """Maximum KL divergence used for calculating Lagrange multiplier (> 0). Default:
-    0.001."""
+    """KL divergence that a step aims at; the line search accepts 1.5 times this (> 0).
+    Default: 0.001."""
     mini_batches: int
     """Number of mini-batches to use per pass of the critic (≥ 1). Default: 4."""
     n_steps: int
@@ -1717,8 +1718,8 @@ class TuneDDPG(TuneSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float | Sequence[float] | Space
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -1839,8 +1840,8 @@ class TuneDQN(TuneSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float | Sequence[float] | Space
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -2065,7 +2066,8 @@ class TunePPO(TuneSettings, total=False):
     those before the policy's output. Default: False."""
     target_kl: float | Sequence[float] | Space | None
     """No more updates from a batch once the policy's KL divergence from the one that
-    acted is above 1.5 times this; default: no limit (nats, > 0)."""
+    acted, or with --decoupled-loss or --replay-ratio from the newest weights before the
+    updates, is above 1.5 times this; default: no limit (nats, > 0)."""
     value_loss_coef: float | Sequence[float] | Space
     """Value loss coefficient for value loss calculation (≥ 0). Default: 0.5."""
 
@@ -2154,8 +2156,8 @@ class TuneSAC(TuneSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float | Sequence[float] | Space
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -2281,8 +2283,8 @@ class TuneTD3(TuneSettings, total=False):
     stay float32. Faster only on CPUs and GPUs made for bfloat16 (float32|bfloat16).
     Default: float32."""
     prioritized: bool
-    """If specified, transitions are sampled in proportion to their last errors, and
-    their losses weighted to correct for that. Default: False."""
+    """If specified, transitions are sampled in proportion to a power of their last
+    errors, and their losses weighted to correct for that. Default: False."""
     priority_alpha: float | Sequence[float] | Space
     """Power of a transition's error in its priority; 0 samples uniformly (≥ 0 and ≤ 1).
     Default: 0.6."""
@@ -2324,11 +2326,11 @@ class TuneTRPO(TuneSettings, total=False):
     """Beta2 passed to a tensorflow.keras.optimizers.Optimizer (≥ 0 and ≤ 0.9999999).
     Default: 0.999."""
     cg_damping: float | Sequence[float] | Space
-    """Gradient conjugation damping parameter (≥ 0). Default: 0.001."""
+    """Damping that is added to the Fisher matrix (≥ 0). Default: 0.001."""
     cg_iterations: int
-    """Gradient conjugation iterations per train step (≥ 1). Default: 10."""
+    """Conjugate gradient iterations per train step (≥ 1). Default: 10."""
     cg_residual_tolerance: float | Sequence[float] | Space
-    """Gradient conjugation residual tolerance parameter (≥ 0). Default: 1e-10."""
+    """Squared residual at which conjugate gradients stop (≥ 0). Default: 1e-10."""
     critic_iterations: int | Sequence[int] | Space
     """Passes of the critic over the batch (≥ 1). Default: 3."""
     critic_lr: float | Sequence[float] | Space | None
@@ -2362,8 +2364,8 @@ class TuneTRPO(TuneSettings, total=False):
     """If specified, learning rates fall linearly to 0 over --max-steps. Default:
     False."""
     max_kl: float | Sequence[float] | Space
-    """Maximum KL divergence used for calculating Lagrange multiplier (> 0). Default:
-    0.001."""
+    """KL divergence that a step aims at; the line search accepts 1.5 times this (> 0).
+    Default: 0.001."""
     mini_batches: int | Sequence[int] | Space
     """Number of mini-batches to use per pass of the critic (≥ 1). Default: 4."""
     n_steps: int | Sequence[int] | Space

@@ -30,7 +30,7 @@ class AlgorithmConfig(Checked):
         runs_free: on Ray its env actors run free, as with `--asynchronous`, unless
             the user says how far they may be ahead.
         learns_each_rollout: each rollout of an env actor that runs free is an update
-            of its own, and the actor waits for it.
+            of its own.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {}
