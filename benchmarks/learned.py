@@ -107,7 +107,9 @@ def around_table(page: Path) -> tuple[str, str]:
     try:
         text = page.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{page}: {error.strerror}.") from None
+        raise UserError(
+            f"{page}: {error.strerror}; name a page that has {_BEGIN} and {_END}."
+        ) from None
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
