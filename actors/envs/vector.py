@@ -63,7 +63,8 @@ class Envs:
         self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
         self._actions = actions
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
-        self._is_plain = not (self.spec.action_sizes or is_shifted)
+        is_wide = isinstance(actions, gym.spaces.Box) and actions.dtype != np.float32
+        self._is_plain = not (self.spec.action_sizes or is_shifted or is_wide)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
 
@@ -155,8 +156,10 @@ class Envs:
         return np.asarray(observations, dtype).reshape(self._shape)
 
     def _own_actions(self, actions: Array) -> Array:
-        """Return discrete actions as the environments' space has them."""
+        """Return actions as the environments' space has them."""
         space = self._actions
+        if isinstance(space, gym.spaces.Box):  # float32(0.1) is above 0.1
+            return np.clip(actions.astype(space.dtype), space.low, space.high)  # type: ignore[no-any-return]
         if not self.spec.action_sizes:
             return actions + np.asarray(space.start, actions.dtype)  # type: ignore[no-any-return]
         shaped = actions.astype(space.dtype).reshape(-1, *space.shape)

@@ -47,8 +47,22 @@ class Odd(gymnasium.Env[Any, Any]):
         return np.full((2, 3), int(action)), 10.0, False, False, {}
 
 
+class Wide(Odd):
+    """Takes float64 actions, whose bounds float32 rounds outwards."""
+
+    action_space = gymnasium.spaces.Box(-0.1, 0.1, (2,), np.float64)
+
+    def step(self, action: Any) -> Any:
+        assert action in self.action_space
+        return np.full((2, 3), action[0]), 10.0, False, False, {}
+
+
 def odd() -> Odd:
     return Odd()
+
+
+def wide() -> Wide:
+    return Wide()
 
 
 def own_vectors(num_envs: int, mode: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
@@ -127,6 +141,15 @@ def test_actions_that_do_not_start_at_0() -> None:
     step = envs.step(np.array([0, 2], np.int32))
     np.testing.assert_array_equal(step.observations[:, 0], [5, 7])
     np.testing.assert_array_equal(step.rewards, [10, 10])
+
+
+def test_actions_of_another_dtype_stay_within_their_bounds() -> None:
+    envs = envs_of(env=f"{__name__}:wide")
+    assert float(np.float32(0.1)) > 0.1
+    low, high = envs.spec.action_low, envs.spec.action_high
+    envs.reset(0)
+    step = envs.step(np.array([low, high], np.float32))
+    np.testing.assert_allclose(step.observations[:, 0], [-0.1, 0.1])
 
 
 SEEDED: list[dict[str, Any]] = [
