@@ -251,9 +251,10 @@ def test_the_average_begins_as_a_copy(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model_of(learner, "average"), first + 1)
 
 
+@pytest.mark.parametrize("agent", ["a2c", "ppo", "impala", "acer"])
 @pytest.mark.parametrize("head", ["", "activation=softmax\n"])
 def test_a_policy_head_with_and_without_softmax_is_one(
-    head: str, tmp_path: Path
+    head: str, agent: str, tmp_path: Path
 ) -> None:
     """Xagents' .cfg files end the policy in a softmax; both give logits here."""
     path = tmp_path / "own.cfg"
@@ -263,11 +264,11 @@ def test_a_policy_head_with_and_without_softmax_is_one(
         encoding="utf-8",
     )
     spec = SPECS["discrete"]
-    row = find("acer")
-    config = ACERConfig(model=str(path))
+    row = find(agent)
+    config = row.config(model=str(path))
     (layout,) = row.layouts(config, spec)
     assert [layer.activation for layer in layout.layers] == ["tanh", "linear", "linear"]
-    weights = publish(make_learner("acer", config, spec, layout))
+    weights = publish(make_learner(agent, config, spec, layout))
     logits, _ = bind(layout, weights.arrays)(np.ones((2, 4), np.float32))
     assert (logits < 0).any() and not np.allclose(logits.sum(-1), 1)
 

@@ -50,6 +50,7 @@ ACTOR_CRITIC = Model(
     "actor-critic-{kind}.cfg",
     ("actions", "value"),
     has_log_std=True,
+    gives_logits=True,
     adapt=_adapt,
 )
 """One network with two outputs: the policy and the value."""

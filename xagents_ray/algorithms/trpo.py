@@ -90,6 +90,7 @@ add(
                 ("actions",),
                 "actor_model",
                 has_log_std=True,
+                gives_logits=True,
                 adapt=_adapt,
             ),
             Model("critic", "trpo-critic-{kind}.cfg", ("value",), "critic_model"),
