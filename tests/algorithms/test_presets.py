@@ -138,6 +138,14 @@ def test_an_own_file(tmp_path: Path) -> None:
     assert config.run.weights == ("a.npz",)
 
 
+@pytest.mark.parametrize("number", ["3e-4", "3E-04", "3.e-4", "3.0e-4", "+.3e-3"])
+def test_numbers_as_the_command_line_takes_them(number: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(f"settings: {{lr: {number}}}")
+    found = apply(PPO, {"env": "CartPole-v1", "preset": str(file)})
+    assert found["lr"] == pytest.approx(3e-4)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -149,8 +157,9 @@ def test_an_own_file(tmp_path: Path) -> None:
         ("settings: {1: 2}", "has no settings"),
         ("- settings", "has no settings"),
         ("settings: {learning_rate: 1.0e-3}", "There is no setting 'learning_rate'"),
-        ("settings: {lr: fast}", "--lr takes a number, got 'fast'"),
-        ("settings: {lr: 1}\nsettings: {n_envs: 0}", "--n-envs must be"),
+        ("settings: {lr: fast}", r"own\.yaml: --lr takes a number, got 'fast'"),
+        ("settings: {n_envs: many}", r"own\.yaml: --n-envs takes a whole number"),
+        ("settings: {lr: 1}\nsettings: {n_envs: 0}", r"own\.yaml: --n-envs must be"),
     ],
 )
 def test_damaged_files(text: str | None, said: str, tmp_path: Path) -> None:

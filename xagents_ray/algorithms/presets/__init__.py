@@ -2,12 +2,13 @@
 
 Each AGENT.yaml is a list of presets. A user's own file holds one:
 
-    settings: {n_envs: 8, lr: 1.0e-3, model: small.cfg}
+    settings: {n_envs: 8, lr: 1e-3, model: small.cfg}
 
 Paths of networks in it are relative to the file.
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -20,13 +21,30 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.settings.config import train_options
-from xagents_ray.settings.options import check_effects, options, replaced
+from xagents_ray.settings.options import (
+    check_effects,
+    check_known,
+    options,
+    plain,
+    replaced,
+)
 from xagents_ray.settings.run import RunConfig
 
 AUTO = "auto"
 """Value of `--preset` alone: the preset of the agent and the environment."""
 _HERE = Path(__file__).parent
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads 3e-4 as a number too, as YAML 1.2 has it; PyYAML takes it for text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +138,7 @@ def _find(agent: str, env: str | None, name: str) -> Preset:
 def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     """Return the settings of a user's file."""
     try:
-        entry = yaml.safe_load(path.read_text("utf-8"))
+        entry = yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
         hint = near(str(path), [preset.name for preset in _of(algorithm)])
         hint = hint or (
@@ -133,7 +151,19 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
         raise UserError(f"--preset {path} has no settings: {_REMEDY}.")
     located: Mapping[str, Any] = _located(entry, algorithm, path.parent)["settings"]
+    _check(path, located, algorithm)
     return located
+
+
+def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> None:
+    """Raise UserError with the file's name when a setting is wrong by itself."""
+    known = {each.name: each for each in train_options(algorithm.config)}
+    try:
+        check_known(settings, known.values())
+        for name, value in plain(known.values(), settings).items():
+            known[name].check(value)
+    except UserError as error:
+        raise UserError(f"--preset {path}: {error}") from None
 
 
 def _located(
