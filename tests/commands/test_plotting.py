@@ -50,6 +50,9 @@ def test_last_is_the_newest_run(tmp_path: Path) -> None:
         start = made.with_name("run.json")
         start.write_text("[]", "utf-8")
         os.utime(start, (started, started))
+    nothing = tmp_path / "runs/ppo/E/failed/run.json"  # its environment was refused
+    nothing.parent.mkdir()
+    nothing.write_text("[]", "utf-8")
     figure = plot_history("last", plot="episode_reward")
     assert (curves(figure), labels(figure)) == ([([0], [4])], ["c"])
 

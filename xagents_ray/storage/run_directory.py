@@ -182,7 +182,8 @@ def locate(
     """Return the run's directory that a flag names, and the checkpoint if it named one.
 
     What it names is a run's directory, one of its checkpoints, or `last`: the agent's
-    run in `run_dir` that was started or resumed last, or any agent's without one.
+    run in `run_dir` that was started or resumed last, or any agent's without one. Runs
+    that ended before an episode or a checkpoint count only where there is no other.
 
     Raises:
         UserError: it doesn't exist.
@@ -196,8 +197,12 @@ def locate(
             raise UserError(
                 f"There is no run{whose} in {run_dir}: name its directory{other}."
             )
-        newest = max(found, key=lambda path: path.stat().st_mtime_ns)
-        return RunDirectory(newest.parent), None
+        runs = [RunDirectory(path.parent) for path in found]
+        begun = [x for x in runs if x.history.exists() or any(x.checkpoints.glob("*"))]
+        newest = max(
+            begun or runs, key=lambda run: (run.path / _STARTS).stat().st_mtime_ns
+        )
+        return newest, None
     path = Path(named)
     if not os.path.isdir(path):  # Path.is_dir raises where it may not look
         raise UserError(
