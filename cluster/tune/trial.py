@@ -10,6 +10,7 @@ import functools
 import queue
 import signal
 import threading
+from contextlib import suppress
 from typing import Any
 
 from ray import tune
@@ -35,7 +36,8 @@ class Forked:
         """Wait for the next report; let a training that waits for it continue."""
         try:
             if "point" in self._last:
-                self._link.send("continue")
+                with suppress(ConnectionError):  # it has ended; its last report hasn't
+                    self._link.send("continue")
             self._last = self._link.recv()
         except (EOFError, ConnectionError):
             self._process.join()

@@ -88,7 +88,7 @@ class Training:
             last["failure"] = str(error)
             if trace := getattr(error, "trace", ""):
                 last["traceback"] = trace
-        except Exception as error:
+        except BaseException as error:  # SystemExit of a user's code too
             last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
         self._report({**self._facts, "memory": _memory(), **last})
 

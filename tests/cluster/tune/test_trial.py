@@ -1,0 +1,53 @@
+"""What is reported of a trial whose training has ended early, or long ago."""
+
+import multiprocessing
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.cluster.tune import trial
+from xagents_ray.core.signals import Signals
+from xagents_ray.tuning.trainee import Training, TrialReport
+
+FACTS = {"mean_reward": 20.0, "began": 1.0, "ended": 2.0, "memory": 1}
+
+
+def _ends_at_once(link: Connection) -> None:
+    """Report a point and the end of a training, as a short trial's last round does."""
+    link.send({**FACTS, "env_steps": 475, "point": 475})
+    link.send({**FACTS, "env_steps": 512, "value": 21.0})
+
+
+def test_the_last_report_is_read_of_a_training_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(target: Any, *arguments: Any) -> tuple[Any, Connection]:
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_ends_at_once, args=(theirs,))
+        process.start()
+        theirs.close()
+        return process, ours
+
+    monkeypatch.setattr(trial.forked, "start", start)
+    training = trial.Forked([475])
+    assert training.report()["point"] == 475
+    training._process.join()  # Tune was busy with other trials meanwhile
+    assert training.report()["value"] == 21
+    training.end()
+
+
+def test_a_training_that_exits_has_a_last_report() -> None:
+    def start(*arguments: Any) -> Any:
+        sys.exit("no licence on this node")
+
+    reports: list[TrialReport] = []
+    training = Training(reports.append, [])
+    ppo = cloudpickle.dumps(find("ppo"))
+    settings = {"env": "CartPole-v1", "max_steps": 10, "quiet": True}
+    training.run(ppo, settings, 1, (), start, Signals())
+    assert "no licence on this node" in reports[-1]["failure"]
