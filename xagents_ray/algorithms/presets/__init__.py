@@ -36,7 +36,7 @@ _HERE = Path(__file__).parent
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Reads 3e-4 as a number too, as YAML 1.2 has it; PyYAML takes it for text."""
 
 
