@@ -61,8 +61,9 @@ class Envs:
         kind = "" if self.flattened is None else type(self.flattened).__name__
         goals = wrapping.goals_of(self.flattened)
         self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
-        self._actions = actions
+        self._own_actions = wrapping.to_space(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
+        # float32(0.1), for one, is above 0.1
         is_wide = isinstance(actions, gym.spaces.Box) and actions.dtype != np.float32
         self._is_plain = not (self.spec.action_sizes or is_shifted or is_wide)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
@@ -154,16 +155,6 @@ class Envs:
     def _observations(self, observations: Array) -> Array:
         dtype = self.spec.observation_dtype
         return np.asarray(observations, dtype).reshape(self._shape)
-
-    def _own_actions(self, actions: Array) -> Array:
-        """Return actions as the environments' space has them."""
-        space = self._actions
-        if isinstance(space, gym.spaces.Box):  # float32(0.1) is above 0.1
-            return np.clip(actions.astype(space.dtype), space.low, space.high)  # type: ignore[no-any-return]
-        if not self.spec.action_sizes:
-            return actions + np.asarray(space.start, actions.dtype)  # type: ignore[no-any-return]
-        shaped = actions.astype(space.dtype).reshape(-1, *space.shape)
-        return shaped + np.asarray(getattr(space, "start", 0), shaped.dtype)  # type: ignore[no-any-return]
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
         return np.asarray(infos.get("lives", self._lives))

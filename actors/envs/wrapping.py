@@ -1,4 +1,4 @@
-"""Wrappers of the user's, and functions of observations, around an environment."""
+"""Wrappers of the user's around an environment, and its spaces' own forms."""
 
 import functools
 import itertools
@@ -139,3 +139,15 @@ def _find(setting: str, name: str) -> Callable[..., Any]:
             f"{flag(setting)} {name} is {found!r:.80}: name a class or a function."
         )
     return found  # type: ignore[no-any-return]
+
+
+def to_space(space: Any) -> Callable[[Array], Array]:
+    """Return what turns a policy's actions [B] or [B, A] into a space's own."""
+    shape, dtype = space.shape, space.dtype
+    if isinstance(space, gym.spaces.Box):
+        low, high = space.low, space.high
+        return lambda actions: np.clip(
+            actions.astype(dtype).reshape(-1, *shape), low, high
+        )
+    start = getattr(space, "start", 0)
+    return lambda actions: actions.astype(dtype).reshape(-1, *shape) + start

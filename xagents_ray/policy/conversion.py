@@ -1,6 +1,5 @@
 """From an environment's observations to a network's input, and actions back."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,13 @@ class Conversion:
         from gymnasium.spaces.utils import flatten
         from gymnasium.vector.utils import batch_space
 
+        from xagents_ray.actors.envs.wrapping import to_space
+
         if spec.stack > 1:
             observations = batch_space(observations, spec.stack)
         self._env_id, self._spec, self._shape = env_id, spec, observations.shape
         self.spaces = observations, actions
-        self.actions = _to_space(actions)
+        self.actions = to_space(actions)
         self._own, self._flatten = own, flatten
 
     @classmethod
@@ -77,17 +78,3 @@ class Conversion:
             return rows.reshape(count, *spec.observation_shape), is_single
         frames = rows.reshape(count, spec.stack, *spec.observation_shape).swapaxes(0, 1)
         return stack_frames(frames, np.zeros(frames.shape[:2], np.bool_)), is_single
-
-
-def _to_space(space: Any) -> Callable[[Array], Array]:
-    """Return what turns a policy's actions [B] or [B, A] into a space's own."""
-    import gymnasium as gym
-
-    shape, dtype = space.shape, space.dtype
-    if isinstance(space, gym.spaces.Box):
-        low, high = space.low, space.high
-        return lambda actions: np.clip(
-            actions.astype(dtype).reshape(-1, *shape), low, high
-        )
-    start = getattr(space, "start", 0)
-    return lambda actions: actions.astype(dtype).reshape(-1, *shape) + start
