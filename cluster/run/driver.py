@@ -1,6 +1,5 @@
 """The distributed driver: env actors, replay service and learner as Ray actors."""
 
-import contextlib
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -66,9 +65,6 @@ class RayDriver:
         self.supervision = Supervision(run.algorithm.name, calls.log, self._fleet)
         self._round: list[Rollout] = []
         self._env_steps = 0
-        if self._pipeline.asynchronous:
-            calls.others = self._fleet.heads
-            calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
 
     @property
     def learner_threads(self) -> int:
@@ -127,7 +123,7 @@ class RayDriver:
         """Refer to copies of the state of the learner and the env actors."""
         actors = []
         # Without those of all env actors, all start new episodes when it is resumed.
-        if self._pipeline.policy_lag == 0 and self._actors.is_complete:
+        if self._pipeline.policy_lag == 0 and self._actors.are_idle:
             actors = [slot.actor.state.remote() for slot in self._actors.live]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
@@ -165,15 +161,15 @@ class RayDriver:
         return None
 
     def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return the states that come in time after the clock at the first request."""
-        lost = self._ray.exceptions.RayError, LateError, Broken, Stopped
+        """Return the states if all come in time after the clock at the first request."""
         actors = []
-        for each in references:
-            waited = time.monotonic() - began
-            # One without its state starts new episodes when the run is resumed.
-            with contextlib.suppress(*lost):
+        try:
+            for each in references:
+                waited = time.monotonic() - began
                 left = _STATE_SECONDS - waited
                 actors.append(self._calls.get(each, left, self._patience - waited))
+        except (self._ray.exceptions.RayError, LateError, Broken, Stopped):
+            return []
         return actors
 
     def save_replay(self, directory: Path) -> None:
@@ -212,6 +208,9 @@ class RayDriver:
     def _take(self, env_steps: int) -> list[Rollout]:
         """Return finished rollouts: one of each actor, or as many that ran free."""
         if self._pipeline.asynchronous:
+            # Not earlier: a learner that is restored first has other weights.
+            self._calls.others = self._fleet.heads
+            self._calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
             alone = (
                 self._config.learns_each_rollout or not self._run.algorithm.on_policy
             )

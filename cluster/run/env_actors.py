@@ -111,6 +111,12 @@ class EnvActors:
         """Whether every actor has made its environments."""
         return all(slot.is_ready for slot in self.slots)
 
+    @property
+    def are_idle(self) -> bool:
+        """Whether every actor is ready, and all that they have stepped was taken."""
+        is_behind = any(slot.calls or slot.finished for slot in self.slots)
+        return self.is_complete and not is_behind
+
     def wait_until_ready(self) -> None:
         """Return when every actor has made its environments; replace those that fail.
 

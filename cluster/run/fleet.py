@@ -102,12 +102,10 @@ class Fleet:
             env_steps: of the run, to request more of idle actors; None requests none.
         """
         if self._is_tending:
-            return  # called again while a learner is restored
+            return  # called again while a learner is restored, or the run is saved
         self._is_tending = True
-        try:
-            self._tend(env_steps)
-        finally:
-            self._is_tending = False
+        self._tend(env_steps)
+        self._is_tending = False  # after an error, which ends the run, it stays True
 
     def _tend(self, env_steps: int | None) -> None:
         self._actors.check_starting()

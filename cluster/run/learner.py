@@ -8,7 +8,7 @@ from typing import Any
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.phases import Phase
-from xagents_ray.core.errors import Broken, Stopped
+from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.trajectory import VERSION, Array
 
 _PING_SECONDS = 10.0
@@ -130,7 +130,7 @@ class SupervisedLearner:
         try:
             while len(self._phases) > but:
                 self._wait_for_oldest()
-        except Broken:
+        except (Broken, UserError):
             self._phases.clear()  # what came before them can be saved
             raise
 

@@ -1,0 +1,157 @@
+"""What a distributed run saves, and how it is resumed; Ray is a fake."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_ray import NEVER, FakeActor, FakeRay, Takes
+
+from xagents_ray.algorithms.table import find
+from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.run import driver as drivers
+from xagents_ray.core.errors import EnvironmentFault, UserError
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import VERSION, Array, RolloutReport
+from xagents_ray.run.prepare import prepare
+from xagents_ray.settings.config import Config
+from xagents_ray.storage.checkpoints import Checkpoint
+
+
+class _EnvActor:
+    """An env actor that notes the weights' versions it acted with.
+
+    Args:
+        seconds: of each rollout, or what it raises.
+        state_seconds: until its state is there.
+    """
+
+    def __init__(self, seconds: Any = 1.0, state_seconds: float = 0.0) -> None:
+        self._seconds, self._state_seconds = seconds, state_seconds
+        self.versions: list[int] = []
+
+    def ready(self) -> None: ...
+
+    def restart(self, session: int) -> None: ...
+
+    def rollout(self, weights: int, length: int, env_steps: int) -> Takes:
+        self.versions.append(weights)
+        if isinstance(self._seconds, Exception):
+            raise self._seconds
+        steps = np.ones(2, np.int64)
+        report = RolloutReport(steps, (), 1.0, weights_version=weights)
+        return Takes(self._seconds, (self, report))
+
+    def state(self) -> Takes:
+        return Takes(self._state_seconds, {"noise": np.zeros(2)})
+
+
+class _Learner:
+    """A learner with one number; phases, restoring and its state take two seconds."""
+
+    def __init__(self) -> None:
+        self.number, self.error = 0, UserError("")
+
+    def start(self) -> tuple[int, list[str]]:
+        return 1, []
+
+    def ping(self) -> None: ...
+
+    def weights(self, version: int) -> int:
+        return version
+
+    def update(self, version: int, *facts: Any) -> Takes:
+        if self.error.args != ("",):
+            raise self.error
+        self.number += 1
+        return Takes(2.0, ({"updates": 1, "seconds": 2.0}, version))
+
+    def state(self) -> Takes:
+        return Takes(2.0, {"number": np.array(self.number)})
+
+    def restore(self, arrays: dict[str, Array]) -> Takes:
+        self.number = int(arrays["number"])
+        return Takes(2.0)
+
+
+class _Started:
+    """A driver whose env actors and learner are ready."""
+
+    def __init__(self, ray: FakeRay, *actors: _EnvActor, **settings: Any) -> None:
+        given = {"env": "CartPole-v1", "max_steps": 1_000, "n_envs": 2 * len(actors)}
+        run = prepare(find("ppo"), Config.of(find("ppo").config, {**given, **settings}))
+        self.learner, signals = _Learner(), Signals()
+        signals.on_first = None
+        parts: Any = SimpleNamespace(
+            n_actors=len(actors),
+            shares=[2] * len(actors),
+            env_actor=lambda number: FakeActor(ray, actors[number]),
+            learner=lambda: FakeActor(ray, self.learner),
+            shard=None,
+            evaluator=None,
+        )
+        self.driver = drivers.RayDriver(run, Calls(ray, signals), parts)
+
+    def learn(self, env_steps: int = 0) -> list[dict[str, float]]:
+        self.driver.collect(env_steps)
+        return self.driver.learn(1, env_steps, {})
+
+
+@pytest.fixture(autouse=True)
+def _without_ray(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> None:
+    monkeypatch.setattr(drivers, "time", ray)
+    monkeypatch.setattr(drivers.connection, "notes", list)
+
+
+def test_an_asynchronous_run_that_an_environment_ends_is_saved(ray: FakeRay) -> None:
+    """Waiting for the state must not raise the fault again."""
+    fault = EnvironmentFault("The environment's step gave 3 values.")
+    started = _Started(ray, _EnvActor(fault), asynchronous=True, policy_lag=1)
+    with pytest.raises(EnvironmentFault, match="3 values"):
+        started.driver.collect(0)
+    started.learner.number = 7
+    assert started.driver.state().learner == {"number": 7}
+
+
+def test_env_actors_wait_until_the_learner_is_restored(ray: FakeRay) -> None:
+    actor = _EnvActor()
+    started = _Started(ray, actor, asynchronous=True, policy_lag=1)
+    arrays = {"number": np.array(7), VERSION: np.array(40)}
+    started.driver.restore(Checkpoint(Path(), arrays, {"actors": []}), session=1)
+    started.driver.collect(0)
+    assert min(actor.versions) > 40
+
+
+def test_the_states_of_idle_env_actors_are_saved(ray: FakeRay) -> None:
+    started = _Started(ray, _EnvActor(), _EnvActor())
+    started.learn()
+    assert len(started.driver.state().actors) == 2
+
+
+def test_no_state_is_saved_while_a_rollout_is_in_progress(ray: FakeRay) -> None:
+    """It would be that after steps which nobody learns from."""
+    began = ray.now
+    started = _Started(ray, _EnvActor(), _EnvActor(50.0), round_deadline=3.0)
+    started.learn()
+    saved = started.driver.state()
+    assert saved.learner == {"number": 1}
+    assert saved.actors == []
+    assert ray.now - began < 20
+
+
+def test_states_are_saved_of_all_env_actors_or_of_none(ray: FakeRay) -> None:
+    started = _Started(ray, _EnvActor(), _EnvActor(state_seconds=NEVER))
+    started.learn()
+    assert started.driver.state().actors == []
+
+
+def test_a_run_that_learning_ends_is_saved(ray: FakeRay) -> None:
+    """As where the user's `compute_reward` raises in the replay."""
+    started = _Started(ray, _EnvActor())
+    started.learn()
+    started.learner.error = UserError("compute_reward of the environment raised.")
+    with pytest.raises(UserError, match="compute_reward"):
+        started.learn()
+    assert started.driver.drain() == []
+    assert started.driver.state().learner == {"number": 1}
