@@ -7,7 +7,9 @@ from typing import Any
 from xagents_ray.cluster.ray.calls import Calls
 from xagents_ray.core.trajectory import Array
 
-_REFRESH_SECONDS = 2.0
+_REFRESH_SECONDS = 0.5, 2.0
+"""From one request to the next; the longer one from 20 MB on."""
+_BYTES_PER_SECOND = 10_000_000
 _FETCH_SECONDS = 10.0
 
 
@@ -38,21 +40,24 @@ class LastSnapshot:
             self._newer[phase] = updates
 
     def refresh(self, actor: Any, phase: int) -> None:
-        """Keep the snapshot requested last time, and request a new one, when due.
+        """Keep the snapshot that was requested if it is ready; request one when due.
 
         The phase is the newest one that the learner was asked for.
         """
-        if time.monotonic() - self._requested_at <= _REFRESH_SECONDS:
-            return
         if self._requested is not None:
             reference, included = self._requested
             if not self._calls.ready([reference], 0):
                 return  # the learner is busy
+            self._requested = None
             with suppress(self._calls.ray.exceptions.RayError):
                 get = self._calls.ray.get
                 self.keep(get(reference, timeout=_FETCH_SECONDS), included)
-        self._requested = actor.state.remote(), phase
-        self._requested_at = time.monotonic()
+        nbytes = sum(array.nbytes for array in self.arrays.values())
+        least, most = _REFRESH_SECONDS
+        due = min(max(least, nbytes / _BYTES_PER_SECOND), most)
+        if time.monotonic() - self._requested_at > due:
+            self._requested = actor.state.remote(), phase
+            self._requested_at = time.monotonic()
 
     def restart(self) -> None:
         """Forget what is newer, and what was requested: a learner resumes from here."""
