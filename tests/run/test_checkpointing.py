@@ -143,6 +143,19 @@ def test_a_resumed_run_knows_its_best_evaluation() -> None:
         assert (note is None) == (mean == 70.0)
 
 
+def test_a_run_that_goes_back_forgets_a_later_best() -> None:
+    run = Saved()
+    for mean in (1, 5, 9):
+        run.act(*[mean] * 3)
+        run.saver.write_best()
+    assert run.best == (9, None)
+    resumed = Saved(start=6, reward_buffer_size=99)
+    resumed.act(*[2] * 5)
+    assert resumed.best == (9, None)  # until there is another checkpoint
+    resumed.end()
+    assert resumed.steps == [11, 6, 3] and resumed.best == (6, None)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [({}, "fewer than 3 episodes"), ({"eval_every": 100}, "no evaluation ended")],

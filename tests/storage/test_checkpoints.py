@@ -29,6 +29,7 @@ from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
     best,
+    best_evaluation,
     load,
     newest_valid,
     read_replay,
@@ -171,8 +172,25 @@ def test_a_run_that_goes_back_leaves_what_was_later(tmp_path: Path) -> None:
     damaged = tmp_path / "step-000000000030" / "arrays.npz"
     damaged.write_bytes(b"")
     assert newest_valid(tmp_path) == tmp_path / "step-000000000020"
-    CheckpointWriter(tmp_path, 3).write(25, ARRAYS, FACTS)
+    CheckpointWriter(tmp_path, 3, start=20).write(25, ARRAYS, FACTS)
     assert steps(tmp_path) == [25, 20, 10]
+
+
+@pytest.mark.parametrize("step", [25, 30, 35])
+def test_a_later_best_of_an_earlier_run_is_dropped(tmp_path: Path, step: int) -> None:
+    """Wherever the first checkpoint is, and not before it is there."""
+    writer = CheckpointWriter(tmp_path, 3)
+    for earlier in (10, 20, 30):
+        mean = float(earlier)
+        writer.write(earlier, ARRAYS, FACTS, is_best=earlier != 20, evaluation=mean)
+    writer = CheckpointWriter(tmp_path, 3, start=20)
+    assert steps(tmp_path) == [30, 20, 10]
+    path = writer.write(step, ARRAYS, FACTS)
+    assert steps(tmp_path) == [step, 20, 10] and best_evaluation(path) is None
+    assert best(tmp_path) == writer.path(10)
+    writer.write(40, ARRAYS, FACTS, is_best=True)
+    writer.write(step, ARRAYS, FACTS)  # ends late; the later one is this run's
+    assert steps(tmp_path) == [40, step, 20]
 
 
 def test_only_the_newest_holds_the_replay(tmp_path: Path) -> None:
@@ -249,7 +267,7 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     old = new.rename(tmp_path / "step-000000000002~")
     (tmp_path / "notes.txt").write_text("mine")
     assert newest_valid(tmp_path) == old
-    writer = CheckpointWriter(tmp_path, 2)
+    writer = CheckpointWriter(tmp_path, 2, start=2)
     assert newest_valid(tmp_path) == old
     assert load(old).facts == {"n": 1}
     assert names(tmp_path) == ["notes.txt", path.name, old.name]

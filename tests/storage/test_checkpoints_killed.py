@@ -74,10 +74,15 @@ def write(writer: CheckpointWriter, plan: Written, scale: int) -> None:
     )
 
 
-def plans(directory: Path, seed: int) -> Iterator[Written]:
-    """Continue from the newest checkpoint, at times with the same step."""
-    found, rng = all_checkpoints(directory), random.Random(seed)
-    step = step_of(found[0]) if found else 0
+def newest(directory: Path) -> int:
+    """Return the step of the newest checkpoint, which a writer continues from."""
+    found = all_checkpoints(directory)
+    return step_of(found[0]) if found else 0
+
+
+def plans(step: int, seed: int) -> Iterator[Written]:
+    """Continue from a step, at times with the same one."""
+    rng = random.Random(seed)
     while True:
         step += rng.choice([0, 1, 100])
         yield Written(step, rng.random() < 0.3, rng.random() < 0.3)
@@ -95,8 +100,9 @@ def run_child(directory: Path, seed: int, scale: int, deadly: int) -> None:
 
     if deadly:
         sys.addaudithook(hook)
-    writer = CheckpointWriter(directory, KEEP)
-    for plan in itertools.islice(plans(directory, seed), 9 if deadly else None):
+    start = newest(directory)
+    writer = CheckpointWriter(directory, KEEP, start)
+    for plan in itertools.islice(plans(start, seed), 9 if deadly else None):
         write(writer, plan, scale)
         os.write(1, b"%d %d %d\n" % plan)
 
@@ -194,9 +200,8 @@ def newest_step(written: list[Written], before: int = -1, best: bool = False) ->
 
 def check_continues(directory: Path, scale: int) -> None:
     """A new writer clears up and writes."""
-    writer = CheckpointWriter(directory, KEEP)
-    path = newest_valid(directory)
-    step = 0 if path is None else step_of(path)
+    step = newest(directory)
+    writer = CheckpointWriter(directory, KEEP, step)
     write(writer, Written(step + 1, False, True), scale)
     names = sorted(entry.name for entry in directory.iterdir())
     assert names == sorted(p.name for p in all_checkpoints(directory))

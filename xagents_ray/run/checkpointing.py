@@ -44,18 +44,17 @@ class Saver:
         self._state, self._progress = state, state.progress
         self._flush, self._best_effort = recorder.flush, recorder.best_effort
         self._callbacks = callbacks
-        keep = self._config.keep_checkpoints
-        self._checkpoints = CheckpointWriter(directory.checkpoints, keep)
+        keep, step = self._config.keep_checkpoints, self._progress.env_steps
+        self._checkpoints = CheckpointWriter(directory.checkpoints, keep, step)
         self._directory = directory.checkpoints
         self._best_reward = self._progress.best_reward
-        step = self._progress.env_steps
         self._progress.best_evaluation = evaluation_by(self._directory, step)
         self._best: _Taken | None = None
         self._best_at = time.monotonic()
         self._no_best = self._why_no_best(run.config.training.reward_buffer_size)
         self._evaluated: dict[int, _Taken] = {}
         self._has_written_models = False
-        self._written = self._tried = self._progress.env_steps
+        self._written = self._tried = step
 
     @property
     def is_due(self) -> bool:

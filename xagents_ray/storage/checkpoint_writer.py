@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from errno import ENOSPC
@@ -34,20 +34,24 @@ class CheckpointWriter:
     """Writes a run's checkpoints and keeps the last ones and the best one.
 
     There is one writer per directory; it removes what a killed one left. A checkpoint
-    of the same step is replaced, and stays the best if it was. Later ones of earlier
-    writers are removed: they are damaged, or the run went back to before them. When
-    a checkpoint holds the replay, no other does.
+    of the same step is replaced, and stays the best if it was. When a checkpoint holds
+    the replay, no other does.
 
     The directory has checkpoints only, and is made when the first one is written.
-    `keep` of the last ones stay, 1 or more.
+
+    Args:
+        directory: of the checkpoints.
+        keep: how many of the last ones stay, 1 or more.
+        start: step that the run resumes from; 0 for a new run. The first write removes
+            later ones of earlier writers: they are damaged, or the run went back.
     """
 
-    def __init__(self, directory: Path, keep: int) -> None:
+    def __init__(self, directory: Path, keep: int, start: int = 0) -> None:
         if keep < 1:
             raise ValueError(f"keep must be 1 or more, got {keep}.")
         self._directory = directory
-        self._keep = keep
-        self._own: set[Path] = set()
+        self._keep, self._start = keep, start
+        self._own: set[int] = set()  # steps
         with suppress(OSError):  # `write` will raise it
             self._tidy()
 
@@ -86,15 +90,16 @@ class CheckpointWriter:
             raise OSError(ENOSPC, os.strerror(ENOSPC), str(self._directory))
         path, aside = self.path(step), self._aside()
         try:
-            marks = _marks(path, step, is_best, evaluation)
+            replaced = filter(self._belongs, (path, _replaced(path)))
+            marks = _marks(replaced, step, is_best, evaluation)
             _fill(aside, arrays, text, marks, write_replay)
             self._put(aside, path)
         except BaseException:
             with suppress(OSError):
                 self._tidy()
             raise
-        self._own.add(path)
-        self._rotate(path, step)
+        self._own.add(step)
+        self._rotate(path)
         return path
 
     def path(self, step: int) -> Path:
@@ -103,8 +108,8 @@ class CheckpointWriter:
 
     def _put(self, aside: Path, path: Path) -> None:
         """Rename a new checkpoint into place; at no moment is there none."""
-        kept = path / REPLAY
-        if path in self._own and kept.is_dir() and not (aside / REPLAY).exists():
+        kept, is_own = path / REPLAY, step_of(path) in self._own
+        if is_own and kept.is_dir() and not (aside / REPLAY).exists():
             os.rename(kept, aside / REPLAY)
         old = _replaced(path)
         if os.path.lexists(path):
@@ -114,10 +119,14 @@ class CheckpointWriter:
         sync_directory(self._directory)
         self._remove(old)
 
-    def _rotate(self, path: Path, step: int) -> None:
+    def _belongs(self, path: Path) -> bool:
+        """Return whether a checkpoint is of the run up to its start, or since then."""
+        return step_of(path) <= self._start or step_of(path) in self._own
+
+    def _rotate(self, path: Path) -> None:
         """Remove all that should not stay, now that `path` is in place."""
         found = all_checkpoints(self._directory)
-        marks = {p: was_best(p) for p in found if step_of(p) <= step or p in self._own}
+        marks = {p: was_best(p) for p in found if self._belongs(p)}
         usable = [p for p, mark in marks.items() if mark is not None]
         stay = {*usable[: self._keep], *[p for p in usable if marks[p]][:1]}
         for other in found:
@@ -167,10 +176,10 @@ def _fill(
 
 
 def _marks(
-    path: Path, step: int, is_best: bool, evaluation: float | None
+    replaced: Iterable[Path], step: int, is_best: bool, evaluation: float | None
 ) -> dict[str, Any]:
-    """Return what a manifest says of a checkpoint that may replace one at `path`."""
-    old = next(filter(was_best, (path, _replaced(path))), None)
+    """Return what a manifest says of a checkpoint that replaces one of these."""
+    old = next(filter(was_best, replaced), None)
     if evaluation is None and old is not None:
         evaluation = best_evaluation(old)
     return {
