@@ -106,12 +106,36 @@ def test_a_signal_saves_the_run(
 def test_the_command_that_continues_can_be_pasted_into_a_shell(
     signals: Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    signals.press(signal.SIGINT)
-    train(FakeDriver([]), signals, run_dir="my runs")
+    def last() -> list[float]:
+        signals.press(signal.SIGINT)
+        return [1]
+
+    train(FakeDriver([last]), signals, run_dir="my runs")
     path = Path("my runs", *RUN.parts[1:])
     assert capsys.readouterr().out.endswith(f"train ppo --resume '{path}'\n")
     with pytest.raises(UserError, match=f"resume it with --resume '{path}', or"):
         train(FakeDriver([]), run_dir="my runs")
+
+
+def test_a_run_without_a_checkpoint_names_no_command_that_continues_it(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signals.press(signal.SIGINT)
+    train(FakeDriver([]), signals)
+    assert steps() == []
+    assert capsys.readouterr().out.endswith("Stopped by SIGINT\n")
+
+
+def test_a_run_that_went_back_in_vain_names_no_command_that_continues_it(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--resume would take a checkpoint later than the one that it went back to."""
+    train(FakeDriver([[1, 1, 1], [1]]), max_steps=4)
+    assert steps() == [4, 3]
+    earlier = str(RUN / "checkpoints" / "step-000000000003")
+    signals.press(signal.SIGINT)
+    train(FakeDriver([]), signals, resume=earlier, max_steps=9)
+    assert capsys.readouterr().out.endswith("Stopped by SIGINT\n")
 
 
 def test_a_signal_between_rounds_starts_no_other(signals: Signals) -> None:

@@ -13,7 +13,13 @@ from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
-from xagents_ray.storage.checkpoints import best, evaluation_by, load
+from xagents_ray.storage.checkpoints import (
+    all_checkpoints,
+    best,
+    evaluation_by,
+    load,
+    step_of,
+)
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import write_file
 
@@ -65,6 +71,12 @@ class Saver:
     def is_behind(self) -> bool:
         """Whether the newest state is not written."""
         return self._progress.env_steps != self._written
+
+    @property
+    def has_newest(self) -> bool:
+        """Whether the newest checkpoint, which --resume takes, has the newest state."""
+        found = all_checkpoints(self._directory)
+        return bool(found) and step_of(found[0]) == self._progress.env_steps
 
     def between_phases(self) -> None:
         """Take and write what is due; the run can be resumed exactly from here."""

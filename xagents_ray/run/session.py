@@ -155,7 +155,7 @@ class Session:
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        if self._signals.received is not None and not self._saver.is_behind:
+        if self._signals.received is not None and self._saver.has_newest:
             resume = f"{self._run.algorithm.name} --resume {self._directory.quoted}"
             self._display.note(f"To continue: xagents-ray train {resume}")
         result = self._summarize(reason, completed=self._signals.received is None)
