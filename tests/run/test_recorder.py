@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sessions import raising
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
+from xagents_ray.core.errors import Stopped
 from xagents_ray.run import recorder as module
 from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.progress import EndedEpisode
@@ -86,6 +88,12 @@ def test_what_may_fail_warns_once_of_each_kind() -> None:
         "A file can't be written; training continues: no space",
         "A video can't be written; training continues: no space",
     ]
+
+
+def test_work_that_a_signal_ends_warns_of_nothing() -> None:
+    warnings: list[str] = []
+    assert not BestEffort(warnings.append)("A file", raising(Stopped()))
+    assert warnings == []
 
 
 def test_trackers_are_made_when_there_is_something_to_log(

@@ -256,6 +256,23 @@ def test_a_signal_while_the_last_evaluation_is_awaited(
     assert "checkpoint is older" not in capsys.readouterr().out
 
 
+def test_a_signal_while_the_replay_is_written(
+    signals: Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The checkpoint is written without it, and the run can be continued."""
+
+    def stop(directory: Path) -> NoReturn:
+        signals.press(signal.SIGINT)
+        raise Stopped
+
+    driver = FakeDriver([[1], [1]])
+    driver.save_replay = stop  # type: ignore[method-assign]
+    train(driver, signals, checkpoint_every=1, checkpoint_replay=True)
+    out = capsys.readouterr().out
+    assert steps() == [1] and "can't be written" not in out
+    assert out.endswith(f"To continue: xagents-ray train ppo --resume {RUN}\n")
+
+
 PLATEAU = {
     "divergence_monitoring_steps": 1,
     "plateau_reduce_patience": 1,

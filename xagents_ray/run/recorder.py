@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import Stopped
 from xagents_ray.core.process import without_packages
 from xagents_ray.run.driver import Evaluated
 from xagents_ray.run.progress import EndedEpisode
@@ -106,6 +107,8 @@ class BestEffort:
         """Do the work; return whether that succeeded."""
         try:
             work(*args, **kwargs)
+        except Stopped:  # by a signal, which ends the run soon: nothing has failed
+            return False
         except Exception as error:
             if what not in self._warned:
                 self._warned.add(what)
