@@ -24,7 +24,7 @@ from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, WeightsFile
-from xagents_ray.run.driver import Collected, Evaluated, Snapshot
+from xagents_ray.run.driver import Collected, Evaluated, FailedEvaluation, Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 
@@ -197,8 +197,8 @@ class RayDriver:
         """Begin an evaluation in an env actor of its own, alongside training."""
         return self._evaluations.begin(env_steps, self._learner.weights)
 
-    def evaluations(self, is_last: bool) -> list[Evaluated]:
-        """Return those that ended; wait for the last."""
+    def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
+        """Return those that ended or failed; wait for the last."""
         return self._evaluations.ended(is_last)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
 from xagents_ray.cluster.run.preflight import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
-from xagents_ray.run.driver import Evaluated
+from xagents_ray.run.driver import Evaluated, FailedEvaluation
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""
@@ -45,7 +45,7 @@ class Evaluations:
         self._longest = 0.0
         self._current: _Evaluation | None = None
         self._waiting: deque[tuple[int, Any]] = deque()
-        self._ended: list[Evaluated] = []
+        self._ended: list[Evaluated | FailedEvaluation] = []
 
     def begin(self, env_steps: int, weights: Any) -> bool:
         """Begin one, or queue it; return False when too many are queued already."""
@@ -63,8 +63,8 @@ class Evaluations:
         self._log.count("evaluations skipped")
         return False
 
-    def ended(self, is_last: bool) -> list[Evaluated]:
-        """Return those that ended; wait for the last."""
+    def ended(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
+        """Return those that ended or failed; wait for the last."""
         self._advance()
         while is_last and self._current is not None:
             self._finish(self._current, self._current.until - time.monotonic())
@@ -110,6 +110,7 @@ class Evaluations:
 
     def _fail(self, step: int, why: str) -> None:
         """Report an evaluation that failed; the next one has a new evaluator."""
+        self._ended.append(FailedEvaluation(step))
         self._log.count("evaluations")
         self._log.warn(f"The evaluation at {step} steps failed: {why.rstrip('.')}")
         self._calls.kill(self.actor)

@@ -1,5 +1,6 @@
 """Which states of a run are written, and which one is the best."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
 from xagents_ray.run.callbacks import Callbacks, RunContext
 from xagents_ray.run.checkpointing import Saver
+from xagents_ray.run.driver import Evaluated, FailedEvaluation
 from xagents_ray.run.recorder import BestEffort, Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
@@ -61,7 +63,7 @@ class Saved:
     def evaluate(self, mean: float) -> None:
         """Evaluate the newest weights."""
         self.saver.begin_evaluation()
-        self.saver.end_evaluation(self.progress.env_steps, mean)
+        self.saver.end_evaluation(Evaluated(self.progress.env_steps, mean))
 
     @property
     def steps(self) -> list[int]:
@@ -111,18 +113,37 @@ def test_an_evaluation_that_ends_late_leaves_the_newer_checkpoints() -> None:
     run.saver.begin_evaluation()
     run.act(1)
     assert run.steps == [6, 3]
-    run.saver.end_evaluation(5, 10.0)  # that of step 3 has failed
-    run.saver.end_evaluation(3, 99.0)
+    run.saver.end_evaluation(FailedEvaluation(3))
+    run.saver.end_evaluation(Evaluated(5, 10.0))
     run.act(1)
     run.saver.begin_evaluation()
     run.end(with_replay=True)
     assert (run.steps, run.best) == ([7, 6, 5], (5, 10.0))
     newest = all_checkpoints(run.directory.checkpoints)[0]
     assert replay_files(newest) != []
-    run.saver.end_evaluation(7, 11.0)  # of the newest, which keeps its replay
+    run.saver.end_evaluation(
+        Evaluated(7, 11.0)
+    )  # of the newest, which keeps its replay
     run.saver.finish()
     assert (run.steps[0], run.best) == (7, (7, 11.0))
     assert replay_files(newest) != []
+
+
+@pytest.mark.parametrize("ended", [FailedEvaluation(1), Evaluated(1, 1.0)])
+def test_a_state_that_is_not_the_best_is_not_kept(
+    ended: Evaluated | FailedEvaluation,
+) -> None:
+    """On Ray it would fill the object store."""
+    run = Saved(eval_every=1)
+    run.progress.best_evaluation = 2.0
+    run.act(1)
+    taken = [run.driver.snapshot()]
+    array = weakref.ref(taken[0].learner["learned"])
+    run.driver.snapshot = taken.pop  # type: ignore[method-assign]
+    run.saver.begin_evaluation()
+    assert array() is not None
+    run.saver.end_evaluation(ended)
+    assert array() is None
 
 
 def test_a_resumed_run_knows_its_best_evaluation() -> None:

@@ -15,7 +15,7 @@ from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.networks import layout
 from xagents_ray.replay.base import Fill
-from xagents_ray.run.driver import Evaluated
+from xagents_ray.run.driver import Evaluated, FailedEvaluation
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
@@ -235,13 +235,24 @@ def test_evaluations_choose_the_best(capsys: pytest.CaptureFixture[str]) -> None
     assert "Evaluation at 6" not in out
 
 
+def test_an_evaluation_that_fails_is_not_the_best(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    driver = FakeDriver([[1]] * 6)
+    driver.scores.extend([5.0, None, 4.0])
+    result = train(driver, max_steps=6, eval_every=2)
+    assert result.best_evaluation == 5.0
+    out = capsys.readouterr().out
+    assert "Evaluation at 4" not in out and "Evaluation at 6 steps" in out
+
+
 def test_a_signal_while_the_last_evaluation_is_awaited(
     signals: Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Those that have ended by then count."""
 
     class Waiting(FakeDriver):
-        def evaluations(self, is_last: bool) -> list[Evaluated]:
+        def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
             if is_last:
                 signals.press(signal.SIGINT)
                 raise Stopped

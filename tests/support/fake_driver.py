@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.core.trajectory import Episode, RolloutReport, WeightsFile
 from xagents_ray.replay.base import Fill
-from xagents_ray.run.driver import Collected, Evaluated, Snapshot
+from xagents_ray.run.driver import Collected, Evaluated, FailedEvaluation, Snapshot
 from xagents_ray.storage.arrays import write_arrays
 
 Round = Sequence[float] | Callable[[], Sequence[float]]
@@ -51,7 +51,8 @@ class FakeDriver:
         events: methods that were called and what they asked for.
         metrics: returns what a phase measures.
         lost: snapshots with so many phases can't be fetched any more.
-        scores: means of the evaluations, which end when they are asked for.
+        scores: means of the evaluations, which end when they are asked for; None where
+            one fails.
     """
 
     n_actors = learner_threads = 1
@@ -67,8 +68,8 @@ class FakeDriver:
         self.events: list[tuple[Any, ...]] = []
         self.metrics: Callable[[], Metrics] = lambda: {"loss": 0.5}
         self.lost: set[int] = set()
-        self.scores: deque[float] = deque()
-        self._evaluated: list[Evaluated] = []
+        self.scores: deque[float | None] = deque()
+        self._evaluated: list[Evaluated | FailedEvaluation] = []
         self.on_drain: Callable[[], None] = lambda: None
 
     def collect(self, env_steps: int) -> Collected:
@@ -118,10 +119,12 @@ class FakeDriver:
     def evaluate(self, env_steps: int) -> bool:
         if not self.scores:
             return False
-        self._evaluated.append(Evaluated(env_steps, self.scores.popleft()))
+        mean = self.scores.popleft()
+        failed = FailedEvaluation(env_steps)
+        self._evaluated.append(failed if mean is None else Evaluated(env_steps, mean))
         return True
 
-    def evaluations(self, is_last: bool) -> list[Evaluated]:
+    def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
         self.events.append(("evaluations", is_last))
         ended, self._evaluated = self._evaluated, []
         return ended

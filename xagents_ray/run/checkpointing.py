@@ -9,7 +9,7 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.run.callbacks import Callback, Callbacks
-from xagents_ray.run.driver import Driver, Snapshot
+from xagents_ray.run.driver import Driver, Evaluated, FailedEvaluation, Snapshot
 from xagents_ray.run.recorder import Recorder
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -93,13 +93,13 @@ class Saver:
         """Keep the state whose weights are evaluated from now on."""
         self._evaluated[self._progress.env_steps] = self._take()
 
-    def end_evaluation(self, step: int, mean: float) -> None:
-        """Make the state that was evaluated at a step the best if it is."""
-        state = self._evaluated.pop(step, None)
-        # Evaluations end in order: those of earlier steps have failed.
-        self._evaluated = {s: x for s, x in self._evaluated.items() if s > step}
-        best = self._progress.best_evaluation
-        if state is not None and mean > (-math.inf if best is None else best):
+    def end_evaluation(self, evaluation: Evaluated | FailedEvaluation) -> None:
+        """Make the state that was evaluated the best if it is; else drop it."""
+        state = self._evaluated.pop(evaluation.step, None)
+        if state is None or isinstance(evaluation, FailedEvaluation):
+            return
+        mean, best = evaluation.mean_reward, self._progress.best_evaluation
+        if mean > (-math.inf if best is None else best):
             self._best, self._progress.best_evaluation = state, mean
 
     def finish(self) -> str | None:

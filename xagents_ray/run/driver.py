@@ -49,6 +49,12 @@ class Evaluated(NamedTuple):
         return text if rate is None else f"{text}, success rate {rate:.2f}"
 
 
+class FailedEvaluation(NamedTuple):
+    """An evaluation without a result; the driver warns of it."""
+
+    step: int  # env steps of the run by then
+
+
 class Snapshot(NamedTuple):
     """The state of a run's parts at one moment, or references to it."""
 
@@ -142,8 +148,8 @@ class Driver(Protocol):
     def evaluate(self, env_steps: int) -> bool:
         """Begin a greedy evaluation of the newest weights; False when it is skipped."""
 
-    def evaluations(self, is_last: bool) -> list[Evaluated]:
-        """Return those that ended; wait for the last."""
+    def evaluations(self, is_last: bool) -> Sequence[Evaluated | FailedEvaluation]:
+        """Return those that ended or failed; wait for the last."""
 
     def close(self) -> None:
         """End every part."""

@@ -14,7 +14,7 @@ from xagents_ray.policy.episodes import film
 from xagents_ray.run.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.run.checkpointing import Saver
 from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver, StartDriver
+from xagents_ray.run.driver import Collected, Driver, Evaluated, StartDriver
 from xagents_ray.run.prepare import Resumed, prepare
 from xagents_ray.run.progress import Progress
 from xagents_ray.run.recorder import BestEffort, Recorder
@@ -241,11 +241,11 @@ class Session:
 
     def _take_evaluations(self, is_last: bool) -> None:
         for evaluation in self._driver.evaluations(is_last):
-            step, mean, _ = evaluation
-            self._recorder.evaluated(evaluation)
-            self._saver.end_evaluation(step, mean)
-            self._display.note(str(evaluation))
-            self._callbacks(Callback.on_evaluation, step, mean)
+            self._saver.end_evaluation(evaluation)
+            if isinstance(evaluation, Evaluated):
+                self._recorder.evaluated(evaluation)
+                self._display.note(str(evaluation))
+                self._callbacks(Callback.on_evaluation, *evaluation[:2])
 
     def _save_between_phases(self) -> None:
         if self._saver.is_due:

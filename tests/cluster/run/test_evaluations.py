@@ -14,7 +14,7 @@ from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
-from xagents_ray.run.driver import Evaluated
+from xagents_ray.run.driver import Evaluated, FailedEvaluation
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
@@ -81,7 +81,13 @@ def test_one_that_fails_costs_no_other(
     beside = evaluations(ray, log, run, 1.0, crash(), NEVER, 1.0, 1.0)
     for step in range(5):
         beside.begin(step, "weights")
-    assert [each.step for each in beside.ended(is_last=True)] == [0, 3, 4]
+    assert beside.ended(is_last=True) == [
+        Evaluated(0, 15.0),
+        FailedEvaluation(1),
+        FailedEvaluation(2),
+        Evaluated(3, 15.0),
+        Evaluated(4, 15.0),
+    ]
     assert log.counts == {"evaluations": 2}
     assert log.warnings == [
         "The evaluation at 1 steps failed: RuntimeError: no licence at line 7",
@@ -104,11 +110,11 @@ def test_one_that_hangs_is_noticed_beside_training(
     beside = evaluations(ray, log, run, NEVER, 1.0)
     for step in range(2):
         beside.begin(step, "weights")
-    ended, began = [], ray.now
-    while not ended:
+    ended, began = list[Any](), ray.now
+    while Evaluated(1, 15.0) not in ended:
         ray.sleep(10)
-        ended = beside.ended(is_last=False)
-    assert ended == [Evaluated(1, 15.0)]
+        ended += beside.ended(is_last=False)
+    assert ended == [FailedEvaluation(0), Evaluated(1, 15.0)]
     assert ray.now - began < 2_000
 
 
@@ -120,6 +126,7 @@ def test_one_whose_process_dies_has_a_successor(
     first = beside.actor
     first.die()
     beside.begin(1, "weights")
-    assert beside.ended(is_last=True) == [Evaluated(1, 15.0)]
+    expected = [FailedEvaluation(0), Evaluated(1, 15.0)]
+    assert beside.ended(is_last=True) == expected
     assert beside.actor is not first
     assert log.warnings == ["The evaluation at 0 steps failed: its process died"]
