@@ -1,5 +1,6 @@
 """The first updates of DDPG, worked out slowly in NumPy with finite differences."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from actor_and_critics_by_hand import (
 )
 from learner_support import sampled
 
+from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
 
@@ -34,6 +36,19 @@ def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list
         rest = GAMMA * value(arrays, "critic-target", after, action)
         targets.append(reward if terminated else reward + rest)
     return targets
+
+
+@pytest.mark.parametrize("agent", ["ddpg", "td3"])
+@pytest.mark.parametrize("end", ["linear", "tanh", "sigmoid"])
+def test_only_a_linear_end_of_an_actor_gets_a_tanh(
+    agent: str, end: str, tmp_path: Path
+) -> None:
+    path, row = tmp_path / "own.cfg", find(agent)
+    path.write_text(f"[dense-0]\noutput=1\nactivation={end}\n", encoding="utf-8")
+    config = row.config(actor_model=str(path), critic_model=str(path))
+    actor, *critics = row.layouts(config, SPEC)
+    assert actor.layers[0].activation == ("tanh" if end == "linear" else end)
+    assert {critic.layers[0].activation for critic in critics} == {end}
 
 
 @pytest.mark.parametrize("spec", [SPEC, RAM], ids=["float32", "uint8"])

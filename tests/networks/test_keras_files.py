@@ -157,6 +157,38 @@ def test_a_softmax_is_left_out_where_logits_are_learned(
     assert np.abs(logits.sum(1) - 1).min() > 1e-3
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("activation", ["linear", "tanh", "sigmoid"])
+def test_a_linear_end_is_bounded(
+    activation: str, is_known: bool, tmp_path: Path
+) -> None:
+    x = given = keras.Input((4,))
+    x = x if is_known else Doubled()(x)
+    model = heads(given, x, activation)
+    model.set_weights([9 * w for w in model.get_weights()])
+    layout = layout_of(model, VECTOR, tmp_path).bounded()
+    arrays = keras_models.weights_of(
+        "own", (tmp_path / "own.keras").read_bytes(), layout
+    )
+    x = np.ones((2, 4), np.float32)
+    plain = np.array(model(x)[0])
+    expected = np.tanh(plain) if activation == "linear" else plain
+    np.testing.assert_allclose(bind(layout, arrays)(x)[0], expected, rtol=1e-5)
+    ours = networks.build(layout, 1, "net")
+    for name, variable in networks.named_weights(ours).items():
+        variable.assign(arrays[name])
+    np.testing.assert_allclose(ours(x)[0], expected, rtol=1e-5)
+
+
+def test_an_end_that_may_be_bounded_stays(tmp_path: Path) -> None:
+    given = keras.Input((4,))
+    x = layers.Dense(3, activation="tanh")(given)
+    model = keras.Model(given, [Doubled()(x), layers.Dense(1)(given)])
+    layout = layout_of(model, VECTOR, tmp_path)
+    ends = [layer.activation for layer in layout.bounded().layers[1:]]
+    assert ends == ["linear", "tanh"]
+
+
 def test_weights_keep_their_regularizers(tmp_path: Path) -> None:
     """Of which `optimizer.regularization` makes a part of the loss."""
     model = chain(layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.5)))

@@ -92,12 +92,13 @@ def networks_of(learner: Any) -> dict[str, Any]:
 
 
 def output(arrays: dict[str, Any], name: str, x: Any) -> Any:
-    """Return [units], a tiny network's output for one input."""
+    """Return [units], a tiny network's output for one input; tanh bounds an actor's."""
     kernels, biases = (
         [arrays[f"{name}/dense-{i}/{part}"] for i in (0, 1)]
         for part in ("kernel", "bias")
     )
-    return np.tanh(x @ kernels[0] + biases[0]) @ kernels[1] + biases[1]
+    y = np.tanh(x @ kernels[0] + biases[0]) @ kernels[1] + biases[1]
+    return np.tanh(y) if name.startswith("actor") else y
 
 
 def value(arrays: dict[str, Any], critic: str, observation: Any, action: Any) -> float:

@@ -51,7 +51,13 @@ def critic_of_actions(networks: str) -> Model:
 
 
 DETERMINISTIC_MODELS = (
-    Model("actor", "deterministic-{kind}.cfg", ("actions",), "actor_model"),
+    Model(
+        "actor",
+        "deterministic-{kind}.cfg",
+        ("actions",),
+        "actor_model",
+        is_bounded=True,
+    ),
     critic_of_actions("critic-{kind}.cfg"),
 )
 """An actor, and the value of an observation and an action."""

@@ -33,6 +33,7 @@ class Model:
         has_log_std: it draws continuous actions, with a learned standard deviation
             besides its outputs, unless the config `uses_sde`.
         gives_logits: outputs are logits: a softmax that ends one is left out.
+        is_bounded: outputs lie between -1 and 1: one that ends linearly gets a tanh.
         adapt: returns its layout as the algorithm's config changes it, or None.
     """
 
@@ -43,13 +44,15 @@ class Model:
     reads_actions: bool = False
     has_log_std: bool = False
     gives_logits: bool = False
+    is_bounded: bool = False
     adapt: Callable[[Layout, Any], Layout] | None = None
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
         """Return its network for an environment, from the user's file or our own."""
         extra = spec.action_units if self.reads_actions else 0
         layout = layout_for(file, self.networks, spec, self.outputs(spec), extra)
-        return layout.without_softmax() if self.gives_logits else layout
+        layout = layout.without_softmax() if self.gives_logits else layout
+        return layout.bounded() if self.is_bounded else layout
 
     def outputs(self, spec: EnvSpec) -> list[int]:
         """Return the units of its outputs for an environment."""

@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any
 
@@ -164,6 +164,11 @@ class Part(Unreadable):
     """Some of the numbers of a vector: one output of a whole model."""
 
     first: int  # index of the first one
+    is_linear: bool  # whether the model's own output ends without an activation
+
+    def bounded(self) -> Layer:
+        """Return it with a tanh if the model's output has no activation."""
+        return replace(self, activation="tanh") if self.is_linear else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return the numbers in NumPy; they are not scaled."""

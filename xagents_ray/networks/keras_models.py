@@ -124,6 +124,7 @@ def whole_model(
             f"{name}: a network has one input, and outputs of the form (None, units); "
             f"this one has {shapes}."
         )
+    linear = [_is_linear(x) for x in model.outputs]
     activations = [_ended_by_softmax(x) for x in model.outputs]
     layers = model._flatten_layers(include_self=False)
     for layer in layers:
@@ -150,9 +151,10 @@ def whole_model(
             source=0,
             output_shape=(n,),
             first=sum(units[:i]),
-            activation=activation,
+            activation=activations[i],
+            is_linear=linear[i],
         )
-        for i, (n, activation) in enumerate(zip(units, activations, strict=True))
+        for i, n in enumerate(units)
     ]
     ends = tuple(range(1, len(parts) + 1))
     return (whole, *parts), ends, tuple(model.inputs[0].shape[1:])
@@ -166,6 +168,14 @@ def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]]
         (f"model-0/{i}-{name}", tuple(variables[i].shape))
         for i, name in enumerate(names)
     )
+
+
+def _is_linear(output: Any) -> bool:
+    """Return whether an output is a dense layer's, without an activation."""
+    layer = output._keras_history.operation
+    # Other layers, and those derived from it, may bound what they give.
+    is_dense = type(layer) is keras.layers.Dense
+    return is_dense and layer.activation is keras.activations.linear
 
 
 def _ended_by_softmax(output: Any) -> str:

@@ -68,6 +68,10 @@ class Layer(ABC):
         more = tuple(places[i] for i in self.more_sources)
         return replace(self, source=places[self.source], more_sources=more)
 
+    def bounded(self) -> "Layer":
+        """Return it with a tanh if it is known to end without an activation."""
+        return self
+
     @abstractmethod
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its forward pass in NumPy, of its input times a scale."""
@@ -151,6 +155,10 @@ class Dense(Layer):
     def flops(self) -> int:
         """Floating-point operations of its forward pass on one input."""
         return 2 * math.prod(self.kernel_shape) * math.prod(self.output_shape[:-1])
+
+    def bounded(self) -> "Dense":
+        """Return it with a tanh if it has no activation."""
+        return replace(self, activation="tanh") if self.activation == "linear" else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its forward pass in NumPy, of [N, inputs] times a scale."""

@@ -65,6 +65,14 @@ class Layout:
         ]
         return replace(self, layers=tuple(layers))
 
+    def bounded(self) -> "Layout":
+        """Return it with a tanh for each output that ends linearly."""
+        layers = [
+            layer.bounded() if i in self.outputs else layer
+            for i, layer in enumerate(self.layers)
+        ]
+        return replace(self, layers=tuple(layers))
+
     def separated(self) -> "Layout":
         """Return it with layers of its own for each output; the first keeps its names.
 
