@@ -161,6 +161,21 @@ def test_what_predict_refuses() -> None:
         policy.predict(np.zeros((4, 84, 84), np.float32))
 
 
+@pytest.mark.parametrize("env", ["CartPole-v1", "Blackjack-v1"])
+def test_predict_takes_the_observation_alone(env: str) -> None:
+    policy, own = policy_of("dqn", env=env), gym.make(env)
+    own.reset(seed=SEED)
+    for returned in (own.reset(), own.step(0), policy.make_env().reset()):
+        with pytest.raises(UserError, match=r"as in env\.reset\(\)\[0\]\.$"):
+            policy.predict(returned)
+    own.close()
+    for wrong in (None, "left", [[0.0], [0.0, 1.0]]):
+        with pytest.raises(
+            UserError, match=r"array of numbers.* this one is .*make_env"
+        ):
+            policy.predict(wrong)
+
+
 def test_sources() -> None:
     shutil.copytree(DQN, "runs/dqn/CartPole-v1/mine")
     (checkpoint,) = Path("runs/dqn/CartPole-v1/mine/checkpoints").iterdir()

@@ -290,6 +290,20 @@ def test_settings_of_another_agent_name_it(call: Any) -> None:
         call("sac", env="Pendulum-v1", entropy_coef=0.1)
 
 
+@pytest.mark.parametrize("call", [xagents_ray.train, xagents_ray.tune])
+def test_an_agent_is_given_by_its_name(call: Any) -> None:
+    with pytest.raises(UserError, match=r"not as <class .*PPO'>: pass 'ppo'\.$"):
+        call(xagents_ray.PPO, env="CartPole-v1")  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"not as 3: pass 'ppo'\.$"):
+        call(3, env="CartPole-v1")
+
+
+def test_a_run_is_resumed_by_its_name() -> None:
+    said = "--resume takes the directory of a run, or last, got True: name one"
+    with pytest.raises(UserError, match=said):
+        xagents_ray.train("ppo", resume=True, max_steps=1)  # type: ignore[arg-type]
+
+
 def test_settings_of_another_algorithm() -> None:
     with pytest.raises(UserError, match="epsilon_start"):
         of(PPOConfig, epsilon_start=0.5)

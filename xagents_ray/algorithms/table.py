@@ -47,6 +47,12 @@ def rows() -> Mapping[str, Algorithm]:
 
 def find(name: str) -> Algorithm:
     """Return the row of this name; UserError with near names when there is none."""
+    if not isinstance(name, str):
+        word = getattr(name, "__name__", "").lower()
+        word = word if word in rows() else "ppo"
+        raise UserError(
+            f"An agent is given by its name, not as {name!r:.80}: pass {word!r}."
+        )
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if name in failures():

@@ -1,5 +1,6 @@
 """From an environment's observations to a network's input, and actions back."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,26 @@ class Conversion:
         return cls(str(config.env), spec, *envs.spaces, envs.flattened)
 
     def array(self, observation: Any) -> Array:
-        """Return an observation of the environment, or a batch, as an array."""
+        """Return an observation of the environment, or a batch, as an array.
+
+        Raises:
+            UserError: it is more than an observation, or not made of numbers.
+        """
         if self._own is not None and self._own.contains(observation):
             observation = self._flatten(self._own, observation)
-        return np.asarray(observation)
+        elif _has_info(observation):
+            raise UserError(
+                "This is all that reset() or step() returned: pass the observation "
+                "alone, as in env.reset()[0]."
+            )
+        array = _numbers(observation)
+        if array is None:
+            raise UserError(
+                f"An observation of {self._env_id} is an array of numbers, and this "
+                f"one is {_short(observation)}: pass what the environment of "
+                "make_env() gives."
+            )
+        return array
 
     def rows(self, observation: Any) -> tuple[Array, bool]:
         """Return a network's input [B, ...], and whether it was one observation.
@@ -78,3 +95,21 @@ class Conversion:
             return rows.reshape(count, *spec.observation_shape), is_single
         frames = rows.reshape(count, spec.stack, *spec.observation_shape).swapaxes(0, 1)
         return stack_frames(frames, np.zeros(frames.shape[:2], np.bool_)), is_single
+
+
+def _has_info(value: Any) -> bool:
+    """Return whether a value is what an environment's `reset` or `step` returns."""
+    return isinstance(value, tuple) and len(value) > 1 and isinstance(value[-1], dict)
+
+
+def _numbers(value: Any) -> Array | None:
+    """Return an array of a value; None if it isn't made of numbers."""
+    with suppress(ValueError):  # lists of different lengths
+        array = np.asarray(value)
+        return array if array.dtype.kind in "biuf" else None
+    return None
+
+
+def _short(value: Any) -> str:
+    """Return the beginning of a value in one line."""
+    return f"{' '.join(repr(value).split()):.80}"

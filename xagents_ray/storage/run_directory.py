@@ -188,6 +188,11 @@ def locate(
     Raises:
         UserError: it doesn't exist.
     """
+    if not isinstance(named, str):
+        raise UserError(
+            f"{flag} takes the directory of a run, or last, got {named!r:.80}: name "
+            "one of them."
+        )
     if named == "last":
         above = Path(run_dir), *Path(run_dir).glob("seeds/*")  # of several seeds
         found = [p for x in above for p in x.glob(f"{agent or '*'}/*/*/{_STARTS}")]
