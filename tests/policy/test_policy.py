@@ -176,6 +176,62 @@ def test_predict_takes_the_observation_alone(env: str) -> None:
             policy.predict(wrong)
 
 
+class Measured(Shifted):
+    """Gives a Dict that has another one in it."""
+
+    observation_space: gym.Space[Any] = gym.spaces.Dict(
+        place=gym.spaces.Box(-1, 1, (2,), np.float32),
+        more=gym.spaces.Dict(
+            speed=gym.spaces.Box(-9, 9, (1,), np.float32), gear=gym.spaces.Discrete(3)
+        ),
+    )
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super(Shifted, self).reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+
+def measured(**changes: Any) -> dict[str, Any]:
+    """Return an observation with some parts changed, and without those of None."""
+    found = {
+        "place": np.ones(2, np.float32),
+        "speed": np.ones(1, np.float32),
+        "gear": 1,
+    }
+    found = {k: v for k, v in {**found, **changes}.items() if v is not None}
+    more = {k: found.pop(k) for k in ("speed", "gear") if k in found}
+    return {**found, "more": more}
+
+
+def test_parts_of_an_observation_are_cast_where_that_is_safe() -> None:
+    policy = policy_of("dqn", env=Measured)
+    expected = policy.act(measured())
+    assert expected == policy.act(np.array([1, 1, 1, 0, 1, 0], np.float32))
+    for name, part in (("place", np.ones(2)), ("place", [1, 1]), ("speed", [1.0])):
+        assert policy.act(measured(**{name: part})) == expected
+    assert policy.act(measured(clock=np.zeros(3))) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"place": None},
+            r"observation\['place'\] is missing: pass all of place, more",
+        ),
+        ({"speed": None}, r"observation\['more'\]\['speed'\] is missing: pass all of "),
+        ({"place": np.ones((5, 2))}, r"observation\['place'\] is array.* Box\(-1"),
+        ({"speed": np.ones(1, complex)}, r"observation\['more'\]\['speed'\] is array"),
+        ({"gear": 7}, r"observation\['more'\]\['gear'\] is 7, .*Discrete\(3\) there"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_named(change: Any, said: str) -> None:
+    policy = policy_of("dqn", env=Measured)
+    with pytest.raises(UserError, match=said):
+        policy.predict(measured(**change))
+
+
 def test_sources() -> None:
     shutil.copytree(DQN, "runs/dqn/CartPole-v1/mine")
     (checkpoint,) = Path("runs/dqn/CartPole-v1/mine/checkpoints").iterdir()

@@ -52,10 +52,14 @@ class Conversion:
         """Return an observation of the environment, or a batch, as an array.
 
         Raises:
-            UserError: it is more than an observation, or not made of numbers.
+            UserError: it is more than an observation, isn't made of numbers, or has a
+                part that doesn't fit the environment's space.
         """
-        if self._own is not None and self._own.contains(observation):
-            observation = self._flatten(self._own, observation)
+        own = self._own
+        if own is not None and isinstance(observation, dict):
+            observation = self._flatten(own, _fitted(own, observation, self._env_id))
+        elif own is not None and own.contains(observation):
+            observation = self._flatten(own, observation)
         elif _has_info(observation):
             raise UserError(
                 "This is all that reset() or step() returned: pass the observation "
@@ -100,6 +104,35 @@ class Conversion:
 def _has_info(value: Any) -> bool:
     """Return whether a value is what an environment's `reset` or `step` returns."""
     return isinstance(value, tuple) and len(value) > 1 and isinstance(value[-1], dict)
+
+
+def _fitted(space: Any, value: Any, env_id: str, place: str = "observation") -> Any:
+    """Return a value with the types of its space, where those can hold it.
+
+    Raises:
+        UserError: a part of it is missing or doesn't fit; the message names its place.
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict) and isinstance(value, dict):
+        if missing := [key for key in space if key not in value]:
+            raise UserError(
+                f"{place}[{missing[0]!r}] is missing: pass all of "
+                f"{', '.join(map(str, space))}, as {env_id} gives them."
+            )
+        parts = {key: f"{place}[{key!r}]" for key in space}
+        return {k: _fitted(space[k], value[k], env_id, parts[k]) for k in parts}
+    if isinstance(space, spaces.Box):
+        array = _numbers(value)
+        if array is not None and array.shape == space.shape:
+            if np.can_cast(array.dtype, space.dtype, "same_kind"):
+                return array.astype(space.dtype, copy=False)
+    elif space.contains(value):
+        return value
+    raise UserError(
+        f"{place} is {_short(value)}, and {env_id} gives {space} there: pass one "
+        "observation as the environment gives it, or a batch of make_env()'s."
+    )
 
 
 def _numbers(value: Any) -> Array | None:
