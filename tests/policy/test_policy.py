@@ -150,6 +150,15 @@ class Bounded(Shifted):
     action_space = gym.spaces.Box(-0.1, 0.1, (1,), np.float64)
 
 
+def test_predict_refuses_nan() -> None:
+    policy = policy_of("ppo", env="CartPole-v1")
+    for observation in ([0, np.nan, 0, 0], np.full((3, 4), np.nan, np.float32)):
+        with pytest.raises(
+            UserError, match=r"of CartPole-v1 has NaN in it.*: put numb"
+        ):
+            policy.predict(observation)
+
+
 def test_what_predict_refuses() -> None:
     policy = policy_of("dqn", **KINDS["image"])
     assert policy.observation_space.shape == (4, 84, 84)

@@ -78,7 +78,7 @@ class Conversion:
         """Return a network's input [B, ...], and whether it was one observation.
 
         Raises:
-            UserError: it is neither one nor a batch of them.
+            UserError: it is neither one nor a batch of them, or has NaN in it.
         """
         spec, array = self._spec, self.array(observation)
         is_single = array.shape == self._shape
@@ -92,6 +92,12 @@ class Conversion:
             raise UserError(
                 f"Observations of {self._env_id} are uint8, from 0 to 255, and this "
                 f"one is {array.dtype}: pass them as they come, without scaling."
+            )
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise UserError(
+                f"This observation of {self._env_id} has NaN in it, of which a network "
+                "makes nothing but NaN: put numbers in its place, or find where it "
+                "comes from."
             )
         count = 1 if is_single else len(array)
         rows = array.astype(spec.observation_dtype, copy=False)

@@ -125,7 +125,8 @@ class Policy:
             [B, ...]. Actions are in the environment's own bounds and dtype. And the
             state for the next call; None without one.
         Raises:
-            UserError: an observation has another shape, or is a float image.
+            UserError: an observation has another shape, has NaN in it, or is a float
+                image.
 
         >>> policy = xagents_ray.load("last", seed=3)
         >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])
