@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig, OneModel
 from xagents_ray.settings.training import EnvConfig
 
 
@@ -84,3 +85,14 @@ def test_arguments(given: Any, arguments: dict[str, Any]) -> None:
 def test_what_is_no_argument(given: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         EnvConfig(env_kwargs=given)
+
+
+def test_what_is_no_network_is_answered_with_what_is() -> None:
+    files = "path of a .cfg or .keras file that has the layers, or from Python a Keras"
+    for config, name in ((OneModel, "model"), (ActorAndCritic, "critic_model")):
+        with pytest.raises(UserError, match=rf"takes the {files}.*got \(64, 64\)"):
+            config(**{name: (64, 64)})
+    with pytest.raises(
+        UserError, match=r"--feature-maker takes module:function.*got 64"
+    ):
+        AlgorithmConfig(feature_maker=64)  # type: ignore[arg-type]

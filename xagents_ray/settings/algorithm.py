@@ -69,6 +69,7 @@ class AlgorithmConfig(Checked):
         "Python the function; networks that have no file and read observations get "
         "their outputs after it",
         takes="Callable[..., Any]",
+        expected="module:function, or from Python the function",
         to_plain=from_python.network,
         known_as=("features_extractor", "features_extractor_class"),
         replaces=("model",),
@@ -263,6 +264,8 @@ def network(what: str, **facts: Any) -> Any:
         "function of the environment that makes one",
         is_path=True,
         takes="Callable[..., Any]",
+        expected="the path of a .cfg or .keras file that has the layers, or from "
+        "Python a Keras model or a function that makes one",
         to_plain=from_python.network,
         **facts,
     )

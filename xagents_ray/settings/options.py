@@ -64,6 +64,7 @@ class Facts:
     # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`,
     # or one that `commands.typed` imports.
     takes: str = ""
+    expected: str = ""  # what its values are, in words; "" for what its type is called
     # Turns what may be given from Python besides, such as a class, into its own type,
     # and leaves values of that type and None alone.
     to_plain: Callable[[Any], Any] | None = None
@@ -154,7 +155,7 @@ class Option(Facts):
         wrong = not isinstance(value, allowed) or (number and isinstance(value, bool))
         if wrong or (self.type is float and not math.isfinite(value)):
             kind = {int: "a whole number", float: "a number", bool: "true or false"}
-            expected = kind.get(self.type, "text")
+            expected = self.expected or kind.get(self.type, "text")
             raise UserError(f"{self.flag} takes {expected}, got {value!r}.")
         if self.to_plain is not None and from_python.is_json(value):
             return
