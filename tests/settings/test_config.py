@@ -290,6 +290,17 @@ def test_settings_of_another_agent_name_it(call: Any) -> None:
         call("sac", env="Pendulum-v1", entropy_coef=0.1)
 
 
+@pytest.mark.parametrize("agent", ALGORITHMS)
+def test_settings_of_stable_baselines3_without_a_flag(agent: str) -> None:
+    given = {"env": "CartPole-v1", "max_steps": 100}
+    with pytest.raises(UserError, match=r"--verbose is no .*, and --quiet turns that"):
+        xagents_ray.train(agent, **given, verbose=1)
+    with pytest.raises(
+        UserError, match=r"--policy-kwargs is no setting.*for --model, "
+    ):
+        xagents_ray.train(agent, **given, policy_kwargs={})
+
+
 @pytest.mark.parametrize("call", [xagents_ray.train, xagents_ray.tune])
 def test_an_agent_is_given_by_its_name(call: Any) -> None:
     with pytest.raises(UserError, match=r"not as <class .*PPO'>: pass 'ppo'\.$"):

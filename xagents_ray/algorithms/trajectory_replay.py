@@ -25,6 +25,7 @@ class TrajectoryReplayConfig(ReplayConfig, PolicyGradientConfig):
     behavior: ClassVar[str] = "probabilities"
     entries: ClassVar[tuple[str, str]] = "trajectory", "trajectories"
     replaced: ClassVar[Mapping[str, str]] = {
+        **PolicyGradientConfig.replaced,
         "rollout_length": "set the steps of a rollout with --n-steps",
         "train_frequency": "every rollout is learned from; set the updates from the "
         "replay buffer with --replay-ratio",

@@ -25,15 +25,19 @@ class AlgorithmConfig(Checked):
     """Settings that every algorithm has.
 
     Attributes:
-        replaced: settings of other algorithms, or of xagents, that users may expect
-            here, and what to use in their place.
+        replaced: settings of other algorithms, of xagents or of other libraries, that
+            users may expect here, and what to use in their place.
         runs_free: on Ray its env actors run free, as with `--asynchronous`, unless
             the user says how far they may be ahead.
         learns_each_rollout: each rollout of an env actor that runs free is an update
             of its own.
     """
 
-    replaced: ClassVar[Mapping[str, str]] = {}
+    replaced: ClassVar[Mapping[str, str]] = {
+        "verbose": "a run prints its progress anyway, and --quiet turns that off",
+        "policy_kwargs": "write the layers into a .cfg file for --model, or --actor-"
+        "model and --critic-model, or pass a function that makes a Keras model",
+    }
     runs_free: ClassVar[bool] = False
     learns_each_rollout: ClassVar[bool] = False
     gamma: float = fraction(
