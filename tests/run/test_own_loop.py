@@ -86,9 +86,11 @@ with pytest.raises(xagents_ray.UserError, match=r"gives observations of \\(4,\\)
 with pytest.raises(xagents_ray.UserError, match="There is no setting 'gama'; did you"):
     xagents_ray.Agent("a2c", env="CartPole-v1", gama=0.9)
 agent = xagents_ray.Agent("a2c", env="Pendulum-v1", lr=1e30, n_steps=2, seed=1)
+observation = np.zeros(3)
 with pytest.raises(xagents_ray.Diverged, match="after [0-9]+ env steps: lower --lr"):
     for _ in range(20):
-        agent.observe(agent.act(np.zeros(3)) * np.ones(3), 1.0, False, False)
+        observation = agent.act(observation) * np.ones(3)
+        agent.observe(observation, 1.0, False, False)
         agent.learn()
 agent.close()
 with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
@@ -98,6 +100,58 @@ with pytest.raises(xagents_ray.UserError, match="--policy-lag is for runs"):
 
 def test_mistakes_are_told() -> None:
     done = forked.run(["-c", MISTAKES], 120)
+    assert done.returncode == 0, done.stderr
+
+
+STRAYING = """
+import gymnasium as gym
+import numpy as np
+import pytest
+import xagents_ray
+from stepping import Stepping
+
+class Frames(Stepping):
+    observation_space = gym.spaces.Box(0, 255, (36, 36), np.uint8)
+
+    def observe(self):
+        return np.full((36, 36), self.steps, np.uint8)
+
+def refused(agent, observation):
+    with pytest.raises(xagents_ray.UserError, match="doesn't follow .*: call observe"):
+        agent.act(observation)
+
+agent, env = xagents_ray.Agent("a2c", env=Frames, n_steps=4, seed=1), Frames()
+first, _ = env.reset()
+observation = first
+for _ in range(20):
+    agent.act(observation)
+    action = agent.act(observation)
+    observation, reward, terminated, truncated, _ = env.step(action)
+    refused(agent, observation)  # it wasn't observed
+    agent.observe(observation, reward, terminated, truncated)
+    if terminated:
+        observation, _ = env.reset()
+    else:
+        refused(agent, first)  # the episode goes on
+agent.close()
+
+class Short(Frames):
+    length = 3
+
+agent = xagents_ray.Agent("a2c", env=Frames, n_steps=4, n_envs=2, seed=1)
+envs = gym.vector.SyncVectorEnv([Frames, Short])
+observations, _ = envs.reset()
+for _ in range(20):
+    observations, rewards, terminated, *rest = envs.step(agent.act(observations))
+    agent.observe(observations, rewards, terminated, rest[0])
+    if not terminated[0]:
+        refused(agent, observations + np.array([1, 0], np.uint8)[:, None, None])
+agent.close()
+"""
+
+
+def test_an_observation_that_follows_no_other_is_refused() -> None:
+    done = forked.run(["-c", STRAYING], 120)
     assert done.returncode == 0, done.stderr
 
 

@@ -101,7 +101,8 @@ class Agent:
         Returns:
             An action of the environment's space, or a batch of them.
         Raises:
-            UserError: the observation has another shape.
+            UserError: the observation has another shape, or isn't the newest one of
+                an episode that goes on.
         """
         frames, is_single = self._frames(observation)
         if self._rows is None:
@@ -110,6 +111,8 @@ class Agent:
             self._choose()
             nothing = np.zeros(1)
             self._write(frames, nothing, nothing, nothing)
+        else:
+            self._check_follows(frames)
         actions = self._conversion.actions(self._choose().stepped)
         return actions[0] if is_single else actions
 
@@ -175,6 +178,18 @@ class Agent:
             )
         rows = array.astype(spec.observation_dtype, copy=False)
         return rows.reshape(self._n_envs, *spec.observation_shape), is_single
+
+    def _check_follows(self, frames: Array) -> None:
+        """Raise UserError unless these are the newest frames of episodes that go on."""
+        assert self._rows is not None
+        newest = self._rows.observations[self._row + self._run.spec.stack - 1]
+        goes_on = ~self._ended
+        if not np.array_equal(frames[goes_on], newest[goes_on], equal_nan=True):
+            raise UserError(
+                "act was given an observation that doesn't follow the last one: call "
+                "observe after every step, with truncated=True for the last step "
+                "before you reset."
+            )
 
     def _begin(self, before: tuple[Array, BoolArray]) -> None:
         """Begin a rollout with the newest frames and starts before it."""
