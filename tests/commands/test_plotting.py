@@ -1,6 +1,7 @@
 """Curves of histories: what is drawn, where it is saved, what is refused."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from disks import as_nobody
 from matplotlib.figure import Figure
 
+from xagents_ray.commands import cli
 from xagents_ray.commands.plot import plot_history
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage.history import History
@@ -55,6 +57,13 @@ def test_last_is_the_newest_run(tmp_path: Path) -> None:
     nothing.write_text("[]", "utf-8")
     figure = plot_history("last", plot="episode_reward")
     assert (curves(figure), labels(figure)) == ([([0], [4])], ["c"])
+    with pytest.raises(UserError, match=r"failed has no history yet, .*: let it train"):
+        plot_history(nothing.parent)
+    shutil.move("runs", "others")
+    words = ["plot", "last", "--column", "episode_reward", "--run-dir", "others"]
+    assert cli.run([*words, "--output", "last.png"]) == 0 and Path("last.png").exists()
+    figure = plot_history("last", plot="episode_reward", run_dir="others")
+    assert curves(figure) == [([0], [4])]
 
 
 def ticks(figure: Figure) -> list[str]:
@@ -222,7 +231,10 @@ def test_matplotlib_keeps_its_state(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paths": []}, "There is nothing to plot; name one history or more"),
     ({"paths": ["none.parquet"]}, "none.parquet: nothing is there"),
-    ({"paths": ["last"]}, r"There is no run in runs: name its directory\.$"),
+    (
+        {"paths": ["last"]},
+        r"There is no run in runs: name its directory, or the right --run",
+    ),
     ({"plot": "mean_rewards"}, "no column 'mean_rewards'; did you mean mean_reward"),
     ({"plot": "zzz"}, "no column 'zzz'; choose from mean_reward, best_reward"),
     ({"benchmark": "steps"}, "no benchmark 'steps'; did you mean step?"),

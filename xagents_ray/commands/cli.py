@@ -307,6 +307,7 @@ def presets(agent: str | None) -> int:
 @click.option("--labels", "agents", multiple=True, help="One for each history.")
 @click.option("--title", "env", help="Above the plot.")
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
+@click.option("--run-dir", help="Directory of runs, for last. [runs]")
 @click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
 def plot(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
     """Draw training histories to a picture."""

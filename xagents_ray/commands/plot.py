@@ -47,12 +47,13 @@ def plot_history(
     time_unit: str | None = None,
     smoothing: int = 1,
     output: str | Path | None = None,
+    run_dir: str | Path | None = None,
 ) -> Figure:
     """Draw one curve per history; no display is needed.
 
     Args:
         paths: histories, parquet files or directories of them, or directories of
-            runs; `last` is the run in `runs` that was started or resumed last.
+            runs; `last` is the run in `run_dir` that was started or resumed last.
         agents: a label for each; else the file names.
         env: title; else the agent and the environment that all the runs share.
         plot: column to draw, also one of your own (`RunContext.log`); rows without a
@@ -62,6 +63,7 @@ def plot_history(
         time_unit: "second", "minute" or "hour"; None for what suits the curves.
         smoothing: episodes; each point is the mean of the newest that many (trailing).
         output: .png or .svg file to write; missing parents are created.
+        run_dir: directory of runs, for `last`; None for `runs`.
     Returns:
         The matplotlib Figure; a notebook shows it as the value of a cell.
     Raises:
@@ -70,15 +72,13 @@ def plot_history(
 
     >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
-    paths = [paths] if isinstance(paths, str | Path) else paths
-    paths = [_newest() if str(path) == "last" else path for path in paths]
+    paths = _listed(paths, run_dir)
     _check(paths, agents, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
     chosen = plot, benchmark, history_interval, smoothing
     curves = [_curve(path, *chosen) for path in paths]
     labels = _labels(paths) if agents is None else agents
-    env = env or _title(paths)
-    figure = _figure(curves, labels, env, plot, benchmark, time_unit)
+    figure = _figure(curves, labels, env or _title(paths), plot, benchmark, time_unit)
     if output is not None:
         _save(figure, Path(output))
     return figure
@@ -123,9 +123,16 @@ def plot_seeds(
     return figure
 
 
-def _newest() -> Path:
-    """Return the directory of the newest run; UserError when there is none."""
-    return locate("plot", "last", RunConfig.run_dir, None)[0].path
+def _listed(
+    paths: str | Path | Sequence[str | Path], run_dir: str | Path | None
+) -> list[str | Path]:
+    """Return paths with the newest run's in place of `last`; UserError without one."""
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    above = str(run_dir or RunConfig.run_dir)
+    return [
+        locate("plot", "last", above, None)[0].path if str(path) == "last" else path
+        for path in paths
+    ]
 
 
 def _check(
@@ -170,8 +177,13 @@ def _curve(
     path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
 ) -> Curve:
     """Return where (env steps or seconds) and what to draw, float64 [points]."""
-    history = RunDirectory(Path(path)).history
-    rows = read_history(history if history.exists() else path)
+    run = RunDirectory(Path(path))
+    if not run.history.exists() and run.has_started:
+        raise UserError(
+            f"{path} has no history yet, as no episode of the run has ended: let it "
+            "train longer, or name another run."
+        )
+    rows = read_history(run.history if run.history.exists() else path)
     own = (each for each in rows.dtype.names or () if each not in NAMES)
     _choose(str(path), "column", plot, [*COLUMNS, *own])
     x, y = rows[benchmark].astype(np.float64), rows[plot].astype(np.float64)

@@ -70,6 +70,11 @@ class RunDirectory:
             ) from None
 
     @property
+    def has_started(self) -> bool:
+        """Whether a run has been started here."""
+        return (self.path / _STARTS).exists()
+
+    @property
     def quoted(self) -> str:
         """The path as a shell reads it."""
         return shlex.quote(str(self.path))
@@ -198,9 +203,9 @@ def locate(
         found = [p for x in above for p in x.glob(f"{agent or '*'}/*/*/{_STARTS}")]
         if not found:
             whose = f" of {agent}" if agent else ""
-            other = ", or the right --run-dir" if flag.startswith("--") else ""
             raise UserError(
-                f"There is no run{whose} in {run_dir}: name its directory{other}."
+                f"There is no run{whose} in {run_dir}: name its directory, or the "
+                "right --run-dir."
             )
         runs = [RunDirectory(path.parent) for path in found]
         begun = [x for x in runs if x.history.exists() or any(x.checkpoints.glob("*"))]
