@@ -33,7 +33,7 @@ from xagents_ray.tuning.plan import (
     preset,
 )
 from xagents_ray.tuning.study import Study
-from xagents_ray.tuning.sweep import plan_of, write_report
+from xagents_ray.tuning.sweep import plan_of, sweep, write_report
 from xagents_ray.tuning.trainee import Training, TrialReport
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
@@ -101,6 +101,13 @@ def test_settings_that_a_sweep_has_none_of(name: str) -> None:
     flag = f"--{name.replace('_', '-')}"
     with pytest.raises(UserError, match=f"{flag} is no setting of tune: "):
         planned(**{name: 10})
+
+
+def test_several_trials_need_something_that_varies() -> None:
+    said = r"^Nothing varies, so 6 trials .* several values, as in --lr 1e-5 1e-2, or"
+    with pytest.raises(UserError, match=said):
+        sweep(ALGORITHMS["ppo"], {**GIVEN, "lr": 1e-3}, lambda *_: pytest.fail("begun"))
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])

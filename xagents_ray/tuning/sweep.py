@@ -152,7 +152,17 @@ def plan_of(
 
 
 def _examples(plan: Plan) -> list[RunSpec]:
-    """Return trials at the ends of what varies; UserError when none can work."""
+    """Return trials at the ends of what varies.
+
+    Raises:
+        UserError: none of them can work, or several would have the same settings.
+    """
+    if not plan.spaces and plan.config.n_trials > 1:
+        raise UserError(
+            f"Nothing varies, so {plan.config.n_trials} trials would differ by their "
+            "seeds only: give a setting several values, as in --lr 1e-5 1e-2, or "
+            "train with several --seeds."
+        )
     runs: list[RunSpec] = []
     errors: list[UserError] = []
     for settings in plan.examples():
