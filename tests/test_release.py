@@ -89,7 +89,7 @@ def test_it_installs_into_an_empty_environment(
     assert run(program, "--version").strip().endswith(__version__)
     words = "--env CartPole-v1 --n-envs 2 --max-steps 600 --local --jit off".split()
     assert "environment" in run(program, "doctor", "ppo", *words)
-    assert "Maximum steps exceeded" in run(program, "train", "ppo", *words)
+    assert "Reached --max-steps" in run(program, "train", "ppo", *words)
 
 
 def requirements(*extras: str) -> Sequence[Requirement]:

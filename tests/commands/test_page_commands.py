@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     "cartpole.sh": r"\nmean \S+, .* of 2 episodes.*\n(.*\n)*cartpole\.png\n",
     "cartpole_a3c.py": r"2 env actors(.*\n)*\d+ episodes, mean reward \d",
-    "own_callback.py": r"\nMaximum steps exceeded; the last mean is \d",
+    "own_callback.py": r"\nReached --max-steps; the last mean is \d",
     "own_environment.py": r"\n-?\d\.\d\d, then -?\d\.\d\d\n",
     "own_loop.py": r"(\d+ steps: \d.*\n){2}mean \d",
     "pendulum.py": r"(episode \d: -\d+\.\d\n){10}",

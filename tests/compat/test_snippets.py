@@ -76,7 +76,7 @@ def test_a_program_runs(code: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if ".fit(" in code and "quiet" not in code:
-        assert "Maximum steps exceeded" in done.stdout
+        assert "Reached --max-steps" in done.stdout
     for path in re.findall(r"'([^']+\.tf)'", code):
         assert Path(f"{path}.index").is_file()
     if "video_dir" in code:

@@ -45,7 +45,7 @@ def test_every_event_comes_when_it_happened() -> None:
     driver.scores.append(7.0)
     train(driver, max_steps=4, eval_every=2, eval_episodes=1, callbacks=[log])
     (*_, (_, _, _, result)) = log.events
-    assert isinstance(result, Result) and result.reason == "Maximum steps exceeded"
+    assert isinstance(result, Result) and result.reason == "Reached --max-steps"
     written = [RUN / "checkpoints" / f"step-00000000000{n}" for n in (2, 4)]
     assert [(name, *rest) for name, *rest in log.events] == [
         ("on_start", 0, 0),
@@ -100,7 +100,7 @@ def test_false_ends_the_run_in_order(answer: Any) -> None:
 def test_other_answers_do_not(answer: Any) -> None:
     callbacks, _ = own_callbacks([lambda ctx: answer])
     result = train(FakeDriver([[1], [1]]), max_steps=2, callbacks=callbacks)
-    assert result.reason == "Maximum steps exceeded"
+    assert result.reason == "Reached --max-steps"
 
 
 def test_a_run_that_is_stopped_at_its_start_takes_no_step() -> None:

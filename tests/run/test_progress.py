@@ -39,7 +39,7 @@ def test_a_round_that_is_due_only_for_resets_is_not_begun(max_steps: int) -> Non
     progress, count = rounds(max_steps, 16, 512, resets=16)
     assert (progress.env_steps, count) == (16_352, 2)
     reason = progress.out_of_steps(TrainingConfig(max_steps=max_steps))
-    assert reason == "Maximum steps reached, 32 resets included"
+    assert reason == "Reached --max-steps, 32 resets included"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
     driver, watched = FakeDriver([[1, 2], [3, 4]]), list[int]()
     driver.notes = ["A note of the driver."]
     result = train(driver, max_steps=4, watch=lambda p: watched.append(p.env_steps))
-    assert result.reason == "Maximum steps exceeded"
+    assert result.reason == "Reached --max-steps"
     assert (result.env_steps, result.updates, result.games) == (4, 2, 4)
     assert result.episodes == ((1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0))
     assert watched == [0, 2, 4]
@@ -55,7 +55,7 @@ def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert History(RUN / "history.parquet").rows == 4
     out = capsys.readouterr().out
     assert "a: 1 env actor, seed 1\n" in out and "A note of the driver.\n" in out
-    assert out.endswith("Maximum steps exceeded\n")
+    assert out.endswith("Reached --max-steps\n")
 
 
 def test_a_run_that_ends_while_it_starts_leaves_its_name_free() -> None:
@@ -304,7 +304,7 @@ def test_a_plateau_reduces_the_learning_rate_and_ends_the_run() -> None:
 def test_a_lucky_first_episode_makes_no_plateau() -> None:
     driver = FakeDriver([[8], [0], [0], [9], [9], [9]])
     result = train(driver, max_steps=6, **PLATEAU)
-    assert result.reason == "Maximum steps exceeded"
+    assert result.reason == "Reached --max-steps"
     assert ("scale_lr", 0.5) not in driver.events
 
 

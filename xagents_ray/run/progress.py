@@ -128,9 +128,9 @@ class Progress:
         if config.max_steps is None:
             return None
         if self.env_steps >= config.max_steps:
-            return "Maximum steps exceeded"
+            return "Reached --max-steps"
         if self._lacks_only_resets(config.max_steps):
-            return f"Maximum steps reached, {self.resets} resets included"
+            return f"Reached --max-steps, {self.resets} resets included"
         return None
 
     def _lacks_only_resets(self, max_steps: int) -> bool:

@@ -45,7 +45,7 @@ class Result:
     ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others", local=True,
     ...     quiet=True)
     >>> result.reason, result.env_steps >= 200
-    ('Maximum steps exceeded', True)
+    ('Reached --max-steps', True)
     """
 
     reason: str

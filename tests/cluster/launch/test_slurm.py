@@ -105,7 +105,7 @@ def test_a_job_trains_and_removes_its_certificate(tls: str) -> None:
         for each in (*head.children(recursive=True), head):
             each.kill()
     assert done.returncode == 0, said
-    assert "Maximum steps exceeded" in said
+    assert "Reached --max-steps" in said
     assert "requires no token" not in said
     assert bool(certificate) == (tls == "1")
     assert not Path(certificate or "none").exists()

@@ -42,7 +42,7 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced() -> None:
     warning, last = done.stdout.splitlines()
     assert re.match(r"Warning: Replay shard \d hangs with \d+ transitions;", warning)
     reason, updates, losses = json.loads(last)
-    assert reason == "Maximum steps exceeded"
+    assert reason == "Reached --max-steps"
     # No phase is learned twice, and few env steps answer none.
     assert 6_000 / 4 * 0.8 < updates <= 6_000 / 4 + 64
     assert losses["replay shards"] == 1

@@ -62,9 +62,9 @@ def test_the_walkthrough_shows_runs_in_place(cluster: str) -> None:
         assert kinds == ["stream", "display_data", "stream", "execute_result"]
         _, table, reason, result = said
         assert table.data["text/plain"].endswith(f"{steps}/{steps} 100%\n")
-        assert "<td>Maximum steps exceeded</td>" in result.data["text/html"]
+        assert "<td>Reached --max-steps</td>" in result.data["text/html"]
         assert len(result.data["text/plain"]) < 1_000  # without 400 episodes
-        assert reason.text == "Maximum steps exceeded\n"
+        assert reason.text == "Reached --max-steps\n"
     assert local.outputs[0].text == "Loading TensorFlow...\n"
     assert "1 env actor," in local.outputs[1].text
     assert on_ray.outputs[0].text.startswith("Joining the Ray cluster at ")
@@ -82,4 +82,4 @@ def test_the_walkthrough_is_kept_with_its_outputs() -> None:
     assert len(of_kind(cells, "image/png")) == 3
     shown = [output.output_type for cell in cells for output in cell.outputs]
     assert "error" not in shown
-    assert "Maximum steps exceeded" in cells[0].outputs[-2].text
+    assert "Reached --max-steps" in cells[0].outputs[-2].text

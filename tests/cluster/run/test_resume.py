@@ -103,7 +103,7 @@ def test_a_run_in_two_sessions_is_one(
     assert same(arrays_of(one), arrays_of(other))
     summary = json.loads((other / "summary.json").read_text())
     assert summary["env_steps"] == whole["env_steps"]
-    assert summary["reason"] == "Maximum steps exceeded"
+    assert summary["reason"] == "Reached --max-steps"
 
 
 def start(*words: str) -> BaseProcess:
@@ -264,7 +264,7 @@ def test_a_history_is_continued(train: Train) -> None:
     assert len(steps) == second["games"]
     assert steps == sorted(steps)
     third = train("ppo", **settings, max_steps=3000)
-    assert third["reason"].startswith("Maximum steps exceeded: raise")
+    assert third["reason"].startswith("Reached --max-steps: raise")
     assert third["episodes"] == []
 
 
