@@ -161,7 +161,7 @@ class RayDriver:
         return None
 
     def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return the states if all come in time after the clock at the first request."""
+        """Return the states, or none unless all come in time after that clock."""
         actors = []
         try:
             for each in references:

@@ -98,7 +98,6 @@ class CheckpointWriter:
             with suppress(OSError):
                 self._tidy()
             raise
-        self._own.add(step)
         self._rotate(path)
         return path
 
@@ -116,6 +115,7 @@ class CheckpointWriter:
             self._remove(old)
             os.rename(path, old)
         os.rename(aside, path)
+        self._own.add(step_of(path))
         sync_directory(self._directory)
         self._remove(old)
 
