@@ -122,7 +122,7 @@ VECTOR_MISTAKES = {
     "missing units": ("[dense-0]\nactivation=relu\n", ["[dense-0] units", "missing"]),
     "unknown activation": (
         "[dense-0]\nunits=4\nactivation=rellu\n",
-        ["[dense-0] activation", "'rellu'", "did you mean relu"],
+        ["[dense-0] activation", "'rellu'; did you mean relu", "? Known are linear"],
     ),
     "unknown initializer": (
         "[dense-0]\nunits=4\ninitializer=ortogonal\n",
@@ -214,8 +214,12 @@ def test_wrong_number_of_outputs(heads: int, tmp_path: Path) -> None:
     text += "".join(f"[dense-{i}]\noutput=1\n" for i in range(1, heads + 1))
     with pytest.raises(UserError, match=r"net\.cfg.*output") as error:
         read(tmp_path, text, (4,))
-    words = "[dense-3] output" if heads == 3 else f"has {heads} output"
-    assert words in str(error.value)
+    words = {
+        0: "has 0 output layers and the agent needs 2; mark",
+        1: "has 1 output layer and the agent needs 2; mark",
+        3: "[dense-3] output: the agent needs only 2 outputs; remove this one.",
+    }
+    assert words[heads] in str(error.value)
 
 
 @pytest.mark.parametrize("common", ["", "common=1\n"], ids=["end", "common"])
@@ -232,25 +236,32 @@ def test_section_names_that_keras_refuses(tmp_path: Path) -> None:
 
 
 UNREADABLE = {
-    "key first": b"units=4\n[dense-0]\n",
-    "no value": b"[dense-0]\nunits\n",
-    "twice the section": b"[dense-0]\nunits=4\n[dense-0]\nunits=4\n",
-    "twice the key": b"[dense-0]\nunits=4\nunits=4\n",
-    "binary": bytes(range(256)) * 8,
-    "zeros": bytes(64),
-    "invalid UTF-8": b"[dense-0]\nunits=\xff\n",
+    "key first": (b"units=4\n[dense-0]\n", "line 1 is in no section"),
+    "no value": (b"[dense-0]\nunits\n", "line 2 is neither a section nor a key with"),
+    "twice the section": (
+        b"[dense-0]\nunits=4\n[dense-0]\nunits=4\n",
+        "line 3 begins [dense-0] again",
+    ),
+    "twice the key": (
+        b"[dense-0]\nunits=4\nunits=4\n",
+        "line 3 gives units of [dense-0] again",
+    ),
+    "binary": (bytes(range(256)) * 8, "it is no text in UTF-8"),
+    "zeros": (bytes(64), "line 1 is in no section"),
+    "invalid UTF-8": (b"[dense-0]\nunits=\xff\n", "it is no text in UTF-8"),
 }
 
 
-@pytest.mark.parametrize("content", UNREADABLE.values(), ids=list(UNREADABLE))
-def test_what_is_not_a_cfg_file(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"), UNREADABLE.values(), ids=list(UNREADABLE)
+)
+def test_what_is_not_a_cfg_file(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "garbage.cfg"
     path.write_bytes(content)
     with pytest.raises(UserError) as error:
         read_layout(path, (4,), (6, 1), 1.0)
     message = str(error.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
+    assert message.startswith(f"{path}: not a .cfg file: {reason}")
     assert message.isprintable()
 
 

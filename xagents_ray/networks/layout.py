@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.kinds import find_kind, kinds
@@ -115,7 +115,8 @@ def read_layout(
         units = None
         if section.switch("output"):
             if len(ends) == len(outputs):
-                remedy = f"only {len(outputs)} outputs are needed"
+                needed = counted(len(outputs), "output")
+                remedy = f"the agent needs only {needed}; remove this one"
                 raise section.error("output", remedy)
             units = outputs[len(ends)]
         shape = layers[source].output_shape if source >= 0 else input_shape
@@ -135,8 +136,8 @@ def _check_outputs(path: Path, layout: Layout, count: int) -> None:
     """Raise UserError when outputs are missing, or a layer leads to none."""
     if len(layout.outputs) != count:
         raise UserError(
-            f"{path}: has {len(layout.outputs)} output layers, the agent needs "
-            f"{count}; mark them with output=1."
+            f"{path}: has {counted(len(layout.outputs), 'output layer')} and the "
+            f"agent needs {count}; mark them with output=1."
         )
     read = {layer.source for layer in layout.layers}.union(layout.outputs)
     for i, layer in enumerate(layout.layers):

@@ -91,7 +91,7 @@ class Section:
     def _word(self, key: str, default: str, known: Sequence[str]) -> str:
         text = self.values.get(key, default)
         if text not in known:
-            advice = f"{near(text, known)}; known: {', '.join(known)}"
+            advice = f"{near(text, known) or '.'} Known are {', '.join(known)}"
             raise self.error(key, f"unknown {text!r}{advice}")
         return text
 
@@ -107,9 +107,22 @@ def read_sections(path: Path) -> list[Section]:
             f"{path}: can't be read ({error.strerror}); give --model a .cfg file."
         ) from None
     except (configparser.Error, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).replace(f"{str(path)!r}", "").split()).rstrip(".")
         raise UserError(
-            f"{path}: not a .cfg file: {reason}; sections look like [dense-0], "
+            f"{path}: not a .cfg file: {_reason(error)}; sections look like [dense-0], "
             "keys like units=64."
         ) from None
     return [Section(path, name, parser[name]) for name in parser.sections()]
+
+
+def _reason(error: configparser.Error | UnicodeDecodeError) -> str:
+    """Return why a file has no sections that can be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text in UTF-8"
+    if isinstance(error, configparser.DuplicateSectionError):
+        return f"line {error.lineno} begins [{error.section}] again"
+    if isinstance(error, configparser.DuplicateOptionError):
+        return f"line {error.lineno} gives {error.option} of [{error.section}] again"
+    if isinstance(error, configparser.MissingSectionHeaderError):
+        return f"line {error.lineno} is in no section"
+    assert isinstance(error, configparser.ParsingError)
+    return f"line {error.errors[0][0]} is neither a section nor a key with a value"
