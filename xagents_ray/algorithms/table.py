@@ -48,11 +48,7 @@ def rows() -> Mapping[str, Algorithm]:
 def find(name: str) -> Algorithm:
     """Return the row of this name; UserError with near names when there is none."""
     if not isinstance(name, str):
-        word = getattr(name, "__name__", "").lower()
-        word = word if word in rows() else "ppo"
-        raise UserError(
-            f"An agent is given by its name, not as {name!r:.80}: pass {word!r}."
-        )
+        raise _no_name(name)
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if name in failures():
@@ -61,6 +57,15 @@ def find(name: str) -> Algorithm:
         hint = near(name, rows()) or f"; known: {', '.join(rows())}."
         raise UserError(f"There is no agent {name!r}{hint}")
     return ALGORITHMS[name]
+
+
+def _no_name(given: Any) -> UserError:
+    """Return the error for what is given in place of an agent's name, as a class."""
+    word = getattr(given, "__name__", "").lower()
+    name = word if word in rows() else "ppo"
+    return UserError(
+        f"An agent is given by its name, not as {given!r:.80}: pass {name!r}."
+    )
 
 
 def owners(name: str, among: Callable[[Option], bool] = lambda each: True) -> list[str]:

@@ -95,9 +95,8 @@ class Conversion:
             )
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise UserError(
-                f"This observation of {self._env_id} has NaN in it, of which a network "
-                "makes nothing but NaN: put numbers in its place, or find where it "
-                "comes from."
+                f"This observation of {self._env_id} has NaN in it, and so would all "
+                "that a network makes of it: put numbers there, or find its origin."
             )
         count = 1 if is_single else len(array)
         rows = array.astype(spec.observation_dtype, copy=False)

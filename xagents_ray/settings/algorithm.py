@@ -35,8 +35,8 @@ class AlgorithmConfig(Checked):
 
     replaced: ClassVar[Mapping[str, str]] = {
         "verbose": "a run prints its progress anyway, and --quiet turns that off",
-        "policy_kwargs": "write the layers into a .cfg file for --model, or --actor-"
-        "model and --critic-model, or pass a function that makes a Keras model",
+        "policy_kwargs": "write the layers into a .cfg file for --model, or for "
+        "--actor-model and --critic-model, or pass a function that makes a Keras model",
     }
     runs_free: ClassVar[bool] = False
     learns_each_rollout: ClassVar[bool] = False
