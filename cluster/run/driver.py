@@ -161,7 +161,7 @@ class RayDriver:
         return None
 
     def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return the states, or none unless all come in time after that clock."""
+        """Return all states; none if one is late, counted from the first request."""
         actors = []
         try:
             for each in references:

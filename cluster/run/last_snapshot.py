@@ -23,6 +23,7 @@ class LastSnapshot:
         self._newer: dict[int, int] = {}  # updates of each phase
         self._requested: tuple[Any, int] | None = None
         self._requested_at = 0.0
+        self._due_after = _REFRESH_SECONDS[0]  # seconds from one request to the next
 
     @property
     def newer_updates(self) -> int:
@@ -33,6 +34,9 @@ class LastSnapshot:
         """Keep a snapshot that includes all phases up to a number."""
         self.arrays, self._last_phase = arrays, phase
         self._newer = {n: count for n, count in self._newer.items() if n > phase}
+        nbytes = sum(array.nbytes for array in arrays.values())
+        least, most = _REFRESH_SECONDS
+        self._due_after = min(max(least, nbytes / _BYTES_PER_SECOND), most)
 
     def add(self, phase: int, updates: int) -> None:
         """Note a phase that has ended."""
@@ -52,10 +56,7 @@ class LastSnapshot:
             with suppress(self._calls.ray.exceptions.RayError):
                 get = self._calls.ray.get
                 self.keep(get(reference, timeout=_FETCH_SECONDS), included)
-        nbytes = sum(array.nbytes for array in self.arrays.values())
-        least, most = _REFRESH_SECONDS
-        due = min(max(least, nbytes / _BYTES_PER_SECOND), most)
-        if time.monotonic() - self._requested_at > due:
+        if time.monotonic() - self._requested_at > self._due_after:
             self._requested = actor.state.remote(), phase
             self._requested_at = time.monotonic()
 
