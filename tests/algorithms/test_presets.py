@@ -29,7 +29,7 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     rewards = preset.expected.partition(" after ")[0].split(", ")
     assert len(rewards) < 3 or len(set(rewards)) > 1, "say it once"
     assert "max_steps" in preset.settings
-    env = {"*NoFrameskip-v4": "BreakoutNoFrameskip-v4", "ALE/*-v5": "ALE/Pong-v5"}
+    env = {"*NoFrameskip-v4": "SpaceInvadersNoFrameskip-v4", "ALE/*-v5": "ALE/Pong-v5"}
     given = {"env": env.get(preset.env, preset.env), "preset": preset.name}
     settings = apply(row, given)
     assert settings.items() >= preset.settings.items()
