@@ -115,6 +115,11 @@ def test_settings_without_effect_are_left_out_of_a_preset() -> None:
         ),
         ("acer", {"trust_region": False, "delta": 2.0}, "--delta .*--trust-region"),
         ("acer", {"kl_weight": 0.1, "delta": 2.0}, "--delta .* with --kl-weight"),
+        (
+            "acer",
+            {"trust_region": False, "ema_alpha": 0.9},
+            "--ema-alpha .* without --trust-region or --kl-weight: add one of them",
+        ),
     ],
 )
 def test_settings_without_effect_are_refused(
@@ -124,6 +129,14 @@ def test_settings_without_effect_are_refused(
         apply(find(agent), {"env": "CartPole-v1", **given})
     harmless = {name: value for name, value in given.items() if name == "preset"}
     assert apply(find(agent), {"env": "CartPole-v1", **harmless})
+
+
+@pytest.mark.parametrize("average", [{}, {"trust_region": False, "kl_weight": 0.1}])
+def test_acer_averages_its_policy_for_either_constraint(
+    average: dict[str, Any],
+) -> None:
+    given = {"env": "CartPole-v1", "ema_alpha": 0.9, **average}
+    assert apply(find("acer"), given)["ema_alpha"] == 0.9
 
 
 def test_an_own_file(tmp_path: Path) -> None:

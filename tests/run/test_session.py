@@ -162,7 +162,7 @@ def test_a_learner_that_is_busy_when_the_run_ends(
     assert "the newest checkpoint is older" in capsys.readouterr().out
 
 
-def test_what_diverged_is_not_saved() -> None:
+def test_what_diverged_is_not_saved(capsys: pytest.CaptureFixture[str]) -> None:
     driver = FakeDriver([[1, 1, 1], [1]])
     driver.metrics = lambda: {"loss": math.nan if driver.learned else 0.5}
     with pytest.raises(Diverged, match="loss is nan after 4 env steps: lower --lr"):
@@ -170,6 +170,7 @@ def test_what_diverged_is_not_saved() -> None:
     assert steps() == [3]  # the best state before it
     assert "loss is nan" in summary()["reason"]
     assert driver.events[-1] == ("close",)
+    assert "To continue" not in capsys.readouterr().out  # it would diverge again
 
 
 def test_what_is_left_of_a_broken_run_is_saved() -> None:
@@ -198,7 +199,7 @@ def test_phases_that_failed_do_not_keep_the_rest_from_being_saved() -> None:
 @pytest.mark.parametrize("saves", [True, False])
 @pytest.mark.parametrize("error", [KeyError("a bug"), SystemExit("a user's")])
 def test_an_unexpected_error_is_shown_and_the_run_saved(
-    saves: bool, error: BaseException
+    saves: bool, error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver = FakeDriver([[1], [1], raising(error)])
     if not saves:
@@ -207,6 +208,8 @@ def test_an_unexpected_error_is_shown_and_the_run_saved(
     with pytest.raises(type(error), match="a "):
         train(driver, tensorboard=True)
     assert steps() == ([2] if saves else [])
+    hint = f"To continue: xagents-ray train ppo --resume {RUN}\n"
+    assert capsys.readouterr().out.endswith(hint) is saves
     assert summary()["reason"].startswith(f"{type(error).__name__}: ")
     (events,) = (RUN / "tensorboard").iterdir()
     assert b"own" in events.read_bytes()
@@ -278,10 +281,17 @@ def test_a_signal_while_the_replay_is_written(
 
     driver = FakeDriver([[1], [1]])
     driver.save_replay = stop  # type: ignore[method-assign]
-    train(driver, signals, checkpoint_every=1, checkpoint_replay=True)
+    replay = {"checkpoint_replay": True, "replay_ratio": 1.0}
+    train(driver, signals, checkpoint_every=1, **replay)
     out = capsys.readouterr().out
     assert steps() == [1] and "can't be written" not in out
     assert out.endswith(f"To continue: xagents-ray train ppo --resume {RUN}\n")
+
+
+def test_a_checkpoint_needs_a_replay_to_hold() -> None:
+    with pytest.raises(UserError, match=r"--checkpoint-replay .* ppo has none here"):
+        train(FakeDriver([]), checkpoint_replay=True)
+    assert not RUN.exists()
 
 
 PLATEAU = {

@@ -41,7 +41,7 @@ class ACERConfig(OneModel, TrajectoryReplayConfig, ActorCriticConfig):
     delta: float = coefficient(
         1.0,
         "Trust region's bound on how fast the policy leaves the average one",
-        needs="trust_region",
+        needs=("trust_region",),
     )
     kl_weight: float = coefficient(
         0.0,
@@ -51,7 +51,9 @@ class ACERConfig(OneModel, TrajectoryReplayConfig, ActorCriticConfig):
         replaces=("delta",),
     )
     ema_alpha: float = fraction(
-        0.99, "Decay of the average network, which moves after each update"
+        0.99,
+        "Decay of the average network, which moves after each update",
+        needs=("trust_region", "kl_weight"),
     )
 
     def __post_init__(self) -> None:

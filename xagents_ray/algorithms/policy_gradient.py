@@ -125,7 +125,7 @@ class AdvantageConfig(GaussianConfig):
     advantage_epsilon: float = positive(
         1e-8,
         "Value added to the standard deviation that advantages are divided by",
-        needs="normalize_advantages",
+        needs=("normalize_advantages",),
     )
 
     def update_rows(self, n_envs: int) -> int:

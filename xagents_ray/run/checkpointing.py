@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class Saver:
         keep, step = self._config.keep_checkpoints, self._progress.env_steps
         self._checkpoints = CheckpointWriter(directory.checkpoints, keep, step)
         self._directory = directory.checkpoints
+        self._resume = f"{run.algorithm.name} --resume {directory.quoted}"
         self._best_reward = self._progress.best_reward
         self._progress.best_evaluation = evaluation_by(self._directory, step)
         self._best: _Taken | None = None
@@ -72,11 +73,11 @@ class Saver:
         """Whether the newest state is not written."""
         return self._progress.env_steps != self._written
 
-    @property
-    def has_newest(self) -> bool:
-        """Whether the newest checkpoint, which --resume takes, has the newest state."""
-        found = all_checkpoints(self._directory)
-        return bool(found) and step_of(found[0]) == self._progress.env_steps
+    def hint_at_resume(self, note: Callable[[str], None]) -> None:
+        """Say how to continue, if the newest checkpoint has the newest state."""
+        found = all_checkpoints(self._directory)  # --resume takes the first one
+        if found and step_of(found[0]) == self._progress.env_steps:
+            note(f"To continue: xagents-ray train {self._resume}")
 
     def between_phases(self) -> None:
         """Take and write what is due; the run can be resumed exactly from here."""

@@ -168,6 +168,11 @@ def build_run(
     """
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
+    if config.run.checkpoint_replay and config.algorithm.replay is None:
+        raise UserError(
+            "--checkpoint-replay has no effect without a replay buffer, and "
+            f"{algorithm.name} has none here: leave it out."
+        )
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(
             "--normalize-observations is for vectors and this environment gives "

@@ -155,9 +155,8 @@ class Session:
         finally:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
-        if self._signals.received is not None and self._saver.has_newest:
-            resume = f"{self._run.algorithm.name} --resume {self._directory.quoted}"
-            self._display.note(f"To continue: xagents-ray train {resume}")
+        if self._signals.received is not None:
+            self._saver.hint_at_resume(self._display.note)
         result = self._summarize(reason, completed=self._signals.received is None)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
@@ -270,6 +269,7 @@ class Session:
                 with suppress(Broken):  # phases that failed are left out
                     self._settle()
                 self._save_newest(with_replay=False)
+                self._saver.hint_at_resume(self._display.note)
         with suppress(Exception):
             self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Exception):

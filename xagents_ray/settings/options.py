@@ -57,7 +57,7 @@ class Facts:
     in_presets: bool = True  # may be part of a preset
     # Settings that have no effect once this one is changed from its default.
     replaces: tuple[str, ...] = ()
-    needs: str = ""  # a setting without which this one has no effect
+    needs: tuple[str, ...] = ()  # has no effect where none of these is set
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
@@ -268,10 +268,12 @@ def check_effects(
             raise UserError(
                 f"{each.flag} has no effect with {other}: drop one of them."
             )
-        if each.needs and not whole.get(each.needs, options[each.needs].default):
-            other = flag(each.needs)
+        others = [options[name] for name in each.needs]
+        if others and not any(whole.get(o.name, o.default) for o in others):
+            flags = " or ".join(other.flag for other in others)
+            one = "one of them" if len(others) > 1 else "that"
             raise UserError(
-                f"{each.flag} has no effect without {other}: add that, or drop it."
+                f"{each.flag} has no effect without {flags}: add {one}, or drop it."
             )
 
 

@@ -95,7 +95,7 @@ class RunConfig(Checked):
         10,
         "Episodes of one evaluation during training",
         unit="episodes",
-        needs="eval_every",
+        needs=("eval_every",),
         known_as=("n_eval_episodes",),
     )
 

@@ -62,7 +62,7 @@ class EnvConfig(Checked):
         False,
         "If specified, preprocessing takes the maximum of the last two frames",
         hp_type="categorical",
-        needs="preprocess",
+        needs=("preprocess",),
     )
     frame_stack: int = count(
         4,
@@ -98,7 +98,7 @@ class EnvConfig(Checked):
         return {name: json.loads(value) for name, _, value in pairs}
 
 
-_MONITORING = "divergence_monitoring_steps"
+_MONITORING = ("divergence_monitoring_steps",)
 
 
 @dataclass(frozen=True, kw_only=True)
