@@ -147,8 +147,8 @@ def fault_of(
 
 
 @contextmanager
-def naming_their_line(env_id: str) -> Iterator[None]:
-    """Turn what the user's code raises into one sentence with its file and line."""
+def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
+    """Turn what the user's code, which a flag names, raises into one sentence."""
     try:
         yield
     except (UserError, Diverged, Stopped, gym.error.Error):
@@ -158,9 +158,8 @@ def naming_their_line(env_id: str) -> Iterator[None]:
         if not place:
             raise
         remedy = "fix it there; --traceback shows the traceback"
-        raise fault(
-            env_id, one_line(error), place, remedy, traceback_of(error)
-        ) from error
+        subject, what = f"{flag} {name}", one_line(error)
+        raise fault_of(subject, what, place, remedy, traceback_of(error)) from error
 
 
 def place_of(env: gym.Env[Any, Any], name: str) -> str:

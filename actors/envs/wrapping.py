@@ -31,7 +31,8 @@ def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
         wrapper = _find("wrappers", name)
         subject, remedy = f"--wrappers {name}", "give a functools.partial from Python"
         factory.check_call(subject, wrapper, "an environment", remedy, env)
-        wrapped = wrapper(env)
+        with interface.naming_their_line(name, "--wrappers"):
+            wrapped = wrapper(env)
         if not isinstance(wrapped, gym.Env):
             what, remedy = f"it returned {wrapped!r:.80}", "return a gymnasium.Wrapper"
             raise interface.fault_of(subject, what, line_of(wrapper), remedy)
@@ -52,7 +53,8 @@ def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     sample = env.observation_space.sample()
     remedy = "give the others defaults"
     factory.check_call(subject, function, "an observation", remedy, sample)
-    with np.errstate(all="ignore"):
+    name_line = interface.naming_their_line(name, "--state-to-input")
+    with np.errstate(all="ignore"), name_line:
         found = np.asarray(function(sample))
     if found.dtype.kind not in _NUMBERS:
         what, remedy = f"it returned {found!r:.80}", "return an array of numbers"

@@ -305,7 +305,11 @@ LINE = inspect.getsourcelines(Raising)[1] + 2
         ({"env": Corridor, "state_to_input": str}, "str: it returned array.*numbers"),
         (
             {"env": Corridor, "state_to_input": lambda seen: {}[0]},
-            rf"KeyError: 0 \(.*{Path(__file__).name}, line \d+",
+            rf"^--state-to-input lambda: KeyError: 0 \(.*{Path(__file__).name}, line",
+        ),
+        (
+            {"env": Corridor, "wrappers": lambda env: {}[0]},
+            rf"^--wrappers lambda: KeyError: 0 \(.*{Path(__file__).name}, line",
         ),
         (
             {"env": own_vectors, "wrappers": Plus},
