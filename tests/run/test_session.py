@@ -22,6 +22,7 @@ from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked
+from xagents_ray.storage.run_directory import RunDirectory
 
 NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
@@ -292,6 +293,16 @@ def test_a_checkpoint_needs_a_replay_to_hold() -> None:
     with pytest.raises(UserError, match=r"--checkpoint-replay .* ppo has none here"):
         train(FakeDriver([]), checkpoint_replay=True)
     assert not RUN.exists()
+
+
+def test_an_earlier_run_with_no_replay_to_hold_is_resumed() -> None:
+    train(FakeDriver([[1]]), max_steps=1)
+    directory = RunDirectory(RUN)
+    agent, stored = directory.settings()
+    earlier = Config.of(find(agent).config, {**stored, "checkpoint_replay": True})
+    directory.begin(earlier, agent, 1)
+    result = train(FakeDriver([[1]]), resume=str(RUN), max_steps=2)
+    assert result.env_steps == 2
 
 
 PLATEAU = {

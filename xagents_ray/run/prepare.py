@@ -168,7 +168,8 @@ def build_run(
     """
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
-    if config.run.checkpoint_replay and config.algorithm.replay is None:
+    holds_replay = config.run.checkpoint_replay and config.run.resume is None
+    if holds_replay and config.algorithm.replay is None:  # earlier runs may have it
         raise UserError(
             "--checkpoint-replay has no effect without a replay buffer, and "
             f"{algorithm.name} has none here: leave it out."
