@@ -148,7 +148,7 @@ def fault_of(
 
 @contextmanager
 def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
-    """Turn what the user's code, which a flag names, raises into one sentence."""
+    """Turn what the user's code raises into one sentence: flag, file and line."""
     try:
         yield
     except (UserError, Diverged, Stopped, gym.error.Error):
