@@ -36,13 +36,15 @@ class Evaluator:
         seed: int,
         greedy: bool = True,
         random_share: float = 0.0,
+        progress: Callable[[int, int], object] = lambda episodes, env_steps: None,
     ) -> list[Episode]:
         """Play episodes, each environment an equal share of them.
 
         Counting the first ones to end instead would favor short episodes. The first
         environments play one more if the shares can't be equal. Environment i has seed
         + i. A greedy policy takes the likeliest actions, not samples; `random_share`
-        of the actions are random ones in their place.
+        of the actions are random ones in their place. `progress` is called after each
+        vector step with the episodes that have ended and the env steps made so far.
 
         Returns:
             Episodes with raw returns, by environment and then in order of time.
@@ -65,6 +67,7 @@ class Evaluator:
                 env = episode.env - self._first_env
                 if len(played[env]) < shares[env]:
                     played[env].append(episode)
+            progress(sum(map(len, played)), (row + 1) * self._n_envs)
             if [len(each) for each in played] == shares:
                 break
         return [episode for each in played for episode in each]

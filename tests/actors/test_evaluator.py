@@ -108,6 +108,17 @@ def test_dqn_samples_with_the_last_epsilon() -> None:
     assert evaluated(setup, 5, greedy=False) == evaluated(setup, 5)
 
 
+def test_progress_counts_episodes_and_env_steps() -> None:
+    setup, seen = setup_of("ppo", 2, env="CartPole-v1"), list[tuple[int, int]]()
+    with closing(Evaluator(setup)) as evaluator:
+        weights, count = weights_of(setup), lambda *numbers: seen.append(numbers)
+        games = evaluator.evaluate(weights, 5, SEED, progress=count)
+    assert [steps for _, steps in seen] == list(range(2, 2 * len(seen) + 1, 2))
+    episodes = [ended for ended, _ in seen]
+    assert episodes == sorted(episodes)
+    assert (episodes[0], episodes[-1]) == (0, len(games)) == (0, 5)
+
+
 @pytest.mark.parametrize(
     ("agent", "settings", "greedy"),
     [

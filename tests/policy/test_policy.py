@@ -1,7 +1,12 @@
 """A trained policy from Python: what it takes, what it gives, and its episodes."""
 
+import json
+import os
 import pickle
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +312,20 @@ def test_evaluate_and_play_are_the_commands() -> None:
         xagents_ray.evaluate("dqn", run=DQN, episode=3)
     with pytest.raises(UserError, match="add --sample"):
         xagents_ray.evaluate("dqn", run=DQN, epsilon_end=0.5)
+
+
+def test_evaluate_shows_progress_on_a_terminal_only() -> None:
+    """On the standard error, so that the JSON can be read."""
+    words = ["evaluate", "dqn", "--run", DQN, "--episodes", "3", "--json"]
+    shown, terminal = os.openpty()
+    command = [sys.executable, "-m", "xagents_ray", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, check=True)
+    os.close(terminal)
+    text = os.read(shown, 2**16).decode()
+    os.close(shown)
+    assert json.loads(done.stdout)["episodes"] == 3
+    assert re.search(r"3/3\S* episodes, [1-9]\d* env steps", text)
+    assert python("-m", "xagents_ray", *words).stderr == ""
 
 
 def test_a_policy_needs_neither_tensorflow_nor_ray() -> None:

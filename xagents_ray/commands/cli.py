@@ -266,7 +266,7 @@ for _group in (
         "evaluate",
         "Measure a trained agent's mean reward",
         _of(EnvConfig, SourceConfig, EvaluateConfig),
-        lambda row, given: evaluate_with(row, given, click.echo).signal,
+        lambda row, given: evaluate_with(row, given, click.echo, True).signal,
         _acts,
     ),
     _Agents(

@@ -1,8 +1,11 @@
 """`xagents-ray play` and `evaluate`; `xagents_ray.play` and `evaluate`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from rich.console import Console
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
@@ -70,13 +73,17 @@ def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evalu
 
 
 def evaluate_with(
-    algorithm: Algorithm, given: Mapping[str, Any], say: Say
+    algorithm: Algorithm, given: Mapping[str, Any], say: Say, bar: bool = False
 ) -> Evaluation:
-    """Evaluate with settings by their flat names; `say` gets notes and the result."""
+    """Evaluate with settings by their flat names; `say` gets notes and the result.
+
+    With `bar`, a terminal shows how many of the episodes have ended.
+    """
     config = EvaluateConfig.of(given)
     _check_sampling(algorithm, config, given)
     trained = load(algorithm, given)
-    found = episodes.evaluate(trained.run, trained.weights, config)
+    with _progress(config.episodes, bar) as progress:
+        found = episodes.evaluate(trained.run, trained.weights, config, progress)
     if not config.json:
         for note in trained.run.notes:
             say(note)
@@ -84,6 +91,27 @@ def evaluate_with(
         line = json.dumps({**found.summary(), "notes": [*trained.run.notes]})
         say(line if config.json else str(found))
     return found
+
+
+@contextmanager
+def _progress(total: int, shown: bool) -> Iterator[Callable[[int, int], object]]:
+    """Give what a terminal may show episodes and env steps with."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    steps = TextColumn("episodes, {task.fields[env_steps]:,} env steps")
+    console = Console(stderr=True)
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        steps,
+        console=console,
+        transient=True,
+        disable=not (shown and console.is_terminal),
+    ) as bar:
+        task = bar.add_task("", total=total, env_steps=0)
+        yield lambda ended, env_steps: bar.update(
+            task, completed=ended, env_steps=env_steps
+        )
 
 
 def _called(

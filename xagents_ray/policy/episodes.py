@@ -140,8 +140,15 @@ def film(run: RunSpec, weights: Weights, folder: Path) -> None:
     play(run, weights, config, lambda _: None)
 
 
-def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Evaluation:
+def evaluate(
+    run: RunSpec,
+    weights: Weights,
+    config: EvaluateConfig,
+    progress: Callable[[int, int], object] = lambda episodes, env_steps: None,
+) -> Evaluation:
     """Play episodes in `--n-envs` environments for their returns.
+
+    `progress` is called with the episodes that have ended and the env steps so far.
 
     Returns:
         All episodes; none when a signal came.
@@ -157,7 +164,7 @@ def evaluate(run: RunSpec, weights: Weights, config: EvaluateConfig) -> Evaluati
         signals.on_first = evaluator.stop
         with suppress(Stopped), naming_their_line(str(run.config.env.env)):
             how = config.episodes, run.seed, not config.sample, config.eval_epsilon
-            episodes = evaluator.evaluate(weights, *how)
+            episodes = evaluator.evaluate(weights, *how, progress)
     return Evaluation(tuple(episodes), run.seed, signals.received)
 
 
