@@ -237,13 +237,13 @@ def _draw(study: "Study", name: str, path: Path) -> str:
     pictures = importlib.import_module("optuna.visualization.matplotlib")
     pyplot = importlib.import_module("matplotlib.pyplot")
     more: dict[str, Any] = {}
-    if name == "param_importances":
-        # The other evaluators need scikit-learn.
-        importance = importlib.import_module("optuna.importance")
-        more["evaluator"] = importance.PedAnovaImportanceEvaluator()
     # Optuna sets a style, which would stay with all that this process draws later.
     with warnings.catch_warnings(), pyplot.rc_context():
         warnings.simplefilter("ignore")  # each of them is called experimental
+        if name == "param_importances":
+            # The other evaluators need scikit-learn.
+            importance = importlib.import_module("optuna.importance")
+            more["evaluator"] = importance.PedAnovaImportanceEvaluator()
         try:
             axes = getattr(pictures, f"plot_{name}")(study.whole, **more)
             figure = axes.figure if hasattr(axes, "figure") else axes.flat[0].figure
