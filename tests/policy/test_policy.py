@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -319,12 +320,16 @@ def test_evaluate_shows_progress_on_a_terminal_only() -> None:
     words = ["evaluate", "dqn", "--run", DQN, "--episodes", "3", "--json"]
     shown, terminal = os.openpty()
     command = [sys.executable, "-m", "xagents_ray", *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, check=True)
-    os.close(terminal)
-    text = os.read(shown, 2**16).decode()
+    text = b""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as running:
+        os.close(terminal)
+        with suppress(OSError):  # once the command has ended
+            while part := os.read(shown, 4096):
+                text += part
+        done = json.loads(running.communicate()[0])
     os.close(shown)
-    assert json.loads(done.stdout)["episodes"] == 3
-    assert re.search(r"3/3\S* episodes, [1-9]\d* env steps", text)
+    assert done["episodes"] == 3
+    assert re.search(r"3/3\S* episodes, [1-9]\d* env steps", text.decode())
     assert python("-m", "xagents_ray", *words).stderr == ""
 
 
