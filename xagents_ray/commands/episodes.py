@@ -95,7 +95,7 @@ def evaluate_with(
 
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[Callable[[int, int], object]]:
-    """Give what a terminal may show episodes and env steps with."""
+    """Show a progress bar on a terminal; yield the function that updates it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     steps = TextColumn("episodes, {task.fields[env_steps]:,} env steps")
