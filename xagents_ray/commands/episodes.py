@@ -96,18 +96,15 @@ def evaluate_with(
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[Callable[[int, int], object]]:
     """Show a progress bar on a terminal; yield the function that updates it."""
+    console = Console(stderr=True)
+    if not (shown and console.is_terminal):
+        yield lambda ended, env_steps: None
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     steps = TextColumn("episodes, {task.fields[env_steps]:,} env steps")
-    console = Console(stderr=True)
-    with Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        steps,
-        console=console,
-        transient=True,
-        disable=not (shown and console.is_terminal),
-    ) as bar:
+    columns = BarColumn(), MofNCompleteColumn(), steps
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total, env_steps=0)
         yield lambda ended, env_steps: bar.update(
             task, completed=ended, env_steps=env_steps
