@@ -52,9 +52,9 @@ def run(arguments: Sequence[str], seconds: float) -> subprocess.CompletedProcess
 
 def start(arguments: Sequence[str], out: str, err: str) -> BaseProcess:
     """Start Python, with its output in two files that are there."""
-    state = os.getcwd(), dict(os.environ)
-    process = _SERVER.Process(target=_main, args=(arguments, *state, out, err))
     with _LOCK, pytest.MonkeyPatch.context() as environment:
+        state = os.getcwd(), dict(os.environ)
+        process = _SERVER.Process(target=_main, args=(arguments, *state, out, err))
         environment.setenv("PYTHONPATH", str(Path(__file__).parent))  # of the server
         forkserver.ensure_running()
         process.start()
