@@ -20,6 +20,7 @@ import time
 from xagents_ray.core.signals import Signals
 with Signals() as signals:
     signals.on_first = None
+    print("ready", flush=True)
     while signals.received is None:
         time.sleep(0.01)
     time.sleep(0.2)
@@ -31,7 +32,7 @@ def test_timeout_signals_twice_and_means_once() -> None:
     done = subprocess.run(
         ["timeout", "2", sys.executable, "-c", _SAVES], capture_output=True, text=True
     )
-    assert (done.stdout, done.returncode) == ("saved 15\n", 124)
+    assert (done.stdout, done.returncode) == ("ready\nsaved 15\n", 124)
 
 
 def test_a_terminal_that_is_closed_ends_a_run_in_order() -> None:
@@ -44,13 +45,14 @@ def test_a_terminal_that_is_closed_ends_a_run_in_order() -> None:
             # These tests may run under nohup themselves.
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         ) as process:
-            time.sleep(1)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGHUP)
             time.sleep(1)
             code = process.poll()
             process.kill()
             assert code == (0 if said else None)
-            assert process.stdout is not None and process.stdout.read() == said
+            assert process.stdout.read() == said
 
 
 def test_an_echo_is_not_a_second_signal() -> None:
