@@ -50,5 +50,5 @@ def test_priorities_find_a_rare_reward(tmp_path: Path, seed: int) -> None:
     prioritized = start_value(tmp_path, seed, is_prioritized=True)
     uniform = start_value(tmp_path, seed, is_prioritized=False)
     print(f"seed {seed}: prioritized {prioritized:.2f}, uniform {uniform:.2f}")
-    assert 0.5 < prioritized < 1.2  # 1 after 8,000 updates; how a CPU rounds decides
+    assert abs(prioritized - 1) < 0.2
     assert uniform < 0.5

@@ -253,7 +253,7 @@ def test_a_signal_ends_a_sweep_in_order(
     clock = time.monotonic()
     send(sweep.pid, number)
     out, _ = sweep.communicate(timeout=30)
-    assert time.monotonic() - clock < 10  # when Docker sends SIGKILL
+    assert time.monotonic() - clock < 8
     assert sweep.returncode == 128 + number
     assert "2 interrupted, 2 waiting" in out and "Traceback" not in out
     assert out.endswith("The same command with --study s runs the rest\n")
