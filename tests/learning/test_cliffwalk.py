@@ -13,7 +13,8 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.replay.transitions import TransitionReplay
 
 SPEC = EnvSpec((STATES,), "float32", 1, 2)
-GAMMA, UPDATES, PHASE, BATCH = 0.95, 4000, 16, 32
+# A batch this large, so that it is not luck when each of the few transitions is drawn.
+GAMMA, UPDATES, PHASE, BATCH = 0.95, 5000, 16, 256
 
 
 def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
