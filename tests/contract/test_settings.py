@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_cases import Case, assert_equal, batch, cases, deterministic
+from learner_cases import STEADY, Case, assert_equal, batch, cases, deterministic
 from learner_support import publish
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -37,8 +37,7 @@ def run_of(case: Case, **settings: Any) -> RunSpec:
 def test_a_normalising_learner_sees_normalised_batches(case: Case) -> None:
     """It learns from raw ones what a plain one learns from ones made by hand."""
     both = {"normalize_observations": True, "normalize_rewards": True}
-    few = {"cg_iterations": 2}  # more of them only magnify roundings
-    plain, normalising = case.learner(**few), case.learner(**few, **both)
+    plain, normalising = case.learner(**STEADY), case.learner(**STEADY, **both)
     normalising.normalizer.take(STATISTICS)
     by_hand = batch(case, publish(plain), 2, 32)
 

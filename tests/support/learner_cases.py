@@ -49,6 +49,7 @@ SETTINGS = {
     "target_sync_steps": 1,
     "max_kl": 0.02,
 }
+STEADY = {"cg_iterations": 2}  # more of them only magnify roundings
 
 
 @contextlib.contextmanager
