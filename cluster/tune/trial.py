@@ -21,7 +21,13 @@ from xagents_ray.core.timed_subprocess import exit_reason
 from xagents_ray.run import forked
 from xagents_ray.tuning.trainee import Training, TrialReport, train_alone
 
-_ENDING_SECONDS = 10.0
+_REPORT_SECONDS = 1.0
+"""After this time without a report, the last one is repeated. Tune can end a trial only
+between reports, and a training that traces its first update makes none for seconds."""
+_PRUNED_SECONDS, _INTERRUPTED_SECONDS = 10.0, 2.0
+"""A training's time to end in order; one that is interrupted is never continued."""
+_BEFORE: TrialReport = {"env_steps": 0, "mean_reward": None}
+_BEFORE |= {"began": None, "ended": None, "memory": 0}
 
 
 class Forked:
@@ -29,27 +35,26 @@ class Forked:
 
     def __init__(self, points: list[int], *job: Any) -> None:
         self._process, self._link = forked.start(train_alone, points, *job)
-        self._last: TrialReport = {"env_steps": 0, "mean_reward": None}
-        self._last |= {"began": None, "ended": None, "memory": 0}
+        self._last = dict(_BEFORE)
 
     def report(self) -> TrialReport:
-        """Wait for the next report; let a training that waits for it continue."""
+        """Wait for the next report; let a training at a point continue first."""
+        if self._last.pop("point", None) is not None:
+            with suppress(ConnectionError):  # it has ended; its last report hasn't
+                self._link.send("continue")
         try:
-            if "point" in self._last:
-                with suppress(ConnectionError):  # it has ended; its last report hasn't
-                    self._link.send("continue")
-            self._last = self._link.recv()
+            if self._link.poll(_REPORT_SECONDS):
+                self._last = self._link.recv()
         except (EOFError, ConnectionError):
             self._process.join()
             failure = f"the process ended with {exit_reason(self._process)}"
             self._last = {**self._last, "value": None, "failure": failure}
-            self._last.pop("point", None)
-        return self._last
+        return dict(self._last)
 
-    def end(self) -> None:
-        """End the training, early if it still runs."""
+    def end(self, seconds: float) -> None:
+        """End the training, early if it still runs; kill it after this time."""
         self._process.terminate()
-        self._process.join(_ENDING_SECONDS)
+        self._process.join(seconds)
         self._process.kill()
         self._process.join()
         self._link.close()
@@ -67,17 +72,18 @@ class Threaded:
         run, arguments = self._training.run, (*job, start, self._signals)
         self._thread = threading.Thread(target=run, args=arguments, daemon=True)
         self._thread.start()
-        self._last: TrialReport = {}
+        self._last = dict(_BEFORE)
 
     def report(self) -> TrialReport:
-        """Wait for the next report."""
-        if "point" in self._last:
+        """Wait for the next report; let a training at a point continue first."""
+        if self._last.pop("point", None) is not None:
             self._training.permits.release()
-        self._last = self._reports.get()
-        return self._last
+        with suppress(queue.Empty):
+            self._last = self._reports.get(timeout=_REPORT_SECONDS)
+        return dict(self._last)
 
-    def end(self) -> None:
-        """End the training, early if it still runs."""
+    def end(self, seconds: float) -> None:
+        """End the training, early if it still runs, however long that takes."""
         self._signals.press(signal.SIGTERM)
         self._thread.join()
 
@@ -93,7 +99,7 @@ class Trial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """End the training, and take the config of the next trial."""
-        self.cleanup()
+        self.cleanup(_PRUNED_SECONDS)
         self.setup(new_config)
         return True
 
@@ -108,7 +114,7 @@ class Trial(tune.Trainable):
             self._training = make(config["points"], config["algorithm"], *job)
         return self._training.report()
 
-    def cleanup(self) -> None:
+    def cleanup(self, seconds: float = _INTERRUPTED_SECONDS) -> None:
         """End the training."""
         if self._training is not None:
-            self._training.end()
+            self._training.end(seconds)

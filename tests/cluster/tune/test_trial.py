@@ -1,7 +1,9 @@
-"""What is reported of a trial whose training has ended early, or long ago."""
+"""What is reported of a training that has ended, or that can't report for a while."""
 
 import multiprocessing
+import signal
 import sys
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -22,23 +24,50 @@ def _ends_at_once(link: Connection) -> None:
     link.send({**FACTS, "env_steps": 512, "value": 21.0})
 
 
-def test_the_last_report_is_read_of_a_training_that_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _traces(link: Connection) -> None:
+    """Report a point, and then hear no signal for long."""
+    link.send({**FACTS, "env_steps": 475, "point": 475})
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(60)
+
+
+@pytest.fixture
+def training(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> trial.Forked:
+    """A child process that runs the function of the parameter."""
+
     def start(target: Any, *arguments: Any) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_ends_at_once, args=(theirs,))
+        process = context.Process(target=request.param, args=(theirs,))
         process.start()
         theirs.close()
         return process, ours
 
     monkeypatch.setattr(trial.forked, "start", start)
-    training = trial.Forked([475])
+    return trial.Forked([475])
+
+
+@pytest.mark.parametrize("training", [_ends_at_once], indirect=True)
+def test_the_last_report_is_read_of_a_training_that_has_ended(
+    training: trial.Forked,
+) -> None:
     assert training.report()["point"] == 475
     training._process.join()  # Tune was busy with other trials meanwhile
     assert training.report()["value"] == 21
-    training.end()
+    training.end(10)
+
+
+@pytest.mark.parametrize("training", [_traces], indirect=True)
+def test_a_training_that_traces_holds_no_sweep_up(training: trial.Forked) -> None:
+    assert training.report()["point"] == 475
+    began = time.monotonic()
+    again = training.report()
+    assert again == {**FACTS, "env_steps": 475}  # its point was compared already
+    training.end(0.5)
+    assert training._process.exitcode == -signal.SIGKILL
+    assert time.monotonic() - began < 5
 
 
 def test_a_training_that_exits_has_a_last_report() -> None:

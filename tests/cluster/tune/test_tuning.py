@@ -299,7 +299,7 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
             time.sleep(1)
             spent.append(child.cpu_times().user - before)
     began = time.monotonic()
-    trial.end()
+    trial.end(10)
     assert points == [2000, 4000] and max(spent) < 0.1
     assert time.monotonic() - began < 8
     assert trial._process.exitcode == 0
