@@ -26,8 +26,8 @@ _REPORT_SECONDS = 1.0
 between reports, and a training that traces its first update makes none for seconds."""
 _PRUNED_SECONDS, _INTERRUPTED_SECONDS = 10.0, 2.0
 """A training's time to end in order; one that is interrupted is never continued."""
-_BEFORE: TrialReport = {"env_steps": 0, "mean_reward": None}
-_BEFORE |= {"began": None, "ended": None, "memory": 0}
+_NO_REPORT: TrialReport = {"env_steps": 0, "mean_reward": None}
+_NO_REPORT |= {"began": None, "ended": None, "memory": 0}
 
 
 class Forked:
@@ -35,10 +35,10 @@ class Forked:
 
     def __init__(self, points: list[int], *job: Any) -> None:
         self._process, self._link = forked.start(train_alone, points, *job)
-        self._last = dict(_BEFORE)
+        self._last = dict(_NO_REPORT)
 
     def report(self) -> TrialReport:
-        """Wait for the next report; let a training at a point continue first."""
+        """Continue after a point; return the next report, or the last one again."""
         if self._last.pop("point", None) is not None:
             with suppress(ConnectionError):  # it has ended; its last report hasn't
                 self._link.send("continue")
@@ -72,10 +72,10 @@ class Threaded:
         run, arguments = self._training.run, (*job, start, self._signals)
         self._thread = threading.Thread(target=run, args=arguments, daemon=True)
         self._thread.start()
-        self._last = dict(_BEFORE)
+        self._last = dict(_NO_REPORT)
 
     def report(self) -> TrialReport:
-        """Wait for the next report; let a training at a point continue first."""
+        """Continue after a point; return the next report, or the last one again."""
         if self._last.pop("point", None) is not None:
             self._training.permits.release()
         with suppress(queue.Empty):
@@ -104,7 +104,7 @@ class Trial(tune.Trainable):
         return True
 
     def step(self) -> TrialReport:
-        """Wait for the next report."""
+        """Return the next report, or the last one again."""
         # Not in `setup`: during that call, Tune would take another process.
         if self._training is None:
             config = self._config

@@ -60,7 +60,7 @@ def test_the_last_report_is_read_of_a_training_that_has_ended(
 
 
 @pytest.mark.parametrize("training", [_traces], indirect=True)
-def test_a_training_that_traces_holds_no_sweep_up(training: trial.Forked) -> None:
+def test_tracing_does_not_hold_up_a_sweep(training: trial.Forked) -> None:
     assert training.report()["point"] == 475
     began = time.monotonic()
     again = training.report()
