@@ -91,6 +91,7 @@ def _joined(environment: Path, address: str) -> Iterator[None]:
     words = [f"--{name}={value}" for name, value in options.items()]
     command = [environment / "bin" / "ray", "start", "--block", *words]
     variables = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    variables |= {"RAY_worker_niceness": "0"}
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     node: Any
     with subprocess.Popen(command, env=variables, **pipe) as node:
