@@ -1,11 +1,17 @@
 """Tracebacks of other processes, without our frames before the user's."""
 
+import gc
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import pytest
 from processes import python
 
 from xagents_ray.core import user_code
-from xagents_ray.core.user_code import from_their_frame
+from xagents_ray.core.user_code import folder_of_modules, from_their_frame
 
 HEAD = "Traceback (most recent call last):\n"
 OURS = f'  File "{user_code.__file__}", line 3, in rollout\n    x\n    ^\n'
@@ -36,3 +42,29 @@ def test_the_folder_of_modules_beside_a_script() -> None:
     Path("beside/other.py").write_text("import package\n" + show)
     found = [python(f"beside/{name}.py").stdout for name in ("script", "other")]
     assert found == ["None\n", f"{Path('beside').resolve()}\n"]
+
+
+@pytest.fixture
+def imports() -> Iterator[list[str]]:
+    """Import a module whenever garbage is collected, as another thread may then."""
+    names: list[str] = []
+
+    def one_more(phase: str, info: Any) -> None:
+        names.append(f"imported_meanwhile_{len(names)}")
+        sys.modules[names[-1]] = ModuleType(names[-1])
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(one_more)
+    gc.set_threshold(1)
+    yield names
+    gc.set_threshold(*thresholds)
+    gc.callbacks.remove(one_more)
+    for name in names:
+        del sys.modules[name]
+
+
+def test_the_folder_of_modules_while_others_are_imported(imports: list[str]) -> None:
+    """Ray's threads import as well."""
+    before = len(imports)
+    assert folder_of_modules() is not None  # of the tests
+    assert len(imports) > before

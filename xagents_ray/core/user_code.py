@@ -102,7 +102,8 @@ def folder_of_modules() -> Path | None:
     """
     main, found = sys.modules["__main__"], []
     script = getattr(main, "__file__", None)
-    for name, module in list(sys.modules.items()):
+    # Other threads may import meanwhile; a list of the items could be interrupted.
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         is_top = module is not main and "." not in name
         if file and is_top and _is_theirs(file):
