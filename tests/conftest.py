@@ -160,12 +160,12 @@ sys.stdin.read()
 def _cluster(token: str, num_cpus: int = 4, num_gpus: int = 0) -> Iterator[str]:
     """Start a Ray cluster with a token, or with none; yield its address.
 
-    Its workers have the niceness that a run or a launch folder gives them: at Ray's
-    own of 15, a test beside them that trains in one process leaves them no core.
+    Its workers have the niceness that runs and launch folders set: at Ray's default
+    of 15, a test that trains in its own process would leave them almost no CPU time.
     """
     authentication = {"RAY_AUTH_MODE": "token" if token else "disabled"}
-    authentication |= {"RAY_AUTH_TOKEN": token}
-    environment = {**os.environ, **authentication, "RAY_worker_niceness": "0"}
+    own = {**authentication, "RAY_AUTH_TOKEN": token, "RAY_worker_niceness": "0"}
+    environment = {**os.environ, **own}
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
     given = json.dumps({**resources, "object_store_memory": 400_000_000})
     with start("-c", _HEAD, given, stdin=subprocess.PIPE, env=environment) as head:

@@ -102,7 +102,7 @@ def folder_of_modules() -> Path | None:
     """
     main, found = sys.modules["__main__"], []
     script = getattr(main, "__file__", None)
-    # Other threads may import meanwhile; a list of the items could be interrupted.
+    # Other threads may import meanwhile: a copy is atomic, a list of the items is not.
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         is_top = module is not main and "." not in name

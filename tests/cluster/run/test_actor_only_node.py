@@ -90,8 +90,8 @@ def _joined(environment: Path, address: str) -> Iterator[None]:
     options |= {"dashboard-agent-listen-port": 0}
     words = [f"--{name}={value}" for name, value in options.items()]
     command = [environment / "bin" / "ray", "start", "--block", *words]
-    variables = {**os.environ, "RAY_AUTH_MODE": "disabled"}
-    variables |= {"RAY_worker_niceness": "0"}
+    own = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
+    variables = {**os.environ, **own}
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     node: Any
     with subprocess.Popen(command, env=variables, **pipe) as node:
