@@ -115,6 +115,13 @@ cli.add_command(learns.learning)
     help="Threads of PyTorch in peers. Default: its own choice.",
 )
 @click.option(
+    "--peer-device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where Stable-Baselines3 trains; SBX takes a GPU where its JAX finds one.",
+)
+@click.option(
     "--peer-rollout",
     type=click.IntRange(min=1),
     help="Vector steps between two learning phases of off-policy peers, which have as "

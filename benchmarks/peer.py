@@ -4,8 +4,9 @@ The peers are Stable-Baselines3 (`sb3`) and SBX, which is Stable-Baselines3 on J
 file imports nothing of ours: the argument holds `library`, `agent`, `network` (the
 hidden layers' `units` and their `activation`), `settings` by our names, `steps` and
 `warmup`, how environments are stepped (`vec`), the number of `threads`, and the vector
-steps between two learning phases of an off-policy agent (`rollout`; null for ours). The
-last line printed is JSON: env steps, seconds, updates and the versions of what ran.
+steps between two learning phases of an off-policy agent (`rollout`; null for ours), and
+PyTorch's `device`. The last line printed is JSON: env steps, seconds, updates and the
+versions of what ran.
 
 What can't be the same: SBX' PPO has one network for the policy and another one for the
 value, each as large as ours, which shares one, and doesn't clip the value's change; its
@@ -188,7 +189,7 @@ def _model(asked: dict[str, Any]) -> Any:
         learning_rate=settings["lr"],
         gamma=settings["gamma"],
         policy_kwargs=_policy(asked),
-        device="cpu",
+        device=asked["device"],
         **own,
     )
 

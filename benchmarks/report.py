@@ -13,6 +13,7 @@ from typing import Any
 
 import xagents_ray
 from benchmarks.subprocesses import ROOT
+from xagents_ray.commands.doctor.machine import gpus
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import cores
 
@@ -128,6 +129,7 @@ def ran_on() -> dict[str, Any]:
             "processor": _processor(),
             "cores": cores(),
             "memory_gib": _memory_gib(),
+            "gpus": list(gpus()),
         },
         "versions": _versions(),
     }

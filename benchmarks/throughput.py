@@ -36,6 +36,7 @@ class Bench:
             is run without them too.
         peer_vec: `dummy` or `subproc`, how peers step environments.
         peer_threads: of PyTorch in a peer; None for its default.
+        peer_device: `cpu` or `cuda`, where Stable-Baselines3 trains.
         peer_rollout: vector steps between two learning phases of off-policy peers; None
             for as many as of ours.
         load: runnable processes a moment ago, before the first run.
@@ -49,6 +50,7 @@ class Bench:
     variants: Sequence[str] = ()
     peer_vec: str = "dummy"
     peer_threads: int | None = None
+    peer_device: str = "cpu"
     peer_rollout: int | None = None
     load: float = field(default_factory=lambda: round(os.getloadavg()[0], 2))
 
@@ -113,6 +115,7 @@ class Bench:
             "warmup": work.warmup,
             "vec": self.peer_vec,
             "threads": self.peer_threads,
+            "device": self.peer_device,
             "rollout": self.peer_rollout,
         }
 
