@@ -19,7 +19,7 @@ from xagents_ray.learners.priorities import (
     sampled_batches,
     with_errors,
 )
-from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches, at
 from xagents_ray.networks.noisy import FACTORISED
 
@@ -50,7 +50,7 @@ class DQN:
         self.data = sampled_batches(setup.config)
         self._q, self._target = setup.with_target(setup.layouts[0], "q")
         self._optimizer = make_optimizer(setup.config, self._q.trainable_variables)
-        self._syncs = counter()
+        self._syncs = setup.counter()
         self.models = {"q": self._q, "target": self._target}
         self.targets = [(self._target, self._q)]
         self.optimizers = {"optimizer": self._optimizer}

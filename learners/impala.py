@@ -8,7 +8,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.impala import IMPALAConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import Means
-from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import CorrectedBatches, Phase
 
 
@@ -27,7 +27,7 @@ class IMPALA:
         self._parts = parts = ActorCritic(setup, c.rho_clip, c.c_clip)
         self.data, self.variables = parts.data, parts.variables
         if c.replay_share:
-            self._updates = counter()
+            self._updates = setup.counter()
             self.variables = {**parts.variables, "count/updates": self._updates}
         self.models, self.optimizers = parts.models, parts.optimizers
 

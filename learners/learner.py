@@ -25,7 +25,7 @@ from xagents_ray.learners.math import trust_region
 from xagents_ray.learners.metrics import Learned, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
-from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import Phase, padded, signature, widened, widths
 from xagents_ray.networks.layout import Layout
@@ -94,15 +94,18 @@ class Learner:
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
-        with tf.device("CPU"):
+        has_gpu = bool(tf.config.list_logical_devices("GPU"))
+        counters = "GPU" if compiled and has_gpu else "CPU"
+        with tf.device(counters):
             self._stopping = tf.Variable(False, trainable=False)
         inputs = partial(self.normalizer.inputs, layouts[0])
-        parts = config, spec, tuple(layouts), seed, inputs, self._stopping
+        parts = config, spec, tuple(layouts), seed, inputs, self._stopping, counters
         make: Callable[..., LearningAlgorithm] = resolved("learner", row.learner)
-        self.algorithm = algorithm = make(LearnerSetup(*parts))
+        setup: LearnerSetup[Any] = LearnerSetup(*parts)
+        self.algorithm = algorithm = make(setup)
         if not isinstance(row.learner, str):
             _check_source(algorithm)
-        self._version, self._env_steps = counter(), counter()
+        self._version, self._env_steps = setup.counter(), setup.counter()
         others = {
             **self.normalizer.named(row.models[0].name),
             **algorithm.variables,

@@ -1,5 +1,6 @@
 """Make the learner of a run, and weights files of what it learned."""
 
+import os
 from collections.abc import Mapping, Sequence
 
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -16,16 +17,14 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
         UserError: a weights file is damaged, or of other models; or this machine has no
             fast way to compute in the run's precision.
     """
+    if run.config.placement.learner_gpus == 0:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     runtime.configure(run.learner_threads, run.is_seeded)
     precision.check(run.config)
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
     notes: list[str] = []
-    compiled = run.is_compiled
-    if compiled and runtime.usable_gpus():
-        compiled = False  # its counters are on the host
-        if run.config.placement.jit == "on":
-            notes.append("--jit on is for CPUs: the learner has a GPU and does without")
+    compiled = run.compiles(on_gpu=bool(runtime.usable_gpus()))
     # Where each rollout is learned from alone, they have one width, or two.
     varies = compiled and row.on_policy and not config.learns_each_rollout
     n_envs = run.config.env.n_envs if varies else None

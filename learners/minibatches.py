@@ -88,17 +88,18 @@ def shuffled(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     Source: Hoang, Morris, Rogaway, "An enciphering scheme based on a card shuffle",
         2012.
     """
-    keys = tf.random.stateless_uniform([_ROUNDS, 2], seed, None, None, tf.int32)
-    offsets, rows = tf.math.floormod(keys[:, 0], count), tf.range(count)
-    for i in tf.range(_ROUNDS):
-        other = offsets[i] - rows
-        other += tf.where(other < 0, count, 0)
-        hashed = tf.bitwise.bitwise_xor(tf.maximum(rows, other), keys[i, 1])
-        for shift, factor in _HASH:
-            mixed = tf.bitwise.right_shift(hashed, shift)
-            hashed = tf.bitwise.bitwise_xor(hashed, mixed) * factor
-        rows = tf.where(hashed < 0, other, rows)
-    return rows
+    with tf.device("CPU"):  # a GPU would take longer to be asked
+        keys = tf.random.stateless_uniform([_ROUNDS, 2], seed, None, None, tf.int32)
+        offsets, rows = tf.math.floormod(keys[:, 0], count), tf.range(count)
+        for i in tf.range(_ROUNDS):
+            other = offsets[i] - rows
+            other += tf.where(other < 0, count, 0)
+            hashed = tf.bitwise.bitwise_xor(tf.maximum(rows, other), keys[i, 1])
+            for shift, factor in _HASH:
+                mixed = tf.bitwise.right_shift(hashed, shift)
+                hashed = tf.bitwise.bitwise_xor(hashed, mixed) * factor
+            rows = tf.where(hashed < 0, other, rows)
+        return rows
 
 
 def update_on_batches(

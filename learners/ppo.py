@@ -11,8 +11,15 @@ from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, added, no_means
 from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
-from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import CorrectedBatches, Phase, Rollout, at, flatten
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import (
+    CorrectedBatches,
+    Phase,
+    Rollout,
+    at,
+    flatten,
+    take,
+)
 
 
 class Samples(NamedTuple):
@@ -47,7 +54,7 @@ class PPO:
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)
-        self._phases = counter()
+        self._phases = setup.counter()
         self.models = {"policy": self._model}
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {f"policy/{k}": v for k, v in log_std.items()}
@@ -84,7 +91,7 @@ class PPO:
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = Samples(*(tf.gather(x, rows) for x in samples))
-            return self._update(tf.gather(inputs, rows), batch, valid, clip)
+            return self._update(take(inputs, rows), batch, valid, clip)
 
         metrics = update_in_passes(
             update,

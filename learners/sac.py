@@ -16,7 +16,7 @@ from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import make_optimizer, update_targets
 from xagents_ray.learners.priorities import sampled_batches
-from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
 
 
@@ -37,7 +37,7 @@ class SAC:
         self._networks = networks = ActorAndCritics(setup, actor_target=False)
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
-        self._updates = counter()
+        self._updates = setup.counter()
         self.variables = {"count/updates": self._updates}
         self._learns_alpha = math.isnan(config.fixed_alpha)
         self._log_alpha = tf.Variable(0.0, trainable=self._learns_alpha)

@@ -25,6 +25,8 @@ class LearnerSetup(Generic[ConfigT]):
         seed: of the run.
         inputs: returns observations [..., *input_shape] as the networks' float32 input.
         stopping: bool [] variable; a phase ends soon once it is set.
+        counters: device of what loops look at: the CPU, except where XLA compiles
+            learning phases for a GPU, which has all variables then.
     """
 
     config: ConfigT
@@ -33,6 +35,12 @@ class LearnerSetup(Generic[ConfigT]):
     seed: int
     inputs: Callable[[tf.Tensor], tf.Tensor]
     stopping: tf.Variable
+    counters: str = "CPU"
+
+    def counter(self) -> tf.Variable:
+        """Return an int64 [] variable, 0."""
+        with tf.device(self.counters):
+            return tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def network(self, layout: Layout, name: str) -> Any:
         """Return a new network, a `keras.Model`; see `networks.keras.build`."""
@@ -44,9 +52,3 @@ class LearnerSetup(Generic[ConfigT]):
         model, target = (self.network(layout, x) for x in (name, f"{name}-target"))
         target.set_weights(model.get_weights())
         return model, target
-
-
-def counter() -> tf.Variable:
-    """Return an int64 [] variable, 0; loops look at it, so it stays off a GPU."""
-    with tf.device("CPU"):
-        return tf.Variable(0, trainable=False, dtype=tf.int64)

@@ -11,7 +11,7 @@ from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import Learned, Means, add
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
-from xagents_ray.learners.setup import LearnerSetup, counter
+from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
 
 
@@ -29,7 +29,7 @@ class TD3:
         self._networks = networks = ActorAndCritics(setup)
         self.models, self.targets = networks.models, networks.targets
         self.optimizers = networks.optimizers
-        self._updates = counter()
+        self._updates = setup.counter()
         self.variables = {"count/updates": self._updates}
 
     def learn(self, batches: SampledBatches, phase: Phase) -> Learned:

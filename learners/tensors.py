@@ -5,6 +5,7 @@ how many dimensions of unknown size come first: [T, B, …] of rollouts, [K, N, 
 minibatches.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
@@ -230,6 +231,20 @@ def widened(rounds: Any, widths: Sequence[int]) -> Any:
 def at(batches: _T, k: tf.Tensor) -> _T:
     """Return batch k of K."""
     return type(batches)(*(x[k] for x in batches))
+
+
+def take(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Return rows, int32 [M], of a tensor [N, ...].
+
+    Bytes are taken as words where those fit: TensorFlow has no kernel that takes bytes
+    on a GPU, and would bring all of `x` to the CPU.
+    """
+    size, shape = tf.int64.size, x.shape[1:]
+    if x.dtype != tf.uint8 or math.prod(shape) % size:
+        return tf.gather(x, rows)
+    words = tf.bitcast(tf.reshape(x, [-1, math.prod(shape) // size, size]), tf.int64)
+    taken = tf.bitcast(tf.gather(words, rows), tf.uint8)
+    return tf.reshape(taken, [-1, *shape])
 
 
 def flatten(x: tf.Tensor) -> tf.Tensor:

@@ -17,8 +17,8 @@ from xagents_ray.learners.optimizer import (
     make_optimizer,
     regularization,
 )
-from xagents_ray.learners.setup import LearnerSetup, counter
-from xagents_ray.learners.tensors import Phase, Rollout, flatten
+from xagents_ray.learners.setup import LearnerSetup
+from xagents_ray.learners.tensors import Phase, Rollout, flatten, take
 
 
 class Samples(NamedTuple):
@@ -59,7 +59,7 @@ class TRPO:
         self._optimizer = make_optimizer(
             setup.config, self._critic.trainable_variables, setup.config.critic_lr
         )
-        self._phases = counter()
+        self._phases = setup.counter()
         self.models = {"actor": self._actor, "critic": self._critic}
         self.optimizers = {"critic-optimizer": self._optimizer}
         self.variables = {f"actor/{k}": v for k, v in log_std.items()}
@@ -158,7 +158,7 @@ class TRPO:
         c, variables = self._config, self._critic.trainable_variables
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
-            chosen, part_inputs = tf.gather(targets, rows), tf.gather(inputs, rows)
+            chosen, part_inputs = tf.gather(targets, rows), take(inputs, rows)
             with tf.GradientTape() as tape:
                 errors = tf.square(chosen - self._values(part_inputs))
                 value_loss = losses.masked_mean(errors, valid)

@@ -78,5 +78,6 @@ def test_threads_and_compilation_follow_the_work(
     """On 8 cores; nothing is timed, so that seeds repeat."""
     _machine(monkeypatch, 8)
     run = _run(agent, spec, **settings)
-    assert (run.learner_threads, run.is_compiled) == (threads, compiled)
+    assert (run.learner_threads, run.compiles(on_gpu=False)) == (threads, compiled)
+    assert run.compiles(on_gpu=True) == (settings.get("jit") != "off")
     assert run.learner_cores <= settings.get("learner_threads", 8)

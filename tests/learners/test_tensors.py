@@ -12,6 +12,7 @@ from xagents_ray.learners.tensors import (
     RolloutBatches,
     TransitionBatches,
     signature,
+    take,
 )
 
 
@@ -49,3 +50,12 @@ def test_replayed_rounds_become_as_wide_as_the_fresh_one(width: int) -> None:
     assert {x.shape[:3] for x in made[2:]} == {(2, 9, 3)}
     for i, column in enumerate(columns[:3]):
         np.testing.assert_array_equal(made.rewards[1, :, i], t.rewards[:, column])
+
+
+@pytest.mark.parametrize("shape", [(84, 84, 4), (2, 3, 3), (4,), ()], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_rows_are_taken_whole(shape: tuple[int, ...], dtype: str) -> None:
+    """Whether their bytes fill words or not."""
+    x = np.random.default_rng(1).integers(0, 256, (5, *shape)).astype(dtype)
+    rows = np.array([4, 0, 4, 2], np.int32)
+    np.testing.assert_array_equal(take(tf.constant(x), tf.constant(rows)), x[rows])

@@ -56,7 +56,7 @@ class RunSpec:
         """Threads of the learner; the networks of one size may take one each."""
         given = self.config.placement.learner_threads
         cores, flops = given or self.cores, self._update_flops
-        if self.is_compiled and flops >= _SMALL:
+        if self.compiles(on_gpu=False) and flops >= _SMALL:
             return Threads(cores, 1)
         if flops >= _LARGE:
             # Off-policy, a target network computes beside the one that learns.
@@ -72,15 +72,14 @@ class RunSpec:
         most = self.config.placement.learner_threads or self.cores
         return min(math.prod(self.learner_threads), most)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether XLA compiles learning phases, if the learner has no GPU."""
+    def compiles(self, on_gpu: bool) -> bool:
+        """Return whether XLA compiles learning phases, on a GPU or a CPU."""
         jit = self.config.placement.jit
         # What is unknown may have operations that XLA lacks.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
-        small = is_known and self._update_flops < _SMALL
-        return jit == "on" or (jit == "auto" and small)
+        gains = on_gpu or self._update_flops < _SMALL
+        return jit == "on" or (jit == "auto" and is_known and gains)
 
     @property
     def _update_flops(self) -> float:

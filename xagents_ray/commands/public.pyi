@@ -101,8 +101,8 @@ class TrainSettings(TypedDict, total=False):
     history_checkpoint: str | Path | None
     """Path to .parquet file to save training history."""
     jit: Literal["auto", "on", "off"]
-    """Compile learning phases with XLA; auto does where the networks are small, on CPUs
-    (auto|on|off). Default: auto."""
+    """Compile learning phases with XLA; auto does on a GPU, and on CPUs where the
+    networks are small (auto|on|off). Default: auto."""
     keep_checkpoints: int
     """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
     learner_gpus: float | None
@@ -1275,8 +1275,8 @@ class TuneSettings(TypedDict, total=False):
     """Newest frames that one image observation shows (frames, ≥ 1 and ≤ 16). Default:
     4."""
     jit: Literal["auto", "on", "off"]
-    """Compile learning phases with XLA; auto does where the networks are small, on CPUs
-    (auto|on|off). Default: auto."""
+    """Compile learning phases with XLA; auto does on a GPU, and on CPUs where the
+    networks are small (auto|on|off). Default: auto."""
     keep_checkpoints: int
     """Newest checkpoints that are kept, in addition to the best (≥ 1). Default: 3."""
     learner_gpus: float | None

@@ -2,7 +2,6 @@
 
 import importlib
 import math
-import os
 import sys
 import time
 from collections import deque
@@ -52,8 +51,6 @@ class LocalDriver:
 
     def __init__(self, run: RunSpec, actor: Any = None) -> None:
         self._run, self._config = run, run.config.algorithm
-        if run.config.placement.learner_gpus == 0:
-            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
         self.learner_threads = run.learner_cores
         self._thread = ThreadPoolExecutor(1, "learner")
         self._make = importlib.import_module("xagents_ray.learners.make")

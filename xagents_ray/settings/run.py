@@ -183,8 +183,8 @@ class PlacementConfig(ConnectionConfig):
     )
     jit: str = option(
         "auto",
-        "Compile learning phases with XLA; auto does where the networks are small, "
-        "on CPUs",
+        "Compile learning phases with XLA; auto does on a GPU, and on CPUs where the "
+        "networks are small",
         choices=("auto", "on", "off"),
         known_as=("xla", "jit_compile"),
         own_loop=True,
