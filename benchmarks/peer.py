@@ -229,7 +229,10 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     if asked["threads"] is not None:
         importlib.import_module("torch").set_num_threads(asked["threads"])
-    measured = _measure(_model(asked), asked["steps"], asked["warmup"])
+    model = _model(asked)
+    if asked["library"] == "sb3" and model.device.type != asked["device"]:
+        sys.exit(f"PyTorch trains on {model.device.type}, not on {asked['device']}.")
+    measured = _measure(model, asked["steps"], asked["warmup"])
     print(json.dumps({**measured, "versions": _versions()}))
 
 

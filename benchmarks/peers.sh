@@ -2,10 +2,11 @@
 # Make the environments of the peers, DIR/sb3, DIR/sbx, DIR/rlox: benchmarks/peers.sh DIR
 # Then: python -m benchmarks throughput --vs sb3=DIR/sb3/bin/python --vs sbx=DIR/sbx/bin/python
 # PYTHON names the interpreter that they are made with; python3 if it is not set.
+# TORCH_INDEX names PyTorch's index, for one that trains on a GPU; that of CPUs if it is not set.
 set -eu
 [ $# = 1 ] || { echo "usage: benchmarks/peers.sh DIR" >&2; exit 2; }
 python=${PYTHON:-python3}
-index=https://download.pytorch.org/whl/cpu
+index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 common='stable-baselines3>=2.4 gymnasium[classic-control,box2d]>=1.1 ale-py>=0.11 opencv-python-headless>=4.10'
 
 make() { # PEER MODULE PACKAGE…

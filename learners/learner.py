@@ -94,8 +94,7 @@ class Learner:
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
-        gpus = tf.config.list_logical_devices("GPU") if compiled else []
-        counters = "GPU" if gpus else "CPU"
+        counters = "GPU" if compiled and runtime.usable_gpus() else "CPU"
         with tf.device(counters):
             self._stopping = tf.Variable(False, trainable=False)
         inputs = partial(self.normalizer.inputs, layouts[0])

@@ -25,8 +25,8 @@ class LearnerSetup(Generic[ConfigT]):
         seed: of the run.
         inputs: returns observations [..., *input_shape] as the networks' float32 input.
         stopping: bool [] variable; a phase ends soon once it is set.
-        counters: device of what loops look at: the CPU, except where XLA compiles
-            learning phases for a GPU, which has all variables then.
+        counters: device of the variables that loops read: the GPU where XLA compiles
+            learning phases for one, as all their variables must be there; else the CPU.
     """
 
     config: ConfigT

@@ -12,8 +12,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.spec import EnvSpec
 
 _PONG = EnvSpec((84, 84), "uint8", 4, 6)
-_ON_CPUS = {"Dequantize"}
-"""Operations for which a learner with a GPU has others."""
+_CPU_ONLY = {"Dequantize"}
+"""Where there is a GPU, `networks.keras.inputs` casts instead."""
 
 
 def _kernels(operation: str) -> Iterator[Any]:
@@ -49,7 +49,7 @@ def test_frames_stay_on_the_gpu(agent: str) -> None:
         for nodes in (graph.node, *functions)
         for node in nodes
         if tf.uint8.as_datatype_enum in [value.type for value in node.attr.values()]
-        and node.op not in {"Placeholder", *_ON_CPUS}
+        and node.op not in {"Placeholder", *_CPU_ONLY}
     ]
     assert with_frames
     assert {node.op for node in with_frames if not _stays(node)} == set()

@@ -12,6 +12,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
+from xagents_ray.learners.make import make_learner
+from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 
@@ -81,3 +83,28 @@ def test_threads_and_compilation_follow_the_work(
     assert (run.learner_threads, run.compiles(on_gpu=False)) == (threads, compiled)
     assert run.compiles(on_gpu=True) == (settings.get("jit") != "off")
     assert run.learner_cores <= settings.get("learner_threads", 8)
+
+
+@pytest.mark.parametrize("jit", ["auto", "on"])
+def test_a_whole_keras_model_is_compiled_on_request(jit: str) -> None:
+    """It may have operations that XLA lacks."""
+    run = _run("ppo", _CARTPOLE, jit=jit)
+    known: dict[str, Any] = {
+        "name": "own",
+        "source": 0,
+        "output_shape": (3,),
+        "model": "own.keras",
+    }
+    whole = WholeModel(**known, config="{}", custom=(), weights=())
+    layout = replace(run.layout, layers=(whole,), outputs=(0,))
+    run = replace(run, layouts=(layout,))
+    assert {run.compiles(on_gpu) for on_gpu in (False, True)} == {jit == "on"}
+
+
+def test_a_learner_without_gpus_hides_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "configure", lambda *given: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    make_learner(_run("ppo", _CARTPOLE))
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+    make_learner(_run("ppo", _CARTPOLE, learner_gpus=0))
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
