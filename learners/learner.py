@@ -117,12 +117,10 @@ class Learner:
         if n_envs is not None and "valid" in algorithm.data._fields:
             self._widths = widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
+        facts = tf.TensorSpec([4], tf.int64)
         self._phase = tf.function(
             self._learn,
-            input_signature=(
-                signature(algorithm.data, spec),
-                tf.TensorSpec([4], tf.int64),
-            ),
+            input_signature=(signature(algorithm.data, spec), facts),
             jit_compile=compiled or None,
         )
         self._check_errors()

@@ -33,6 +33,8 @@ ELSEWHERE = {
     "--num-gpus": "ray start",
     "--wheel": "uv build",
     "--json": "python -m benchmarks",
+    "--peer-device": "python -m benchmarks",
+    "--peer-vec": "python -m benchmarks",
     "--vs": "python -m benchmarks",
     "--help": "click",
     "--version": "click",
