@@ -1,9 +1,11 @@
 """Starting Ray on this machine, or joining a cluster, quietly and with time limits."""
 
 import atexit
+import ctypes
 import logging
 import os
 import shutil
+import signal
 import sys
 import threading
 import warnings
@@ -21,6 +23,8 @@ from xagents_ray.core.user_code import folder_of_modules
 from xagents_ray.settings.run import ConnectionConfig, RunConfig
 
 _RETAKE_SECONDS = 0.02
+_INSTALL = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
+"""Ray's function `RayLog::InstallFailureSignalHandler(const char *, bool)`."""
 _SMALLEST_STORE = 128 * 2**20
 _NOT_SENT = [RunConfig().run_dir, "*.parquet", "*.npz", "*.mp4"]
 """What is left out of a folder that goes to the nodes of a cluster, besides what Ray
@@ -65,6 +69,7 @@ def start(
         wait([outcome], timeout=_RETAKE_SECONDS)
         signals.take()
         if signals.received is not None:
+            _quiet_threads()
             for session in list(_open):
                 session.processes.end()
             # Ray's client aborts when the Ray that it is connecting to disappears.
@@ -73,6 +78,17 @@ def start(
     ray = outcome.result()
     _open[-1].signals = signals
     return ray
+
+
+def _quiet_threads() -> None:
+    """Don't print the exceptions of Ray's threads, which lose their Ray."""
+    shown = threading.excepthook
+
+    def show(args: threading.ExceptHookArgs) -> None:
+        if args.thread is None or not args.thread.name.startswith("ray_"):
+            shown(args)
+
+    threading.excepthook = show
 
 
 def _in_use(ray: Any, address: str | None) -> Any:
@@ -178,6 +194,7 @@ def _import(logs: bool) -> Any:
         warnings.filterwarnings("ignore", "IProgress not found")
         import ray
 
+    _keep_sigterm()
     authentication.tell_ray()
     worker: Any = sys.modules.get("ray._private.worker")
 
@@ -185,6 +202,23 @@ def _import(logs: bool) -> Any:
     if not logs and hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = False
     return ray
+
+
+def _keep_sigterm() -> None:
+    """Have Ray install its handlers for crashes now, and take SIGTERM back at once.
+
+    It would install them in `ray.init`, which holds Python's lock for half a second
+    afterwards: a SIGTERM within it would print a stack trace.
+    """
+    extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
+    install = getattr(extension, _INSTALL, None)
+    if install is None:
+        return  # this release has another name for it
+    install.argtypes = ctypes.c_char_p, ctypes.c_bool
+    c, action = ctypes.CDLL(None), ctypes.create_string_buffer(1024)
+    c.sigaction(signal.SIGTERM, None, action)
+    install(None, True)
+    c.sigaction(signal.SIGTERM, action, None)
 
 
 def store(requested: int) -> int:
