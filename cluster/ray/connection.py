@@ -57,9 +57,8 @@ def start(
     note(f"{begun}...")
 
     def connecting() -> None:
-        flags = placement.address, placement.dashboard
         try:
-            outcome.set_result(connect(*flags, store_bytes, logs))
+            outcome.set_result(connect(where, placement.dashboard, store_bytes, logs))
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with the thread they began in
