@@ -17,7 +17,7 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
         UserError: a weights file is damaged, or of other models; or this machine has no
             fast way to compute in the run's precision.
     """
-    if run.config.placement.learner_gpus == 0:  # heard until GPUs are first used
+    if run.config.placement.learner_gpus == 0:  # read when GPUs are first listed
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     runtime.configure(run.learner_threads, run.is_seeded)
     precision.check(run.config)

@@ -88,7 +88,7 @@ def shuffled(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     Source: Hoang, Morris, Rogaway, "An enciphering scheme based on a card shuffle",
         2012.
     """
-    with tf.device("CPU"):  # launching such kernels takes longer
+    with tf.device("CPU"):  # a GPU takes longer to launch operations this small
         keys = tf.random.stateless_uniform([_ROUNDS, 2], seed, None, None, tf.int32)
         offsets, rows = tf.math.floormod(keys[:, 0], count), tf.range(count)
         for i in tf.range(_ROUNDS):

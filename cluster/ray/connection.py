@@ -80,7 +80,7 @@ def start(
 
 
 def _quiet_threads() -> None:
-    """Don't print the exceptions of Ray's threads, which lose their Ray."""
+    """Print no exceptions of Ray's threads: they fail when Ray ends under them."""
     shown = threading.excepthook
 
     def show(args: threading.ExceptHookArgs) -> None:
@@ -204,17 +204,18 @@ def _import(logs: bool) -> Any:
 
 
 def _keep_sigterm() -> None:
-    """Have Ray install its handlers for crashes now, and take SIGTERM back at once.
+    """Have Ray install its crash handlers now, and take SIGTERM back at once.
 
-    It would install them in `ray.init`, which holds Python's lock for half a second
-    afterwards: a SIGTERM within it would print a stack trace.
+    `ray.init` would install them and hold Python's global lock for half a second, in
+    which a SIGTERM prints a stack trace. `start` can take it back only after that.
     """
     extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
     install = getattr(extension, _INSTALL, None)
     if install is None:
-        return  # this release has another name for it
+        return  # another release of Ray, with another name for it
     install.argtypes = ctypes.c_char_p, ctypes.c_bool
-    c, action = ctypes.CDLL(None), ctypes.create_string_buffer(1024)
+    c = ctypes.CDLL(None)
+    action = ctypes.create_string_buffer(1024)  # of more bytes than a sigaction
     c.sigaction(signal.SIGTERM, None, action)
     install(None, True)
     c.sigaction(signal.SIGTERM, action, None)
