@@ -1,6 +1,7 @@
 """The Keras models that a run's settings name, made and kept as files."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,8 @@ def made(
         UserError: one is no model.
         EnvironmentFault: a function raised; the message names its line.
     """
+    # The memory of a GPU is for the learner, in a process of its own on Ray.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     changes: dict[str, Any] = {}
     done = set[str]()
     for model in algorithm.models:
