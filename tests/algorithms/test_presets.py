@@ -221,6 +221,22 @@ def test_the_command_lists_them(capsys: Any) -> None:
     assert "did you mean trpo" in capsys.readouterr().err
 
 
+def test_the_command_prints_one_as_a_file(capsys: Any, tmp_path: Path) -> None:
+    """Each one, read as `--preset FILE`, has the settings of `--preset` alone."""
+    for preset in presets():
+        assert cli.run(["presets", preset.agent, preset.env, preset.name]) == 0
+        file = tmp_path / "own.yaml"
+        file.write_text(capsys.readouterr().out)
+        row, env = find(preset.agent), preset.env
+        given = apply(row, {"env": env, "preset": preset.name})
+        read = apply(row, {"env": env, "preset": str(file)})
+        assert {**read, "preset": preset.name} == given, preset
+    assert cli.run(["presets", "ppo", "CartPole-v3"]) == 2
+    assert "did you mean CartPole-v1?" in capsys.readouterr().err
+    assert cli.run(["presets", "ppo", "CartPole-v1", "rainbow"]) == 2
+    assert "no preset rainbow of ppo" in capsys.readouterr().err
+
+
 def test_a_preset_is_kept_with_the_run(train: Any, tmp_path: Path) -> None:
     """The run has its settings as if they had been given; resuming needs no preset."""
     given = {"preset": "auto", "local": True, "name": "a", "run_dir": str(tmp_path)}

@@ -10,15 +10,15 @@ from typing import Any, NoReturn
 
 import click
 
-from xagents_ray.algorithms.presets import presets as all_presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import failures, find, owners, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.launch import launching
 from xagents_ray.commands.plot import plot_history
+from xagents_ray.commands.presets import presets
 from xagents_ray.commands.seeds import train_seeds
-from xagents_ray.commands.tables import print_options, print_table
+from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.train import train_with
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
@@ -280,20 +280,7 @@ for _group in (
 ):
     root.add_command(_group)
 root.add_command(launching())
-
-
-@root.command(help="List the presets of --preset, and what they reach")
-@click.argument("agent", required=False)
-def presets(agent: str | None) -> int:
-    """List presets, of one agent or of all."""
-    rows = [
-        (preset.agent, preset.env, preset.name, preset.expected, preset.source)
-        for preset in all_presets()
-        if agent is None or preset.agent == find(agent).name
-    ]
-    columns = ("agent", "environment", "name", "expected", "source")
-    print_table(columns, rows, wrapped=[3, 4])
-    return 0
+root.add_command(presets)
 
 
 @root.command(

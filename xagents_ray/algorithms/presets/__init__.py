@@ -92,7 +92,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     asked = RunConfig(preset=given.get("preset")).preset
     settings: Mapping[str, Any] = {}
     if asked in {AUTO, *(preset.name for preset in _of(algorithm))}:
-        settings = _find(algorithm.name, given.get("env"), str(asked)).settings
+        settings = named(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
         settings = _read(Path(asked), algorithm)
     completed = {**settings, **given}
@@ -108,19 +108,12 @@ def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
     return next((preset for preset in named if fnmatchcase(env, preset.env)), None)
 
 
-def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
-    """Return hints for a user who didn't ask for a preset that exists."""
-    env, asked = given.get("env"), given.get("preset")
-    preset = fitting(algorithm.name, str(env))
-    if env is None or asked is not None or preset is None:
-        return []
-    return [
-        f"{algorithm.name} has a preset for {env}: add --preset. Its result: "
-        f"{preset.expected} ({preset.source})"
-    ]
+def named(agent: str, env: str | None, name: str) -> Preset:
+    """Return the agent's preset of a name for an environment.
 
-
-def _find(agent: str, env: str | None, name: str) -> Preset:
+    Raises:
+        UserError: there is none; the message names those for other environments.
+    """
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
     found = fitting(agent, env, name)
@@ -133,6 +126,18 @@ def _find(agent: str, env: str | None, name: str) -> Preset:
     )
     called = "" if name == AUTO else f" {name}"
     raise UserError(f"There is no preset{called} of {agent} for {env}{hint}")
+
+
+def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
+    """Return hints for a user who didn't ask for a preset that exists."""
+    env, asked = given.get("env"), given.get("preset")
+    preset = fitting(algorithm.name, str(env))
+    if env is None or asked is not None or preset is None:
+        return []
+    return [
+        f"{algorithm.name} has a preset for {env}: add --preset. Its result: "
+        f"{preset.expected} ({preset.source})"
+    ]
 
 
 def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:

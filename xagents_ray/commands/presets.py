@@ -1,0 +1,29 @@
+"""The command `presets`: all presets in a table, or one as a file."""
+
+import click
+
+from xagents_ray.algorithms import presets as kept
+from xagents_ray.algorithms.table import find
+from xagents_ray.commands.tables import print_table
+from xagents_ray.tuning import plan
+
+
+@click.command(help="List the presets of --preset, or print one as a file for it")
+@click.argument("agent", required=False)
+@click.argument("env", required=False)
+@click.argument("name", default=kept.AUTO)
+def presets(agent: str | None, env: str | None, name: str) -> int:
+    """List presets, of one agent or of all; with an environment, print its settings."""
+    if agent is not None and env is not None:
+        row, found = find(agent), kept.named(find(agent).name, env, name)
+        text = plan.preset(row, found.settings, found.expected, found.source)
+        click.echo(text, nl=False)
+        return 0
+    rows = [
+        (preset.agent, preset.env, preset.name, preset.expected, preset.source)
+        for preset in kept.presets()
+        if agent is None or preset.agent == find(agent).name
+    ]
+    columns = ("agent", "environment", "name", "expected", "source")
+    print_table(columns, rows, wrapped=[3, 4])
+    return 0
