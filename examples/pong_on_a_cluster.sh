@@ -1,6 +1,6 @@
 #!/bin/sh
 # Train DQN on Pong on a cluster, `sh pong_on_a_cluster.sh HEAD:6379` on one of its nodes, then measure
-# and film it there. Prints the progress with where the time goes, and the mean score of ten games, 21
+# and record a video there. Prints the progress with where the time goes, and the mean score of ten games, 21
 # at most.
 #
 # A cluster is xagents-ray on each machine, then `RAY_AUTH_MODE=token ray start --head --port 6379`

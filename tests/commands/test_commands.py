@@ -154,8 +154,8 @@ def test_ctrl_c_before_anything_runs(monkeypatch, capsys) -> None:
     def press(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "print_table", press)
-    assert cli.run(["presets"]) == 130
+    monkeypatch.setattr(cli, "print_options", press)
+    assert cli.run(["train", "ppo"]) == 130
     assert capsys.readouterr().err.strip() == "xagents-ray: stopped by SIGINT"
 
 
