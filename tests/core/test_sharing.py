@@ -7,6 +7,7 @@ from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
+    assemble,
     mix,
     part,
     side_by_side,
@@ -88,6 +89,17 @@ def test_mix_keeps_every_transition_whole() -> None:
 def test_mix_leaves_out_what_fills_no_batch() -> None:
     mixed = mix([_transitions([0, 1]), _transitions([2])], 2, np.random.default_rng(1))
     assert mixed.rewards.shape == (1, 2)
+
+
+def test_one_shard_of_several_that_draws_alone_fills_all_batches() -> None:
+    """The others are empty, or were given a share of 0; see `Shards.sample`."""
+    drawn = assemble([_transitions([*range(12)])], 3, [1]).sampled
+    assert drawn is not None and drawn.rewards.shape == (4, 3)
+    assert sorted(drawn.rewards.ravel()) == list(range(12))
+    whole = _transitions([0, 1, 2])
+    assert assemble([whole], 3, [1]).sampled is whole
+    both = assemble([whole, whole], 3, [1]).sampled
+    assert both is not None and both.rewards.shape == (2, 3)
 
 
 def test_each_place_of_a_batch_is_drawn_from_all_shards() -> None:

@@ -240,11 +240,11 @@ def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -
     rounds = [each for each in parts if isinstance(each, Trajectory)]
     fresh = merge(rounds) if rounds else None
     transitions = [each for each in parts if isinstance(each, Sampled)]
-    if len(transitions) > 1:
+    if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
+        return Batch(fresh, transitions[0])
+    if transitions:  # one alone is of several shards whose others had nothing
         mixed = mix(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
-    if transitions:
-        return Batch(fresh, transitions[0])
     replayed = [each for each in parts if isinstance(each, Replayed)]
     return Batch(fresh, side_by_side(replayed) if replayed else None)
 
