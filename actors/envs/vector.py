@@ -13,6 +13,7 @@ import numpy as np
 
 from xagents_ray.actors.envs import interface, wrapping
 from xagents_ray.actors.envs import state as env_state
+from xagents_ray.actors.envs.vector_forms import AsyncEnvs
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
@@ -57,7 +58,11 @@ class Envs:
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
         made_at = "" if self._one is None else interface.place_of(self._one, "__init__")
         spec = _spec_of(space, actions, config, made_at)
-        self.flattened = wrapping.flattened(envs if self._one is None else self._one)
+        if isinstance(envs, AsyncEnvs):  # its environments are in other processes
+            self.flattened = envs.flattened
+        else:
+            one = envs if self._one is None else self._one
+            self.flattened = wrapping.flattened(one)
         kind = "" if self.flattened is None else type(self.flattened).__name__
         goals = wrapping.goals_of(self.flattened)
         self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)

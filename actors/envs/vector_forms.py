@@ -1,6 +1,7 @@
 """Vector environments that are made as such: those of Gymnasium, ALE and the user."""
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -73,7 +74,17 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
 
 
 class AsyncEnvs(gym.vector.AsyncVectorEnv):
-    """Gymnasium's, but it prints an error of the user's once, and not in red."""
+    """Gymnasium's, but it prints an error of the user's once, and not in red.
+
+    Attributes:
+        flattened: as in `Envs`, of an environment that is made for it and closed.
+    """
+
+    def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
+        one = makes[0]()
+        self.flattened = wrapping.flattened(one)
+        one.close()
+        super().__init__(makes)
 
     def _raise_if_errors(self, successes: Any) -> None:
         if all(successes):

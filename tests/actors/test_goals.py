@@ -235,6 +235,7 @@ def test_success_comes_with_the_episode(mode: str) -> None:
     """One that goes straight to the goal, and one that stays."""
     config = EnvConfig(env="goal_envs:PointReach", vectorization=mode)
     envs = make.make_envs(config, 2, 1)
+    assert envs.spec.goals == Goals(0, 2, 2)  # env actors pool the goals' statistics
     rows, counter = envs.reset(3), EpisodeCounter(2)
     ended: list[Episode] = []
     for row in range(20):
