@@ -75,8 +75,25 @@ def test_noise_that_is_correlated_travels_as_the_state() -> None:
     _, after = policy.predict(observations, state, [True, False], False)
     assert after is not None and abs(after[0, 0]) < 1  # from 0, not from `state`
     assert policy.predict(observations, state)[1] is state
-    with pytest.raises(UserError, match="2 rows for 1 observations"):
-        policy.predict(observations[:1], state, deterministic=False)
+    mistakes: list[tuple[Any, Any, str]] = [
+        (state[:1], None, r"shape is \(1, 1\), and \(2, 1\) is needed"),
+        (np.ones((2, 3)), None, r"shape is \(2, 3\), and \(2, 1\) is needed"),
+        (state, [True], "1 value for 2 observations: give one for each"),
+    ]
+    for wrong, starts, said in mistakes:
+        with pytest.raises(UserError, match=said):
+            policy.predict(observations, wrong, starts, False)
+
+
+@pytest.mark.parametrize(
+    ("agent", "trained"),
+    [("ppo", {"n_steps": 4, "mini_batches": 16}), ("dqn", {"replay_shards": 4})],
+)
+def test_episodes_are_played_in_fewer_environments_than_training_needs(
+    agent: str, trained: dict[str, Any]
+) -> None:
+    policy = policy_of(agent, SEED, env="CartPole-v1", n_envs=4, **trained)
+    assert len(policy.evaluate(2, n_envs=1, seed=SEED).episodes) == 2
 
 
 @pytest.mark.parametrize(("agent", "kind"), cases())

@@ -39,13 +39,14 @@ class Colored(gym.Env[Any, Any]):
         return self.np_random.integers(256, size=(40, 40, 3), dtype=np.uint8)
 
 
-gym.register("policy/Colored-v0", Colored)
+COLORED = "policy/Colored-v0"
+gym.register(COLORED, Colored)
 
 
 def policy_of(agent: str, seed: int | None = None, **settings: Any) -> Policy:
-    settings = {"vectorization": "sync", **settings}
-    run = run_of(agent, 1, **settings)
-    weights = weights_of(setup_of(agent, 1, **settings))
+    settings = {"vectorization": "sync", "n_envs": 1, **settings}
+    run = run_of(agent, **settings)
+    weights = weights_of(setup_of(agent, **settings))
     if not run.algorithm.models[0].has_log_std:
         del weights.arrays["log_std"]
     return Policy(Trained(run, weights, "random weights"), seed)

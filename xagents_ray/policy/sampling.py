@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.trajectory import Array
 
 
@@ -35,12 +35,18 @@ class Sampler:
         actor, known, count = self._actor, len(self._generators), len(rows)
         self._generators += noise_generators(self._seed, known, max(0, count - known))
         actor.memory = np.array([] if state is None else state, np.float32)
-        if actor.memory.size and len(actor.memory) != count:
+        needed = count, actor.memory_units
+        if actor.memory.size and actor.memory.shape != needed:
             raise UserError(
-                f"The state has {len(actor.memory)} rows for {count} observations: "
+                f"The state's shape is {actor.memory.shape}, and {needed} is needed: "
                 "pass the state that the same batch's previous step returned."
             )
         if episode_start is not None:
+            if np.size(episode_start) != count:
+                raise UserError(
+                    f"episode_start has {counted(np.size(episode_start), 'value')} "
+                    f"for {counted(count, 'observation')}: give one for each."
+                )
             actor.reset_memory(np.reshape(episode_start, -1).astype(np.bool_))
         noise = actor.noise(self._generators[:count], 1)[0]
         chosen = actor.act(rows, noise, TRAINED).stepped

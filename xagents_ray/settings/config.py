@@ -51,7 +51,6 @@ class Config:
                 )
             if is_used and each.needs_max_steps and self.training.max_steps is None:
                 raise UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
-        self.algorithm.check_batch(envs)
 
     @property
     def objects(self) -> list[tuple[str, str]]:
@@ -70,7 +69,8 @@ class Config:
         """Return the config with these field values, by their flat names.
 
         Raises:
-            UserError: a name is unknown, or a value is not allowed.
+            UserError: a name is unknown, a value is not allowed, or training can't
+                learn from what so many environments do.
         """
         algorithm.check_names(values)
         if algorithm.runs_free and not values.get("local"):
@@ -78,7 +78,9 @@ class Config:
         parts: dict[str, Any] = {name: g.of(values) for name, g in GROUPS.items()}
         own = algorithm.of(values)
         check_known(values, train_options(algorithm))
-        return cls(algorithm=own, **parts)
+        config = cls(algorithm=own, **parts)
+        own.check_batch(config.env.n_envs)
+        return config
 
 
 GROUPS: dict[str, type[Checked]] = {
