@@ -147,6 +147,19 @@ for _ in range(20):
     if not terminated[0]:
         refused(agent, observations + np.array([1, 0], np.uint8)[:, None, None])
 agent.close()
+
+agent, env = xagents_ray.Agent("ppo", env=Short, n_steps=4, seed=1), Short()
+observation, _ = env.reset()
+learned = []
+for _ in range(60):  # the row that only resets is the last one of each rollout
+    observation, *rest, _ = env.step(agent.act(observation))
+    assert agent._version == agent._driver.weights.version
+    agent.observe(observation, *rest)
+    learned.append(bool(agent.learn()))
+    if rest[1]:
+        observation, _ = env.reset()
+assert learned == 3 * [False] + 19 * [True, False, False]  # and no metrics are lost
+agent.close()
 """
 
 

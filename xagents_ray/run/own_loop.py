@@ -84,13 +84,12 @@ class Agent:
         self._moments = RolloutMoments(self._config, run.spec, self._n_envs)
         self._finished = _Finished()
         self._driver = LocalDriver(run, self._finished)
-        self._policy.load(self._driver.weights)
         self._schedule, self._statistics = UpdateSchedule(run), Statistics()
-        self._ended = np.zeros(
-            self._n_envs, np.bool_
-        )  # they only reset in the next row
+        # They only reset in the next row.
+        self._ended = np.zeros(self._n_envs, np.bool_)
         self._rows: TrajectoryWriter | None = None
         self._chosen: Actions | None = None
+        self._metrics: dict[str, float] = {}  # of a phase that `act` has begun
         self.env_steps = 0
 
     def act(self, observation: Any) -> Any:
@@ -103,6 +102,7 @@ class Agent:
         Raises:
             UserError: the observation has another shape, or isn't the newest one of
                 an episode that goes on.
+            Diverged: as `learn` does.
         """
         frames, is_single = self._frames(observation)
         if self._rows is None:
@@ -111,6 +111,8 @@ class Agent:
             self._choose()
             nothing = np.zeros(1)
             self._write(frames, nothing, nothing, nothing)
+            # If this row ended a rollout, the next one acts with what it taught.
+            self._metrics = self.learn()
         else:
             self._check_follows(frames)
         actions = self._conversion.actions(self._choose().stepped)
@@ -144,7 +146,7 @@ class Agent:
         Raises:
             Diverged: a loss or a gradient is not finite.
         """
-        metrics: dict[str, float] = {}
+        metrics, self._metrics = self._metrics, {}
         while self._finished.rollouts:
             before, report = self.env_steps, self._finished.rollouts[0][1]
             self.env_steps += int(report.steps.sum())
@@ -154,7 +156,6 @@ class Agent:
                 given = batches, self.env_steps, self._statistics
                 (metrics,), self._statistics = self._driver.learn(*given), {}
                 check_finite(metrics, self.env_steps)
-        self._policy.load(self._driver.weights)
         return metrics
 
     @property
@@ -200,7 +201,8 @@ class Agent:
 
     def _choose(self) -> Actions:
         assert self._rows is not None
-        if self._row == 0:
+        if self._row == 0:  # weights stay the same within a rollout, as in a run
+            self._policy.load(self._driver.weights)
             self._version = self._driver.weights.version
         seen, noise = self._rows.input(self._row), self._noise[self._row]
         done = self.env_steps + self._row * self._n_envs
