@@ -107,8 +107,9 @@ def _step_at_random(
         times.append(time.perf_counter() - began)
         _check("a reward", step.raw_rewards)
         _check("an observation", step.observations)
-        low = min(low, float(step.raw_rewards.min()))
-        high = max(high, float(step.raw_rewards.max()))
+        if (rewards := step.raw_rewards[~counter.ended]).size:  # others only reset
+            low = min(low, float(rewards.min()))
+            high = max(high, float(rewards.max()))
         returns += [episode.episode_return for episode in counter.add(0, step)]
     median = float(np.median(times)) / n_envs * 1e6
     return SteppedAtRandom(median, len(times), low, high, tuple(returns))

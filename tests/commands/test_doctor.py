@@ -109,7 +109,7 @@ def test_a_run_that_would_work(agent, local) -> None:
     assert code == 0
     assert {v for n, (v, _) in rows.items() if n not in ("cores", "GPU")} == {"ok"}
     assert rows["spaces"][1] == "4 float32 numbers; 2 discrete actions"
-    assert rows["rewards"][1].startswith("finite, 0 to 1")
+    assert rows["rewards"][1].startswith("finite, 1 to 1")
     assert "mean return 2" in rows["rewards"][1]  # 22 at random
     assert re.match(r"\d[\d.,]* µs per env step", rows["step"][1])
     steps = re.match(r"about ([\d,]+) env steps/s", rows["acting"][1])

@@ -7,6 +7,7 @@ from typing import Any
 import forked
 import gymnasium as gym
 import numpy as np
+import policies
 import pytest
 
 import xagents_ray
@@ -96,6 +97,14 @@ def test_a_list_of_environments_travels() -> None:
     frames = first.step(0)[0]
     assert frames in space
     assert np.any(frames[..., -1]) and not np.any(frames[..., 0])  # the newest is last
+
+
+def test_colors_are_the_channels_that_a_network_reads() -> None:
+    env = create_envs(policies.COLORED, preprocess=False)[0]
+    picture = env.unwrapped.reset(seed=1)[0]
+    frames = env.reset(seed=1)[0]
+    assert frames.shape == (40, 40, 12)
+    assert np.array_equal(frames[..., 9:], picture)  # the newest is last
 
 
 def test_environments_that_are_made_already() -> None:

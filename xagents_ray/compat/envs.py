@@ -94,6 +94,6 @@ def _make(config: EnvConfig) -> "gym.Env[Any, Any]":
 
     def as_channels(frames: Any) -> Any:
         stack = np.reshape(frames, (spec.stack, *spec.observation_shape))
-        return np.moveaxis(stack, 0, -1).reshape(spec.input_shape)
+        return np.moveaxis(stack, 0, 2).reshape(spec.input_shape)
 
     return gym.wrappers.TransformObservation(env, as_channels, space)
