@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.envs import interface, wrapping
+from xagents_ray.actors.envs import interface, registry, wrapping
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec, Goals
@@ -85,13 +85,16 @@ def goal_rewards(config: Config) -> GoalRewards | None:
     return GoalRewards(config.env) if config.algorithm.relabels_goals else None
 
 
-def check(config: Config, spec: EnvSpec) -> tuple[str, ...]:
+def check(
+    config: Config, spec: EnvSpec, definitions: tuple[bytes, ...] = ()
+) -> tuple[str, ...]:
     """Raise UserError when a run with --her can't have rewards of other goals.
 
-    Return notes for the user.
+    Return notes for the user. The definitions are as in `make.probe`.
     """
     if not config.algorithm.relabels_goals:
         return ()
+    registry.register(definitions)
     env_id = str(config.env.env)
     if spec.goals is None:
         raise UserError(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
+from xagents_ray.storage import weights
 
 _TEMPLATES = {
     "docker": ("image", "docker"),
@@ -22,8 +23,7 @@ _TEMPLATES = {
 _PLACES = {"train.sh": "files/train.sh", "dockerignore": ".dockerignore"}
 """Where a template's file goes, if not beside the others."""
 _UV = "0.13.9"
-_BLOCK = re.compile(r"^( *)\{\{(\w+)\}\}\n", re.MULTILINE)
-_WORD = re.compile(r"\{\{(\w+)\}\}")
+_PLACE = re.compile(r"^( *)\{\{(\w+)\}\}\n|\{\{(\w+)\}\}", re.MULTILINE)
 _COMPOSE_GPU = """\
 deploy:
   resources:
@@ -96,7 +96,12 @@ def _write_files(
 
 def _found(source: str) -> list[Path]:
     """Return the files that a name stands for: TensorFlow's checkpoints are several."""
-    path = Path(source)
+    path, here = Path(weights.bare(source)), Path.cwd()
+    if path.is_absolute() and path.is_relative_to(here):
+        raise UserError(
+            f"Files go to the cluster by their path from this directory: name {source} "
+            f"as {path.relative_to(here)}."
+        )
     if path.is_absolute() or ".." in path.parts:
         raise UserError(
             f"{source} lies outside of this directory, from which files go to the "
@@ -138,12 +143,14 @@ def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
         part = (room / f"{name}.part").read_text(encoding="utf-8")
         return _filled(part, values, room).rstrip("\n")
 
-    def block(found: re.Match[str]) -> str:
-        lines = value(found[2]).splitlines()
-        return "".join(f"{found[1] if line else ''}{line}\n" for line in lines)
+    def filled(found: re.Match[str]) -> str:
+        indent, block, word = found.groups()
+        if word:
+            return value(word)
+        lines = value(block).splitlines()
+        return "".join(f"{indent if line else ''}{line}\n" for line in lines)
 
-    text = _BLOCK.sub(block, text)
-    return _WORD.sub(lambda found: value(found[1]), text)
+    return _PLACE.sub(filled, text)
 
 
 def _values(

@@ -153,6 +153,28 @@ def test_an_own_file(tmp_path: Path) -> None:
     assert config.run.weights == ("a.npz",)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("settings: {seeds: [1, 2]}", "--seeds can't be part of a preset: give it"),
+        ("settings: {max_steps: 9}\nname: 2024-13-45", "is not YAML: write"),
+    ],
+)
+def test_a_file_that_cannot_be_a_preset(
+    content: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(content)
+    with pytest.raises(UserError, match=said):
+        apply(PPO, {"env": "CartPole-v1", "preset": str(file)})
+
+
+def test_no_network_in_a_file_is_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("settings: {model: null}")
+    assert apply(PPO, {"env": "CartPole-v1", "preset": str(file)})["model"] is None
+
+
 @pytest.mark.parametrize("number", ["3e-4", "3E-04", "3.e-4", "3.0e-4", "+.3e-3"])
 def test_numbers_as_the_command_line_takes_them(number: str, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"

@@ -120,6 +120,15 @@ MISTAKES = {
         [*RUN, "--epsilon-end", "0.1"],
         "ppo has no flag --epsilon-end, which is one of dqn: leave it out.",
     ),
+    "flag of before, bare": (
+        ["--verbose", *RUN],
+        "--verbose is no setting of this agent: a run prints its progress",
+    ),
+    "flag of before, values": (
+        [*RUN, "--verbose", "1", "2"],
+        "--verbose is no setting of this agent: a run prints its progress",
+    ),
+    "empty path": ([*RUN, "--model", ""], "--model is empty: name a file, or leave"),
     "flag of nobody": ([*RUN, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
     "unknown word": ([*RUN, "--vectorization", "fast"], "one of auto"),
@@ -143,6 +152,20 @@ def test_mistakes_end_with_2_and_one_sentence(mistake, capsys) -> None:
     assert captured.err.startswith("xagents-ray: ")
     assert captured.err.count("\n") == 1
     assert "Traceback" not in captured.err + captured.out
+
+
+@pytest.mark.parametrize(
+    "words", [["--seeds", "1", "2"], ["--resume"], ["--checkpoints", "a.npz", "b.npz"]]
+)
+def test_what_a_sweep_lacks_is_refused_with_its_reason(words, capsys) -> None:
+    assert cli.run(["tune", "ppo", *words, *CARTPOLE]) == 2
+    assert f"{words[0]} is no setting of tune: " in capsys.readouterr().err
+
+
+def test_help_has_defaults_of_zero(capsys) -> None:
+    assert cli.run(["train", "ppo", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert re.search(r" --policy-lag INT [^\[]*\[[^\]]*default: 0\]", words)
 
 
 def test_a_run_that_nobody_may_look_at(capsys) -> None:

@@ -213,10 +213,24 @@ def test_a_network_that_does_not_fit() -> None:
     assert "network: " in rest and "no.cfg: can't be read" in rest
 
 
-def test_a_mistake_in_a_flag_is_that_of_train() -> None:
-    code, rows, rest = doctor("ppo", *CARTPOLE, "--n-envs", "0")
+def test_goals_that_are_not_there() -> None:
+    code, rows, rest = doctor("dqn", *CARTPOLE, "--her", "future", "--local")
+    assert code == 2 and rows["goals"][0] == "error"
+    assert "goals: --her is for goal environments" in " ".join(rest.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--n-envs", "0"], "--n-envs must be ≥ 1, got 0."),
+        (["--seeds", "1", "2", "--seed", "3"], "--seed can't be given with --seeds"),
+        (["--callbacks", "nowhere:X"], "--callbacks nowhere:X: module nowhere can't"),
+    ],
+)
+def test_a_mistake_in_a_flag_is_that_of_train(words: list[str], said: str) -> None:
+    code, rows, rest = doctor("ppo", *CARTPOLE, *words)
     assert (code, rows) == (2, {})
-    assert rest == "xagents-ray: --n-envs must be ≥ 1, got 0."
+    assert rest.startswith(f"xagents-ray: {said}")
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:1", "no.such.host:6379", "silent"])

@@ -157,6 +157,26 @@ def test_a_softmax_is_left_out_where_logits_are_learned(
     assert np.abs(logits.sum(1) - 1).min() > 1e-3
 
 
+@pytest.mark.parametrize("unknown", [(), (Doubled(),)], ids=["known", "unknown"])
+def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...], tmp_path: Path) -> None:
+    x = given = keras.Input((4,))
+    for each in unknown:
+        x = each(x)
+    logits, value = layers.Dense(3)(x), layers.Dense(1)(x)
+    model = keras.Model(given, [layers.Softmax()(logits), value])
+    layout = layout_of(model, VECTOR, tmp_path)
+    assert isinstance(layout.layers[0], WholeModel) == bool(unknown)
+    file = (tmp_path / "own.keras").read_bytes()
+    arrays = keras_models.weights_of("own", file, layout)
+    x = np.ones((2, 4), np.float32)
+    expected = keras.Model(given, [logits, value])(x)
+    found = bind(layout.without_softmax(), arrays)(x)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
+    shares = bind(layout, arrays)(x)[0]
+    np.testing.assert_allclose(shares, model(x)[0], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("activation", ["linear", "tanh", "sigmoid"])
 def test_a_linear_end_is_bounded(

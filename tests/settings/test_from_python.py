@@ -61,6 +61,8 @@ def test_an_environment_that_is_made_is_refused() -> None:
         (["on=True", "off=false", "no=None"], {"on": True, "off": False, "no": None}),
         (["sizes=(3, 4)", "g=1", '{"g": 2}'], {"sizes": [3, 4], "g": 2}),
         ("text=", {"text": ""}),
+        ("no=literal{[]: 1}", {"no": "literal{[]: 1}"}),
+        ("no={[]: 1}", {"no": "{[]: 1}"}),
     ],
 )
 def test_arguments(given: Any, arguments: dict[str, Any]) -> None:

@@ -96,6 +96,41 @@ def test_a_preset_lies_below_what_is_given() -> None:
     assert not plan.fixed.keys() & {"preset", "max_steps"}
 
 
+def test_what_varies_replaces_a_presets_settings() -> None:
+    """`train` refuses --lr beside TRPO's --critic-lr."""
+    plan = planned("trpo", preset=True, critic_lr=log_uniform(1e-4, 1e-2))
+    assert "lr" not in plan.fixed and plan.fixed["n_envs"] == 2
+    for settings in plan.examples():
+        presets.apply(plan.algorithm, settings)
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "said"),
+    [
+        (
+            "trpo",
+            {"lr": log_uniform(1e-4, 1e-2), "critic_lr": 1e-3},
+            "--lr has no effect with --critic-lr: drop one",
+        ),
+        (
+            "acer",
+            {"trust_region": False, "delta": log_uniform(0.1, 0.9)},
+            "--delta has no effect without --trust-region",
+        ),
+    ],
+)
+def test_what_varies_has_an_effect(agent: str, given: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        planned(agent, **given)
+
+
+@pytest.mark.parametrize("name", ["lr{}", "{x}", "why?", "a%41"])
+def test_a_study_whose_database_has_no_url(name: str) -> None:
+    with pytest.raises(UserError, match="give a --study and a --run-dir without"):
+        planned(study=name)
+    assert planned(study=name, storage="sqlite:///a.db").study == name
+
+
 @pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
 def test_settings_that_a_sweep_has_none_of(name: str) -> None:
     flag = f"--{name.replace('_', '-')}"

@@ -13,7 +13,7 @@ import click
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import failures, find, owners, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
-from xagents_ray.commands.flags import Command, parameter
+from xagents_ray.commands.flags import Command, parameter, refused
 from xagents_ray.commands.launch import launching
 from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.presets import presets
@@ -145,7 +145,7 @@ class _Agents(click.Group):
             callback=partial(self._run, row, shown),
             params=[
                 *(parameter(option, self._varies) for option in shown),
-                *(click.Option([each], hidden=True) for each in hidden),
+                *map(refused, hidden),
             ],
             help=f"{about}: {row.config.__doc__}",
             context_settings=_CONTEXT,

@@ -87,13 +87,20 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         return self._option.parse(value)
 
 
+def refused(flag: str) -> click.Option:
+    """Return Click's parameter of a flag that is refused, whatever follows it."""
+    return click.Option(
+        [flag], hidden=True, multiple=True, is_flag=False, flag_value=""
+    )
+
+
 def parameter(option: Option, varies: bool) -> click.Option:
     """Return Click's parameter of an option; one that `varies` takes several values."""
     many = option.many or (varies and option.hp_type is not None)
     shown = [option.help, option.unit, option.bounds]
     if option.choices:
         shown.append("|".join(option.choices))
-    if option.default not in (None, False):
+    if option.default is not None and option.default is not False:
         shown.append(f"default: {option.default}")
     text = f"{shown[0]}. [{'; '.join(s for s in shown[1:] if s)}]".replace(" []", "")
     if option.type is bool and many:

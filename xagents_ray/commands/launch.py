@@ -1,6 +1,7 @@
 """`xagents-ray launch`: the files that bring a training to a cluster."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ import click
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.flags import Command, parameter
+from xagents_ray.commands.seeds import check_shared
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
@@ -69,7 +71,7 @@ class _Target(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args[: args.index("--")] if "--" in args else args
         ctx.meta["command"] = args[len(own) + 1 :]
-        if "train" in own:
+        if "--" not in args and "train" in own:
             raise UserError(f"{_example(ctx)}: the command comes after --.")
         return super().parse_args(ctx, own)
 
@@ -125,9 +127,9 @@ def _launch(target: str, /, **given: Any) -> None:
     click.echo(f"{folder}: {', '.join(names)}")
     if target != "slurm":
         click.echo(f"Put modules that the training imports into {folder}/files.")
-        wheel = _WHEELS[target].format(folder=folder.absolute())
+        wheel = _WHEELS[target].format(folder=shlex.quote(str(folder.absolute())))
         click.echo(f"xagents-ray {__version__} is not on PyPI yet: first {wheel}.")
-    click.echo(f"Next: {_TARGETS[target][1].format(folder=folder)}")
+    click.echo(f"Next: {_TARGETS[target][1].format(folder=shlex.quote(str(folder)))}")
 
 
 def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -154,6 +156,7 @@ def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[st
         if name in values:
             raise UserError(f"--{name} {why}: leave it out.")
     values = plain(known, values)
+    check_shared(values)
     config = Config.of(algorithm.config, presets.apply(algorithm, values))
     preset = str(values.get("preset") or "")
     files = [preset] if Path(preset).is_file() else []

@@ -97,6 +97,13 @@ class _Process:
         return exit_reason(self._process)
 
 
+def check_shared(given: Mapping[str, Any]) -> None:
+    """Raise UserError for `seeds` beside a setting that several runs can't share."""
+    values = {name for name, value in given.items() if value is not None}
+    for name in sorted(_REFUSED.keys() & values) if "seeds" in values else ():
+        raise UserError(f"{flag(name)} can't be given with --seeds: {_REFUSED[name]}.")
+
+
 def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
     """Train with settings by their flat names, once with each of `seeds`.
 
@@ -105,8 +112,7 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
         Broken: all of the runs failed.
     """
     given = plain(train_options(algorithm.config), given)
-    for name in _REFUSED.keys() & {n for n, x in given.items() if x is not None}:
-        raise UserError(f"{flag(name)} can't be given with --seeds: {_REFUSED[name]}.")
+    check_shared(given)
     config = Config.of(algorithm.config, presets.apply(algorithm, given))
     env = config.env.env
     name = config.run.name or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -197,6 +197,8 @@ def _layer(
         kind, activation = "Activation", "linear" if own["negative_slope"] else "relu"
         if own["negative_slope"]:
             return None
+    if kind == "Softmax" and own["axis"] in (-1, len(shape)):
+        kind, activation = "Activation", "softmax"
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         return None
     facts |= {"activation": activation}

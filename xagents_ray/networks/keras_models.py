@@ -125,7 +125,7 @@ def whole_model(
             f"this one has {shapes}."
         )
     linear = [_is_linear(x) for x in model.outputs]
-    activations = [_ended_by_softmax(x) for x in model.outputs]
+    model, activations = _without_softmax(model)
     layers = model._flatten_layers(include_self=False)
     for layer in layers:
         if layer.activity_regularizer is not None:
@@ -178,9 +178,28 @@ def _is_linear(output: Any) -> bool:
     return is_dense and layer.activation is keras.activations.linear
 
 
+def _without_softmax(model: Any) -> tuple[Any, list[str]]:
+    """Return a model that ends before a softmax, and its outputs' activations."""
+    activations = [_ended_by_softmax(x) for x in model.outputs]
+    before = [_before_softmax(x) for x in model.outputs]
+    if any(x is not y for x, y in zip(before, model.outputs, strict=True)):
+        model = keras.Model(model.inputs, before)
+    return model, activations
+
+
+def _before_softmax(output: Any) -> Any:
+    """Return what a layer of softmax reads, or an output without one."""
+    layer, node, _ = output._keras_history
+    if not isinstance(layer, keras.layers.Softmax):
+        return output
+    return layer._inbound_nodes[node].input_tensors[0]
+
+
 def _ended_by_softmax(output: Any) -> str:
-    """Return the activation of an output, and leave a softmax out of the model."""
+    """Return the activation of an output, and leave a softmax out of its layer."""
     layer = output._keras_history.operation
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax"
     if getattr(layer, "activation", None) is not keras.activations.softmax:
         return "linear"
     layer.activation = keras.activations.linear

@@ -169,7 +169,7 @@ def _parsed(text: str) -> dict[str, Any]:
     if not equals:
         raise _no_argument(text)
     for parse in (json.loads, ast.literal_eval):
-        with contextlib.suppress(ValueError, SyntaxError):
+        with contextlib.suppress(ValueError, SyntaxError, TypeError):
             return {name: parse(value)}
     return {name: value}
 

@@ -162,6 +162,8 @@ class Option(Facts):
         if self.choices and value not in self.choices:
             words = ", ".join(self.choices)
             raise UserError(f"{self.flag} takes one of {words}, got {value!r}.")
+        if self.is_path and not value:
+            raise UserError(f"{self.flag} is empty: name a file, or leave it out.")
         names_none = value in ("", ".", "..") or set("/\\\0") & set(str(value))
         if self.names_directory and names_none:
             raise UserError(

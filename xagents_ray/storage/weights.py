@@ -53,20 +53,20 @@ def check_paths(
         )
 
 
-def _bare(path: str) -> str:
+def bare(path: str) -> str:
     """Return the path of a `.tf` file that was named by one of its two parts."""
     return re.sub(r"\.tf\.(index|data-\d{5}-of-\d{5})$", ".tf", path)
 
 
 def is_file_name(path: str) -> bool:
     """Return whether a path has the ending of a weights file."""
-    return _bare(path).endswith(tuple(_PARTS))
+    return bare(path).endswith(tuple(_PARTS))
 
 
 def kind(path: str) -> str:
     """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
     for ending in _PARTS:
-        if _bare(path).endswith(ending):
+        if bare(path).endswith(ending):
             return ending
     raise UserError(
         f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
@@ -99,7 +99,7 @@ def read_file(path: str) -> WeightsFile:
         UserError: another ending, no such file, or it can't be read.
     """
     parts = _PARTS[kind(path)]
-    path = _bare(path)
+    path = bare(path)
     whole = {suffix: Path(path + suffix) for suffix in parts}
     if _half_done(path, parts):
         whole[parts[-1]] = _aside(path, parts[-1])
@@ -120,7 +120,7 @@ def _missing(path: str, file: str) -> str:
         return f"{path}: incomplete, {file} is missing; copy both files of it."
     folder, name = os.path.split(path)
     try:
-        names = {_bare(each) for each in os.listdir(folder or ".")}
+        names = {bare(each) for each in os.listdir(folder or ".")}
     except OSError:
         names = set()
     known = sorted(each for each in names if each.endswith(tuple(_PARTS)))

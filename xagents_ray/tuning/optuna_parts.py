@@ -36,7 +36,7 @@ def open_study(name: str, url: str) -> optuna.Study:
     except (
         SQLAlchemyError,
         optuna.exceptions.StorageInternalError,
-        KeyError,  # of braces in a path
+        LookupError,  # of braces in a path
         RuntimeError,  # of another version's tables
         ValueError,  # of a port that is no number
     ) as error:

@@ -30,7 +30,7 @@ from xagents_ray.tuning.plan import (
     resolve_paths,
     tune_options,
 )
-from xagents_ray.tuning.space import split
+from xagents_ray.tuning.space import Space, split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,16 +139,45 @@ def plan_of(
     config = TuneConfig.of(fixed)
     own = {each.name for each in options(TuneConfig)}
     fixed = {name: value for name, value in fixed.items() if name not in own}
-    whole = presets.apply(algorithm, fixed)
+    whole = _completed(algorithm, fixed, spaces)
     of_ray = {each.name for each in options(ConnectionConfig)}
     left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     above = Path(whole.get("run_dir") or RunConfig().run_dir)
     directory = above.resolve() / "tune" / study
+    if config.storage is None and set("{}?%") & set(str(directory)):
+        raise UserError(
+            f"The URL of a database can't name {directory}: give a --study and a "
+            "--run-dir without {, }, ? and %, or a --storage."
+        )
     fixed, ray = resolve_paths(algorithm, kept), ConnectionConfig.of(whole)
     plan = Plan(algorithm, config, fixed, spaces, study, directory, ray)
     return plan, DisplayConfig.of(kept)
+
+
+def _completed(
+    algorithm: Algorithm, fixed: Mapping[str, Any], spaces: Mapping[str, Space]
+) -> dict[str, Any]:
+    """Return the fixed settings and those of a preset, which all trials have.
+
+    A preset's settings that what varies replaces are left out.
+
+    Raises:
+        UserError: there is no such preset, or a given setting has no effect in any
+            trial.
+    """
+    found: list[dict[str, Any]] = []
+    errors: list[UserError] = []
+    for end in (0, -1):
+        ends = {name: space.values[end] for name, space in spaces.items()}
+        try:
+            found.append(presets.apply(algorithm, {**fixed, **ends}))
+        except UserError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return {n: v for n, v in found[0].items() if all(n in each for each in found)}
 
 
 def _examples(plan: Plan) -> list[RunSpec]:

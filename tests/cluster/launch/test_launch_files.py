@@ -211,6 +211,10 @@ def test_the_templates_are_installed() -> None:
             "/tmp/a.cfg lies outside of this directory",
         ),
         (
+            "-o x -- train ppo --env CartPole-v1 --max-steps 9 --seeds 1 --seed 2",
+            "--seed can't be given with --seeds",
+        ),
+        (
             "-o x -- train ppo --env CartPole-v1 --max-steps 9 --model gone.cfg",
             "There is no file gone.cfg: name one",
         ),
@@ -248,6 +252,23 @@ def test_files_that_the_command_names_go_along(
     said = capsys.readouterr().out
     assert name in said and "modules that the training imports into f/files." in said
     assert wheel.format(Path.cwd()) in said
+
+
+def test_words_that_look_like_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder called train, a file's part, braces of a template, an absolute path."""
+    Path("w.tf.index").touch()
+    Path("w.tf.data-00000-of-00001").touch()
+    words = ["train", "ppo", "--env", "CartPole-v1", "--preset", "--name", "{{image}}"]
+    words += ["--weights", "w.tf.index"]
+    assert cli.run(["launch", "ray", "-o", "my train", "--", *words]) == 0
+    assert "Next: read the first lines of 'my train'/on-prem" in capsys.readouterr().out
+    copied = {path.name for path in Path("my train/files").iterdir()}
+    assert copied >= {"w.tf.index", "w.tf.data-00000-of-00001"}
+    assert "--name '{{image}}'" in Path("my train/files/train.sh").read_text()
+    assert cli.run(["launch", "ray", "-o", "train", "--", *words]) == 0
+    words[-1] = str(Path("w.tf.index").resolve())
+    assert cli.run(["launch", "ray", "-o", "other", "--", *words]) == 2
+    assert "by their path from this directory: name " in capsys.readouterr().err
 
 
 def launched(preset: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

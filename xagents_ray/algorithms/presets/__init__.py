@@ -73,7 +73,7 @@ def _of(row: Algorithm) -> tuple[Preset, ...]:
         return ()
     return tuple(
         Preset(agent=row.name, **_located(entry, row, path.parent))
-        for entry in yaml.safe_load(path.read_text("utf-8"))
+        for entry in yaml.load(path.read_text("utf-8"), _Loader)
     )
 
 
@@ -150,7 +150,7 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
             "; name a file, or no value for the preset of the agent and --env."
         )
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
-    except (UnicodeDecodeError, yaml.YAMLError):
+    except (ValueError, yaml.YAMLError):  # of bytes that are no text, or of a date
         raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
@@ -166,6 +166,9 @@ def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> Non
     try:
         check_known(settings, known.values())
         for name, value in plain(known.values(), settings).items():
+            if not known[name].in_presets:
+                flag = known[name].flag
+                raise UserError(f"{flag} can't be part of a preset: give it beside it.")
             known[name].check(value)
     except UserError as error:
         raise UserError(f"--preset {path}: {error}") from None
@@ -180,6 +183,6 @@ def _located(
         for name, value in entry["settings"].items()
     }
     for each in options(algorithm.config):
-        if each.is_path and each.name in settings:
+        if each.is_path and settings.get(each.name) is not None:
             settings[each.name] = str(folder / str(settings[each.name]))
     return {**entry, "settings": settings}

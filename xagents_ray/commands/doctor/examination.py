@@ -17,10 +17,12 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
 from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
+from xagents_ray.commands.seeds import check_shared
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
+from xagents_ray.run import callbacks
 from xagents_ray.run.prepare import build_run, find_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
@@ -44,7 +46,9 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
         UserError: a setting is wrong, as in `commands.train.train_with`.
     """
     load = os.getloadavg()[0]
-    if given.get("resume") is not None:
+    check_shared(given)
+    is_resumed = given.get("resume") is not None
+    if is_resumed:
         given = find_run(algorithm.name, given)[1]
     else:
         given = presets.apply(algorithm, given)
@@ -53,6 +57,7 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     config = Config.of(algorithm.config, given)
     check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
     check_paths(algorithm, config.algorithm, "--checkpoints", config.run.checkpoints)
+    callbacks.load(config.run.callbacks, is_resumed)
     with ExitStack() as stack:
         every = _Examination(algorithm, config, load, stack).rows()
         found = {row.name: row for row in every if row is not None}
@@ -122,9 +127,27 @@ class _Examination:
         made, noted = "one made, in a process of its own", notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
         yield Row("environment", made, remedy, "warning" if noted else "ok")
+        yield from self._goals(found, env)
         yield from self._fit(found)
         if self._run is not None:
             yield from self._trial(self._run, env)
+
+    def _goals(self, spec: EnvSpec, env: str) -> Iterator[Row]:
+        """Yield whether --her finds its goals, and their rewards."""
+        if not self._config.algorithm.relabels_goals:
+            return
+        path = "xagents_ray.actors.envs.goals:check"
+        check = self._start(path, self._config, spec, self._definitions)
+        try:
+            found = check.result(time.monotonic() + _MAKE_SECONDS)
+        except TimeoutError:
+            yield hangs("goals", env, "be made", _MAKE_SECONDS)
+            return
+        if isinstance(found, Failure):
+            yield failed("goals", "can't be relabeled", env, found)
+            return
+        remedy = f"{found[0]}." if found else ""
+        yield Row("goals", "relabeled by --her", remedy, "warning" if found else "ok")
 
     def _fit(self, spec: EnvSpec) -> Iterator[Row]:
         """Yield whether the algorithm takes the spaces and has a network for them."""

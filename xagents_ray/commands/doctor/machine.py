@@ -114,7 +114,7 @@ def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
 def disk(config: Config, run: RunSpec | None) -> Row:
     """Compare the room for checkpoints with what they take."""
     path = Path(config.run.run_dir).absolute()
-    place = next(p for p in (path, *path.parents) if p.exists())
+    place = next(p for p in (path, *path.parents) if os.path.exists(p))
     if not place.is_dir() or not os.access(place, os.W_OK):
         return error(
             "disk",
