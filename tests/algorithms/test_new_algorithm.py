@@ -2,12 +2,16 @@
 
 import os
 import subprocess
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 from packages import describe, install
 from processes import python
 
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.table import ALGORITHMS, find, register
+from xagents_ray.core.errors import UserError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_algorithm"
 # All commands in one process: importing TensorFlow takes longer than they do.
@@ -87,3 +91,12 @@ def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
     assert any("'rows' is no Algorithm" in s for s in sentences)
     assert len(sentences) == 5
     assert "Traceback" not in done.stderr
+
+
+def test_a_setting_that_is_no_option_is_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class OwnConfig(A2CConfig):
+        size: int = 3
+
+    with pytest.raises(UserError, match=r"'own' has a setting size without option\(\)"):
+        register(replace(find("a2c"), name="own", config=OwnConfig))

@@ -1,5 +1,6 @@
 """The table of algorithms: one import for each of ours, and those of other packages."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -127,6 +128,9 @@ def _problem(row: Algorithm) -> str | None:
     config: Any = row.config
     if not (isinstance(config, type) and issubclass(config, AlgorithmConfig)):
         return "has no config: make a dataclass that extends AlgorithmConfig"
+    plain = [f.name for f in dataclasses.fields(config) if "facts" not in f.metadata]
+    if plain:
+        return f"has a setting {plain[0]} without option(): declare it with that"
     if not row.models or len({model.name for model in row.models}) < len(row.models):
         return "needs at least one model, each with a name of its own"
     own = {each.name for each in options(row.config)}
