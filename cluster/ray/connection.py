@@ -92,15 +92,15 @@ def _quiet_threads() -> None:
 
 def _in_use(ray: Any, address: str | None) -> Any:
     """Return the Ray that is in use here; UserError for another one's address."""
-    if address is None:
-        return ray
-    own = getattr(ray.get_runtime_context(), "gcs_address", "")
+    own = address and getattr(ray.get_runtime_context(), "gcs_address", "")
     if address != own:
         raise UserError(
             f"--address {address} is not the Ray at {own} that this program has joined "
             "by ray.init(): give address=None to use that one, or call ray.shutdown() "
             "first."
         )
+    if _open:  # a run within another one
+        _open[-1].guests += 1
     return ray
 
 
@@ -148,7 +148,7 @@ def is_lost() -> bool:
 
 def disconnect(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
     """Make the last calls to Ray, leave it, and end what `start` started here."""
-    if not _open:
+    if not _open or _open[-1].lose_guest():
         farewell()
         return
     _open.pop().leave(ray, farewell)

@@ -212,6 +212,7 @@ class RaySession:
     # To the dashboard of a Ray that has a token.
     link: authentication.DashboardLink | None = None
     signals: Signals | None = None  # end what Ray is needed for
+    guests: int = 0  # runs within the one that it was opened for
 
     def set(self, environment: Mapping[str, str]) -> None:
         """Set variables until `restore`."""
@@ -234,6 +235,11 @@ class RaySession:
         if self.head is not None and self.head.is_gone:
             return True
         return self.processes.is_broken
+
+    def lose_guest(self) -> bool:
+        """Note that a guest has ended; return whether there was one."""
+        had, self.guests = self.guests > 0, max(0, self.guests - 1)
+        return had
 
     def leave(self, ray: Any, farewell: Callable[[], None]) -> None:
         """Shut Ray down, with a time limit where that may take a minute.

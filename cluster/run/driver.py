@@ -210,7 +210,7 @@ class RayDriver:
         if self._pipeline.asynchronous:
             # Not earlier: a learner that is restored first has other weights.
             self._calls.others = self._fleet.heads
-            self._calls.meanwhile = lambda: self._fleet.tend(self._env_steps)
+            self._calls.meanwhile = lambda: self._fleet.tend_beside(self._env_steps)
             alone = (
                 self._config.learns_each_rollout or not self._run.algorithm.on_policy
             )

@@ -38,6 +38,7 @@ class Fleet:
         # With more finished rollouts, an actor that runs free waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
+        self._error: Exception | None = None  # that ends the run
         self._seconds: deque[float] = deque(maxlen=100)
         self._backoff = StoreBackoff(calls)
         self._deferred: list[tuple[Slot, int]] = []  # the object store was full
@@ -51,7 +52,7 @@ class Fleet:
 
     def heads(self) -> list[Any]:
         """Return a reference to the report of each rollout in progress."""
-        if self._is_tending:
+        if self._is_tending or self._error is not None:
             return []
         return [slot.calls[0].report for slot in self._busy]
 
@@ -100,12 +101,25 @@ class Fleet:
 
         Args:
             env_steps: of the run, to request more of idle actors; None requests none.
+        Raises:
+            Diverged, UserError, Broken: an actor found what ends the run.
+            Stopped: a shutdown was requested.
         """
-        if self._is_tending:
+        self.tend_beside(env_steps)
+        if self._error is not None:
+            raise self._error
+
+    def tend_beside(self, env_steps: int | None) -> None:
+        """Tend while something else is waited for; the next `tend` raises errors."""
+        if self._is_tending or self._error is not None:
             return  # called again while a learner is restored, or the run is saved
         self._is_tending = True
-        self._tend(env_steps)
-        self._is_tending = False  # after an error, which ends the run, it stays True
+        try:
+            self._tend(env_steps)
+        except Exception as error:
+            self._error = error
+        finally:
+            self._is_tending = False
 
     def _tend(self, env_steps: int | None) -> None:
         self._actors.check_starting()

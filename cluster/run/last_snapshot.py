@@ -33,6 +33,7 @@ class LastSnapshot:
     def keep(self, arrays: dict[str, Array], phase: int) -> None:
         """Keep a snapshot that includes all phases up to a number."""
         self.arrays, self._last_phase = arrays, phase
+        self._requested = None  # one that was requested before is older
         self._newer = {n: count for n, count in self._newer.items() if n > phase}
         nbytes = sum(array.nbytes for array in arrays.values())
         least, most = _REFRESH_SECONDS

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
@@ -75,7 +75,8 @@ class SupervisedLearner:
         """Resume from a state; a new learner only."""
         self._snapshot.keep(arrays, 0)
         self._snapshot.restart()
-        self._restore_snapshot()
+        self._get(self.actor.restore.remote(self.held))
+        self._publish_restored()
 
     def learn(self, phase: Phase) -> None:
         """Request a phase; the weights after it have the next version."""
@@ -133,6 +134,9 @@ class SupervisedLearner:
         except (Broken, UserError):
             self._phases.clear()  # what came before them can be saved
             raise
+        except Stopped:
+            if self._phases:  # it is busy
+                raise
 
     def _wait_for_oldest(self) -> None:
         phase, actor = self._phases[0], self.actor
@@ -246,28 +250,42 @@ class SupervisedLearner:
             raise Broken(f"The learner failed:\n{trace}") from None
         if failed is not self.actor:
             return  # a wait within the one that failed has recovered it
-        self._count_failure("Its process died")
         lost = self._snapshot.newer_updates
+        if self._calls.is_ending:
+            self._calls.kill(failed)
+            self._log.warn(f"The learner died; {lost} updates are lost")
+            self._leave_to_snapshot()
+        self._count_failure("Its process died")
         self._log.count("learners")
         self._log.count("updates", lost)
         died = "The learner died; it is restored from its last snapshot"
         self._log.warn(f"{died}, {lost} updates are lost")
         self._calls.kill(failed)
         self._snapshot.restart()
-        self.actor = self._make()
+        made = self.actor = self._make()
+        # Nothing can come between the two, such as a request for its weights.
+        started, restored = made.start.remote(), made.restore.remote(self.held)
         try:
-            self.threads, _ = self._get(self.actor.start.remote(), limit=_START_SECONDS)
-            self._restore_snapshot()
+            self.threads, _ = self._get(started, limit=_START_SECONDS)
+            self._get(restored)
         except self._calls.ray.exceptions.RayError as again:
-            self._recover(self.actor, again)
+            self._recover(made, again)
             return
+        except Stopped:
+            self._calls.kill(made)
+            self._leave_to_snapshot()
+        self._publish_restored()
         for phase in self._phases:
             self._request(phase)
 
-    def _restore_snapshot(self) -> None:
-        """Restore the learner from the snapshot; publish above all versions so far."""
+    def _leave_to_snapshot(self) -> NoReturn:
+        """Drop all phases, once the run ends and the snapshot is the newest state."""
+        self._phases.clear()
+        raise Stopped
+
+    def _publish_restored(self) -> None:
+        """Publish the weights of a restored learner, above all versions so far."""
         self.version = max(self.version, int(self.held.get(VERSION, 0)))
-        self._get(self.actor.restore.remote(self.held))
         self._publish()
 
     def _publish(self) -> None:

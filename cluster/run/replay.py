@@ -89,8 +89,11 @@ class Shards:
             Broken: a shard fails repeatedly.
         """
         calls = [actor.insert.remote(*trajectories) for actor in self.actors]
-        for number, call in enumerate(calls):
+        seconds = [
             self._finish_insertion(number, call, trajectories)
+            for number, call in enumerate(calls)
+        ]
+        self.seconds += max(seconds)  # they insert at the same time
         return self.fill
 
     def update(self, answers: Sequence[Any]) -> None:
@@ -203,16 +206,18 @@ class Shards:
 
     def _finish_insertion(
         self, number: int, call: Any, trajectories: Sequence[Any]
-    ) -> None:
-        """Wait for one insertion; replace a shard that failed, and insert the rest."""
+    ) -> float:
+        """Wait for one insertion; replace a shard that failed, and insert the rest.
+
+        Return the seconds that it took the shard.
+        """
         is_first_try = bool(trajectories)
         for _ in range(_TRIES):
             try:
                 self._fills[number], seconds = self._wait_for_insertion(number, call)
-                self.seconds += seconds
                 if is_first_try:
                     self._backoff.reset()
-                return
+                return seconds
             except LateError:
                 self.replace(number, "hangs")
             except UserError:

@@ -66,6 +66,16 @@ def test_every_event_comes_when_it_happened() -> None:
     assert all(path.is_dir() for path in written)
 
 
+def test_a_phase_without_an_update_is_no_event() -> None:
+    """A signal stopped it, or its data was lost."""
+    log, driver = Log(), FakeDriver([[1], [2], [3]])
+    found = iter([{"loss": 0.5}, {}, {"loss": 0.25}])
+    driver.metrics = lambda: next(found)
+    train(driver, max_steps=3, callbacks=[log])
+    updates = [given for name, _, _, *given in log.events if name == "on_update"]
+    assert updates == [[{"loss": 0.5}], [{"loss": 0.25}]]
+
+
 def test_a_context_says_where_the_run_is() -> None:
     seen = []
 

@@ -276,3 +276,22 @@ def test_a_full_disk_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
         run.act(1)
     run.end()
     assert [each.split(" can't")[0] for each in run.warnings] == ["A checkpoint"]
+
+
+def test_a_best_state_that_finds_no_room_is_tried_again() -> None:
+    run = Saved(eval_every=1)
+    run.act(1)
+    run.evaluate(100.0)
+    run.saver.write_best()
+    run.directory.checkpoints.rename("aside")
+    run.directory.checkpoints.write_text("in the way of the checkpoints")
+    run.act(1)
+    run.evaluate(500.0)
+    run.saver.write_best()
+    run.directory.checkpoints.unlink()
+    Path("aside").rename(run.directory.checkpoints)
+    assert run.best == (1, 100.0)
+    run.act(1)
+    run.evaluate(490.0)
+    run.end()
+    assert run.best == (2, 500.0)

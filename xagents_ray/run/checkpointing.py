@@ -135,7 +135,8 @@ class Saver:
             self._lose_best(facts["progress"]["env_steps"])
             return
         self._no_best = ""
-        self._write(snapshot, facts, is_best=True)
+        if not self._write(snapshot, facts, is_best=True):
+            self._best = taken, facts  # tried again, unless a better one comes
         if (paths := self._config.checkpoints) is not None:
             self._best_effort("--checkpoints", self._write_models, snapshot, paths)
 

@@ -61,6 +61,8 @@ class Telemetry:
         self.profile.learned(phases, waited)
         for metrics in phases:
             self._progress.learned(int(metrics.pop("updates")))
+            if not metrics:  # it was stopped before its first update, or lost its data
+                continue
             check_finite(metrics, self._progress.env_steps)
             self._advise(metrics)
             self._metrics = metrics

@@ -241,6 +241,23 @@ def test_another_address_than_that_of_the_ray_in_use(
         connection.start(other, 0, Signals(), print)
 
 
+def test_a_run_within_another_one_leaves_its_ray(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a callback trains too."""
+    events: list[str] = []
+    ray = SimpleNamespace(
+        is_initialized=lambda: True, shutdown=lambda: events.append("shut down")
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(connection, "_open", [RaySession()])
+    assert connection.start(ConnectionConfig(), 0, Signals(), print) is ray
+    connection.disconnect(ray, lambda: events.append("the inner run left"))
+    assert events == ["the inner run left"]
+    connection.disconnect(ray, lambda: events.append("the outer run left"))
+    assert events[1:] == ["the outer run left", "shut down"]
+
+
 @pytest.mark.parametrize("address", ["head..local:6379", f"{'a' * 64}:6379"])
 def test_a_host_that_is_no_name(address: str) -> None:
     with pytest.raises(UserError, match=r"not the name of a machine\): check"):

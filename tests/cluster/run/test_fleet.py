@@ -13,7 +13,7 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls, traceback_of
 from xagents_ray.cluster.run.env_actors import EnvActors, place_of
 from xagents_ray.cluster.run.fleet import Fleet
-from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, RolloutReport
 from xagents_ray.settings.config import Config
@@ -81,7 +81,7 @@ class _Started:
             return self.actors[number]
 
         calls, restarts = Calls(ray, self.signals), config.placement.max_actor_restarts
-        self.log = calls.log
+        self.calls, self.log = calls, calls.log
         self.pool = EnvActors(calls, [4] * count, made, restarts)
         self.fleet = Fleet(calls, config, self.pool, self.next_weights)
         self.pool.wait_until_ready()
@@ -312,6 +312,23 @@ def test_waiting_for_new_weights_requests_no_rollout_twice(ray: FakeRay) -> None
     for _ in range(5):
         assert len(fleet.newest(2, 0)) == 2
         assert [len(slot.calls) for slot in started.pool.slots] == [1, 1]
+
+
+def test_what_ends_a_run_is_raised_by_the_next_round_and_not_by_another_wait(
+    ray: FakeRay,
+) -> None:
+    """Free actors are tended while a checkpoint or an evaluation is waited for."""
+    error = RayTaskError("rollout", "nan", Diverged("a reward of nan"))
+    make = lambda *_: _actor(ray, roll=lambda n: (1.0, 0 if n < 3 else error))  # noqa: E731
+    started = _Started(ray, make, 2, asynchronous=True, policy_lag=1)
+    calls, fleet = started.calls, started.fleet
+    calls.others, calls.meanwhile = fleet.heads, lambda: fleet.tend_beside(0)
+    assert len(fleet.newest(2, 0)) == 2
+    assert calls.get(ray.after(30, "written"), 100) == "written"
+    with pytest.raises(Diverged, match="a reward of nan"):
+        fleet.newest(2, 0)
+    assert fleet.heads() == []
+    assert calls.get(ray.after(30, "the summary"), 100) == "the summary"
 
 
 def test_free_actors_do_not_run_further_ahead_than_the_lag(ray: FakeRay) -> None:

@@ -13,7 +13,7 @@ from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.phases import Phase, PhaseData
 from xagents_ray.cluster.run.replay import Shards
-from xagents_ray.core.errors import Broken
+from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION
 from xagents_ray.replay.base import Fill
@@ -420,6 +420,50 @@ def test_a_signal_ends_a_phase_after_its_pass(
     setup.signals.press(15)
     assert setup.updates() == [1]
     assert setup.services[0].is_stopped
+
+
+@pytest.mark.parametrize("dies_before_it", [True, False])
+def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch, dies_before_it: bool
+) -> None:
+    """A new one would take longer than the user waits, and its weights are random."""
+    monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
+    setup = _Setup(ray, (), ("start",))
+    setup.learn([Ref("first")])
+    assert setup.updates() == [1]
+    setup.learner.state()
+    setup.learn([Ref("second")])
+    setup.actors[0].die()
+
+    def press() -> None:
+        if len(setup.actors) > dies_before_it and setup.signals.received is None:
+            setup.signals.press(15)
+
+    if dies_before_it:
+        setup.calls.meanwhile = press
+    else:
+        press()
+    assert setup.updates() == []
+    assert setup.learner.held == {"learned": 1}
+    assert all(actor.is_dead for actor in setup.actors)
+    with pytest.raises(Stopped):
+        setup.learner.call("state")
+    assert len(setup.actors) == 1 + dies_before_it
+    assert "learned" in setup.learner.held
+
+
+def test_nothing_asks_a_learner_before_it_is_restored(ray: FakeRay) -> None:
+    """Free env actors ask for weights while it starts."""
+    setup = _Setup(ray)
+    setup.learn([Ref("first")])
+    assert setup.updates() == [1]
+    setup.learner.state()
+    setup.actors[0].die()
+    setup.calls.meanwhile = setup.learner.available_weights
+    setup.learner._available = Ref(error=_LOST)
+    setup.learner.call("scale_lr", 0.5)
+    asked = [method for method, _ in setup.actors[1].asked]
+    assert asked[:2] == ["start", "restore"]
 
 
 class _Shard:
