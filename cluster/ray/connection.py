@@ -92,7 +92,9 @@ def _quiet_threads() -> None:
 
 def _in_use(ray: Any, address: str | None) -> Any:
     """Return the Ray that is in use here; UserError for another one's address."""
-    own = address and getattr(ray.get_runtime_context(), "gcs_address", "")
+    own = None
+    if address is not None:
+        own = getattr(ray.get_runtime_context(), "gcs_address", "")
     if address != own:
         raise UserError(
             f"--address {address} is not the Ray at {own} that this program has joined "

@@ -38,7 +38,7 @@ class Fleet:
         # With more finished rollouts, an actor that runs free waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
-        self._error: Exception | None = None  # that ends the run
+        self._error: Exception | None = None  # the next `tend` raises it
         self._seconds: deque[float] = deque(maxlen=100)
         self._backoff = StoreBackoff(calls)
         self._deferred: list[tuple[Slot, int]] = []  # the object store was full
@@ -110,7 +110,7 @@ class Fleet:
             raise self._error
 
     def tend_beside(self, env_steps: int | None) -> None:
-        """Tend while something else is waited for; the next `tend` raises errors."""
+        """Tend during another wait; the next `tend` raises what ends the run."""
         if self._is_tending or self._error is not None:
             return  # called again while a learner is restored, or the run is saved
         self._is_tending = True

@@ -46,7 +46,7 @@ class SupervisedLearner:
         self._finished: list[dict[str, float]] = []
         self._answers: list[Any] = []
         self._backoff = StoreBackoff(calls)
-        self._longest = 0.0
+        self._longest, self._is_abandoned = 0.0, False
         self._snapshot = LastSnapshot(calls)
         self.actor = make()
         self._started = self.actor.start.remote()
@@ -135,7 +135,7 @@ class SupervisedLearner:
             self._phases.clear()  # what came before them can be saved
             raise
         except Stopped:
-            if self._phases:  # it is busy
+            if self._phases:  # it lives, and is busy
                 raise
 
     def _wait_for_oldest(self) -> None:
@@ -250,22 +250,23 @@ class SupervisedLearner:
             raise Broken(f"The learner failed:\n{trace}") from None
         if failed is not self.actor:
             return  # a wait within the one that failed has recovered it
-        lost = self._snapshot.newer_updates
-        if self._calls.is_ending:
-            self._calls.kill(failed)
-            self._log.warn(f"The learner died; {lost} updates are lost")
-            self._leave_to_snapshot()
-        self._count_failure("Its process died")
+        if self._is_abandoned:
+            raise Stopped
+        is_ending, lost = self._calls.is_ending, self._snapshot.newer_updates
+        if not is_ending:
+            self._count_failure("Its process died")
         self._log.count("learners")
         self._log.count("updates", lost)
-        died = "The learner died; it is restored from its last snapshot"
-        self._log.warn(f"{died}, {lost} updates are lost")
+        now = "not replaced" if is_ending else "restored from its last snapshot"
+        self._log.warn(f"The learner died; it is {now}, {lost} updates are lost")
         self._calls.kill(failed)
         self._snapshot.restart()
+        if is_ending:
+            self._abandon()
         made = self.actor = self._make()
-        # Nothing can come between the two, such as a request for its weights.
-        started, restored = made.start.remote(), made.restore.remote(self.held)
         try:
+            # At once, so that nothing asks for its weights in between.
+            started, restored = made.start.remote(), made.restore.remote(self.held)
             self.threads, _ = self._get(started, limit=_START_SECONDS)
             self._get(restored)
         except self._calls.ray.exceptions.RayError as again:
@@ -273,13 +274,14 @@ class SupervisedLearner:
             return
         except Stopped:
             self._calls.kill(made)
-            self._leave_to_snapshot()
+            self._abandon()
         self._publish_restored()
         for phase in self._phases:
             self._request(phase)
 
-    def _leave_to_snapshot(self) -> NoReturn:
-        """Drop all phases, once the run ends and the snapshot is the newest state."""
+    def _abandon(self) -> NoReturn:
+        """Drop all phases and stop: the run ends with the snapshot."""
+        self._is_abandoned = True
         self._phases.clear()
         raise Stopped
 

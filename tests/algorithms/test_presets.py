@@ -157,6 +157,8 @@ def test_an_own_file(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("settings: {seeds: [1, 2]}", "--seeds can't be part of a preset: give it"),
+        ("settings: {seed: 1}", "--seed can't be part of a preset: give it in add"),
+        ("settings: {callbacks: [a:B]}", "--callbacks can't be part of a preset"),
         ("settings: {max_steps: 9}\nname: 2024-13-45", "is not YAML: write"),
     ],
 )

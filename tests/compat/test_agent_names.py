@@ -113,8 +113,9 @@ def test_environments_that_are_made_already() -> None:
     settings = xagents_ray.PPO(made).settings
     assert settings["n_envs"] == 2
     assert settings["env"].max_episode_steps == 7
-    with pytest.raises(UserError, match="seeds= trains several agents, and this is"):
-        xagents_ray.PPO(made).fit(max_steps=10, seeds=[1, 2])
+    for own, given in (({}, {"seeds": [1, 2]}), ({"seeds": [1, 2]}, {})):
+        with pytest.raises(UserError, match="seeds= trains several agents, and this"):
+            xagents_ray.PPO(made, **own).fit(max_steps=10, **given)
     with pytest.raises(UserError, match="give create_envs"):
         xagents_ray.PPO([made[0].unwrapped.__class__])
 

@@ -162,7 +162,8 @@ def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...], tmp_path: Path) -> N
     x = given = keras.Input((4,))
     for each in unknown:
         x = each(x)
-    logits, value = layers.Dense(3)(x), layers.Dense(1)(x)
+    # Without the softmax, the value is the deeper output.
+    logits, value = layers.Dense(3)(x), layers.Dense(1)(layers.Dense(3)(x))
     model = keras.Model(given, [layers.Softmax()(logits), value])
     layout = layout_of(model, VECTOR, tmp_path)
     assert isinstance(layout.layers[0], WholeModel) == bool(unknown)

@@ -102,6 +102,9 @@ def test_what_varies_replaces_a_presets_settings() -> None:
     assert "lr" not in plan.fixed and plan.fixed["n_envs"] == 2
     for settings in plan.examples():
         presets.apply(plan.algorithm, settings)
+    plan = planned("trpo", preset=True, critic_lr=categorical(None, 1e-3))
+    without, replacing = (plan.settings({"critic_lr": x}, None) for x in (None, 1e-3))
+    assert without["lr"] == 1e-3 and "lr" not in replacing
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,16 @@ from xagents_ray.tuning import plan
 @click.argument("name", default=kept.AUTO)
 def presets(agent: str | None, env: str | None, name: str) -> int:
     """List presets, of one agent or of all; with an environment, print its settings."""
-    if agent is not None and env is not None:
-        row, found = find(agent), kept.named(find(agent).name, env, name)
+    row = None if agent is None else find(agent)
+    if row is not None and env is not None:
+        found = kept.named(row.name, env, name)
         text = plan.preset(row, found.settings, found.expected, found.source)
         click.echo(text, nl=False)
         return 0
     rows = [
         (preset.agent, preset.env, preset.name, preset.expected, preset.source)
         for preset in kept.presets()
-        if agent is None or preset.agent == find(agent).name
+        if row is None or preset.agent == row.name
     ]
     columns = ("agent", "environment", "name", "expected", "source")
     print_table(columns, rows, wrapped=[3, 4])

@@ -117,9 +117,9 @@ class TrainSettings(TypedDict, total=False):
     log_frequency: int | None
     """Log progress every n episodes (episodes, ≥ 1)."""
     max_actor_restarts: int
-    """Replacements of an env actor in a row, without a finished rollout, after which it
-    is given up; errors at the same line count until an episode ends (≥ 0). Default:
-    3."""
+    """How many times in a row an env actor is replaced, without a finished rollout,
+    before it is given up; errors at the same line count until an episode ends (≥ 0).
+    Default: 3."""
     max_frame: bool
     """If specified, preprocessing takes the maximum of the last two frames. Default:
     False."""
@@ -1291,9 +1291,9 @@ class TuneSettings(TypedDict, total=False):
     log_frequency: int | None
     """Log progress every n episodes (episodes, ≥ 1)."""
     max_actor_restarts: int
-    """Replacements of an env actor in a row, without a finished rollout, after which it
-    is given up; errors at the same line count until an episode ends (≥ 0). Default:
-    3."""
+    """How many times in a row an env actor is replaced, without a finished rollout,
+    before it is given up; errors at the same line count until an episode ends (≥ 0).
+    Default: 3."""
     max_frame: bool | Sequence[bool] | Space
     """If specified, preprocessing takes the maximum of the last two frames. Default:
     False."""

@@ -99,8 +99,9 @@ class _Process:
 
 def check_shared(given: Mapping[str, Any]) -> None:
     """Raise UserError for `seeds` beside a setting that several runs can't share."""
-    values = {name for name, value in given.items() if value is not None}
-    for name in sorted(_REFUSED.keys() & values) if "seeds" in values else ():
+    if given.get("seeds") is None:
+        return
+    for name in _REFUSED.keys() & {n for n, x in given.items() if x is not None}:
         raise UserError(f"{flag(name)} can't be given with --seeds: {_REFUSED[name]}.")
 
 

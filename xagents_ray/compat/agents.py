@@ -79,11 +79,6 @@ class Agent:
             optuna.TrialPruned: the agent's trial was pruned.
             UserError: a setting is wrong; the message says what to do.
         """
-        if settings.get("seeds") is not None:
-            raise UserError(
-                "seeds= trains several agents, and this is one: leave it out, or call "
-                f"xagents_ray.train({self.row.name!r}, seeds=…)."
-            )
         ends = {"target_reward": target_reward, "max_steps": max_steps}
         given = {**ends, "monitor_session": monitor_session, **settings}
         given = {name: value for name, value in given.items() if value is not None}
@@ -91,6 +86,11 @@ class Agent:
             given = {**self.settings, **given}
         else:
             given = {"resume": self.result.directory, **given}
+        if given.get("seeds") is not None:
+            raise UserError(
+                "seeds= trains several agents, and this is one: leave it out, or call "
+                f"xagents_ray.train({self.row.name!r}, seeds=…)."
+            )
         every = self._settings.get("log_frequency") or len(self.envs)
         reporter = Reporter(self.trial, every)
         if self.trial is not None:

@@ -242,7 +242,7 @@ def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -
     transitions = [each for each in parts if isinstance(each, Sampled)]
     if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
         return Batch(fresh, transitions[0])
-    if transitions:  # one alone is of several shards whose others had nothing
+    if transitions:  # a single one of another size: the other shards had nothing
         mixed = mix(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
     replayed = [each for each in parts if isinstance(each, Replayed)]

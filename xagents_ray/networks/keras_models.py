@@ -88,6 +88,8 @@ def weights_of(
     model = _opened(name, file, custom)
     if redrawn is not None:
         model = _redrawn(model, custom, redrawn)
+    if isinstance(own, WholeModel):
+        model, _ = _without_softmax(model)  # Keras orders its weights by their depth
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
 
 

@@ -95,6 +95,9 @@ class Agent:
     def act(self, observation: Any) -> Any:
         """Choose an action, with the exploration of training.
 
+        Where a new episode's first observation completes what training takes, this
+        learns first, and the next `learn` returns the metrics.
+
         Args:
             observation: of the environment, or [B, ...] of `n_envs` of them.
         Returns:
@@ -111,8 +114,8 @@ class Agent:
             self._choose()
             nothing = np.zeros(1)
             self._write(frames, nothing, nothing, nothing)
-            # If this row ended a rollout, the next one acts with what it taught.
-            self._metrics = self.learn()
+            if self._row == 0:  # it ended a rollout: the next one acts with new weights
+                self._metrics = self.learn()
         else:
             self._check_follows(frames)
         actions = self._conversion.actions(self._choose().stepped)

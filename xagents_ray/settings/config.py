@@ -69,8 +69,8 @@ class Config:
         """Return the config with these field values, by their flat names.
 
         Raises:
-            UserError: a name is unknown, a value is not allowed, or training can't
-                learn from what so many environments do.
+            UserError: a name is unknown, a value is not allowed, or that many
+                environments don't give a batch that training can learn from.
         """
         algorithm.check_names(values)
         if algorithm.runs_free and not values.get("local"):

@@ -207,8 +207,8 @@ class PlacementConfig(ConnectionConfig):
     )
     max_actor_restarts: int = option(
         3,
-        "Replacements of an env actor in a row, without a finished rollout, after "
-        "which it is given up; errors at the same line count until an episode ends",
+        "How many times in a row an env actor is replaced, without a finished rollout, "
+        "before it is given up; errors at the same line count until an episode ends",
         low=0,
     )
 

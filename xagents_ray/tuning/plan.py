@@ -12,7 +12,14 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import GROUPS, Config, train_options
-from xagents_ray.settings.options import Checked, Option, count, option, options
+from xagents_ray.settings.options import (
+    Checked,
+    Option,
+    count,
+    option,
+    options,
+    replaced,
+)
 from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
 from xagents_ray.tuning.space import Space
 
@@ -119,10 +126,15 @@ class Plan:
         return {"agent": self.algorithm.name, "env": env, "trial_steps": steps}
 
     def settings(self, params: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
-        """Return what a trial with these values of what varies trains with."""
+        """Return what a trial with these values of what varies trains with.
+
+        Settings without an effect beside the others are left out.
+        """
         seeded = {} if seed is None else {"seed": seed}
         steps = {"max_steps": self.config.trial_steps}
-        return {**self.fixed, **params, **steps, **seeded}
+        whole = {**self.fixed, **params, **steps, **seeded}
+        unused = replaced(train_options(self.algorithm.config), whole)
+        return {name: value for name, value in whole.items() if name not in unused}
 
     def checked(self, settings: Mapping[str, Any]) -> Config:
         """Return a trial's config; UserError when its settings don't fit together."""

@@ -159,9 +159,7 @@ def plan_of(
 def _completed(
     algorithm: Algorithm, fixed: Mapping[str, Any], spaces: Mapping[str, Space]
 ) -> dict[str, Any]:
-    """Return the fixed settings and those of a preset, which all trials have.
-
-    A preset's settings that what varies replaces are left out.
+    """Return the fixed settings, and those of a preset that any trial needs.
 
     Raises:
         UserError: there is no such preset, or a given setting has no effect in any
@@ -177,7 +175,7 @@ def _completed(
             errors.append(error)
     if not found:
         raise errors[0]
-    return {n: v for n, v in found[0].items() if all(n in each for each in found)}
+    return {name: value for each in found for name, value in each.items()}
 
 
 def _examples(plan: Plan) -> list[RunSpec]:

@@ -449,7 +449,9 @@ def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
     with pytest.raises(Stopped):
         setup.learner.call("state")
     assert len(setup.actors) == 1 + dies_before_it
-    assert "learned" in setup.learner.held
+    assert setup.log.counts == {"learners": 1}
+    (warning,) = setup.log.warnings
+    assert ("is not replaced" in warning) == (not dies_before_it)
 
 
 def test_nothing_asks_a_learner_before_it_is_restored(ray: FakeRay) -> None:

@@ -104,8 +104,8 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
     """Return the algorithm's preset of a name for an environment, if there is one."""
-    named = (preset for preset in _of(find(agent)) if preset.name == called)
-    return next((preset for preset in named if fnmatchcase(env, preset.env)), None)
+    known = (preset for preset in _of(find(agent)) if preset.name == called)
+    return next((preset for preset in known if fnmatchcase(env, preset.env)), None)
 
 
 def named(agent: str, env: str | None, name: str) -> Preset:
@@ -167,8 +167,9 @@ def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> Non
         check_known(settings, known.values())
         for name, value in plain(known.values(), settings).items():
             if not known[name].in_presets:
-                flag = known[name].flag
-                raise UserError(f"{flag} can't be part of a preset: give it beside it.")
+                remedy = "give it in addition to --preset"
+                said = f"{known[name].flag} can't be part of a preset: {remedy}."
+                raise UserError(said)
             known[name].check(value)
     except UserError as error:
         raise UserError(f"--preset {path}: {error}") from None
