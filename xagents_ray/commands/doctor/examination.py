@@ -116,13 +116,9 @@ class _Examination:
     def _environment(self, probe: TimedSubprocess) -> Iterator[Row]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
         env = f"--env {self._config.env.env}"
-        try:
-            found = probe.result(time.monotonic() + _MAKE_SECONDS)
-        except TimeoutError:
-            yield hangs("environment", env, "be made", _MAKE_SECONDS)
-            return
-        if isinstance(found, Failure):
-            yield failed("environment", "can't be made", env, found)
+        found = _answer(probe, "environment", "can't be made", env)
+        if isinstance(found, Row):
+            yield found
             return
         made, noted = "one made, in a process of its own", notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
@@ -138,13 +134,9 @@ class _Examination:
             return
         path = "xagents_ray.actors.envs.goals:check"
         check = self._start(path, self._config, spec, self._definitions)
-        try:
-            found = check.result(time.monotonic() + _MAKE_SECONDS)
-        except TimeoutError:
-            yield hangs("goals", env, "be made", _MAKE_SECONDS)
-            return
-        if isinstance(found, Failure):
-            yield failed("goals", "can't be relabeled", env, found)
+        found = _answer(check, "goals", "can't be relabeled", env)
+        if isinstance(found, Row):
+            yield found
             return
         remedy = f"{found[0]}." if found else ""
         yield Row("goals", "relabeled by --her", remedy, "warning" if found else "ok")
@@ -233,6 +225,15 @@ class _Examination:
         except TimeoutError:
             return "TensorFlow took too long to start to be asked"
         return found.sentence if isinstance(found, Failure) else found
+
+
+def _answer(call: TimedSubprocess, name: str, failure: str, env: str) -> Any:
+    """Return what a call that makes an environment gives, or the row of its failure."""
+    try:
+        found = call.result(time.monotonic() + _MAKE_SECONDS)
+    except TimeoutError:
+        return hangs(name, env, "be made", _MAKE_SECONDS)
+    return failed(name, failure, env, found) if isinstance(found, Failure) else found
 
 
 def _speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
