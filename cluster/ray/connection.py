@@ -97,9 +97,8 @@ def _in_use(ray: Any, address: str | None) -> Any:
         own = getattr(ray.get_runtime_context(), "gcs_address", "")
     if address != own:
         raise UserError(
-            f"--address {address} is not the Ray at {own} that this program has joined "
-            "by ray.init(): give address=None to use that one, or call ray.shutdown() "
-            "first."
+            f"--address {address} is not the Ray at {own} that this program uses: give "
+            "address=None to use that one, or call ray.shutdown() first."
         )
     if _open:  # a run within another one
         _open[-1].guests += 1
