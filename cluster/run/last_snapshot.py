@@ -44,20 +44,23 @@ class LastSnapshot:
         if phase > self._last_phase:
             self._newer[phase] = updates
 
+    def collect(self) -> None:
+        """Keep the snapshot that was requested, if it is ready."""
+        if self._requested is None or not self._calls.ready([self._requested[0]], 0):
+            return
+        (reference, included), self._requested = self._requested, None
+        with suppress(self._calls.ray.exceptions.RayError):
+            get = self._calls.ray.get
+            self.keep(get(reference, timeout=_FETCH_SECONDS), included)
+
     def refresh(self, actor: Any, phase: int) -> None:
         """Keep the snapshot that was requested if it is ready; request one when due.
 
         The phase is the newest one that the learner was asked for.
         """
-        if self._requested is not None:
-            reference, included = self._requested
-            if not self._calls.ready([reference], 0):
-                return  # the learner is busy
-            self._requested = None
-            with suppress(self._calls.ray.exceptions.RayError):
-                get = self._calls.ray.get
-                self.keep(get(reference, timeout=_FETCH_SECONDS), included)
-        if time.monotonic() - self._requested_at > self._due_after:
+        self.collect()
+        is_due = time.monotonic() - self._requested_at > self._due_after
+        if self._requested is None and is_due:  # or the learner is busy
             self._requested = actor.state.remote(), phase
             self._requested_at = time.monotonic()
 

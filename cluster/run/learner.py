@@ -252,6 +252,7 @@ class SupervisedLearner:
             return  # a wait within the one that failed has recovered it
         if self._is_abandoned:
             raise Stopped
+        self._snapshot.collect()
         is_ending, lost = self._calls.is_ending, self._snapshot.newer_updates
         if not is_ending:
             self._count_failure("Its process died")
@@ -275,6 +276,8 @@ class SupervisedLearner:
         except Stopped:
             self._calls.kill(made)
             self._abandon()
+        if made is not self.actor:
+            return  # it died while this waited, and was recovered within that wait
         self._publish_restored()
         for phase in self._phases:
             self._request(phase)

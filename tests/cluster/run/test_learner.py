@@ -322,6 +322,17 @@ def test_few_updates_are_lost_while_snapshots_are_taken(ray: FakeRay) -> None:
     assert f"{lost} updates are lost" in setup.log.warnings[0]
 
 
+def test_a_snapshot_that_is_ready_when_the_learner_dies_is_kept(ray: FakeRay) -> None:
+    setup = _Setup(ray, seconds=1.0)
+    for number in range(2):  # a snapshot is requested before the second phase
+        setup.learn([Ref(number)])
+        assert setup.updates() == [1]
+    setup.actors[0].die()
+    setup.learner.call("ping")
+    assert setup.services[1].learned == [None]
+    assert setup.log.counts == {"learners": 1, "updates": 1}
+
+
 def test_an_answer_that_arrives_before_the_learner_is_ended_is_taken_once(
     ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +420,32 @@ def test_a_wait_within_a_wait_recovers_the_learner_once(ray: FakeRay) -> None:
     assert len(setup.actors) == 2
     assert setup.services[1].learned == [("drawn",)]
     assert setup.log.counts["learners"] == 1
+
+
+def test_a_learner_that_dies_once_it_is_restored_repeats_phases_once(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait within that for its restoration finds it dead."""
+    setup, restore = _Setup(ray, seconds=10.0), _Service.restore
+
+    def slow(self: _Service, arrays: dict[str, Any]) -> Takes:
+        restore(self, arrays)
+        return Takes(3.0)
+
+    def meanwhile() -> None:
+        if len(setup.actors) == 2:
+            ray.sleep(5)
+            setup.actors[1].die()
+            setup.learner.available_weights().error = _LOST
+            setup.learner.available_weights()
+
+    monkeypatch.setattr(_Service, "restore", slow)
+    setup.learn([Ref("drawn")])
+    setup.actors[0].die()
+    setup.calls.meanwhile = meanwhile
+    assert setup.updates() == [1]
+    assert setup.services[2].learned == [("drawn",)]
+    assert setup.log.counts["learners"] == 2
 
 
 def test_a_signal_ends_a_phase_after_its_pass(
