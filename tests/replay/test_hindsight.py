@@ -161,8 +161,8 @@ def test_a_lost_rollout_ends_what_an_episode_can_give() -> None:
     world.rollout(4)
     replay.insert(world.rollout(5))
     drawn = goals_drawn(replay)
-    assert set(drawn) == {*range(1, 5), *range(10, 15)}
-    assert set(drawn[3]) == {-1, 4, 5}
+    assert set(drawn) == {*range(1, 6), *range(10, 15)}
+    assert set(drawn[3]) == {-1, 4, 5, 6}
     assert set(drawn[10]) == {-1, *range(11, 16)}
 
 

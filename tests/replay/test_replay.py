@@ -140,11 +140,9 @@ class Actor:
         rewards = rng.normal(size=shape).astype(np.float32)
         for column in range(self.envs):
             rows = self.world.rows[self.first_env + column]
-            if self.is_new and rows:
-                rows[-1] = None  # what followed is lost
+            if (self.is_new or self.is_cut_off) and rows and rows[-1] is not None:
+                rows.append(None)  # what the last step led to
             if self.is_cut_off:
-                if rows:
-                    rows[-1] = None
                 # Older frames of the first stack take rows, but are no transitions.
                 rows.extend([None] * min(len(self.shown[column]) - 1, spec.stack - 1))
             for t in range(length):
@@ -276,10 +274,7 @@ FEW, SOME = ["insert"], ["insert"] * 3 + ["replace actor"]
 @settings(deadline=None, max_examples=300)
 @given(plans([FEW, SOME, LOSSES, LOSSES]))
 def test_holds_and_draws_the_newest_of_every_environment(plan: Plan) -> None:
-    """Every stack is whole, whatever is lost: rollouts, actors, the replay itself.
-
-    Only a last step has no successor.
-    """
+    """Every stack is whole, whatever is lost: rollouts, actors, the replay itself."""
     n_envs = sum(size for _, size in plan.groups)
     replay, world = plan.replay(), World(plan.spec, n_envs, plan.capacity, plan.seed)
     assert ring_rows(replay, plan.spec, n_envs) >= max(world.quotas)
@@ -321,7 +316,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
 
 
 def test_an_actor_that_dies_early_again_and_again() -> None:
-    """Its rows become invalid one after another, with no valid one between."""
+    """Every second row of the ring is no transition."""
     replay, world = empty(2, 300, 1, 16)
     for _ in range(6):
         actor = Actor(world, 0, 1, 0.0)
@@ -338,7 +333,7 @@ def test_a_replaced_actor_leaves_no_transition_across_the_gap() -> None:
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
     assert replay.fill.size == 16
     replay.insert(Actor(world, 0, 2, 0.0).rollout(8))
-    assert replay.fill.size == 30
+    assert replay.fill.size == 32
     assert_draws_what_is_held(replay, world)
     firsts = [s for s in world.held.values() if s.before[:-1] == (0, 0)]
     assert len(firsts) == 4
@@ -455,8 +450,7 @@ def test_nothing_reaches_across_a_dropped_rollout() -> None:
     insert(3)
     insert(23)
     insert(33)
-    # The last step before the gap; the others' older frames came with them.
-    assert replay.fill.size == 30 - 1
+    assert replay.fill.size == 30
     drawn = replay.sample(1, 500)
     seen = drawn.observations[0, :, :, 0, 0].astype(int)
     assert (seen[:, -1] == seen[:, -2] + 1).all()
@@ -464,4 +458,4 @@ def test_nothing_reaches_across_a_dropped_rollout() -> None:
     for row, starts in zip(seen, drawn.starts[0], strict=True):
         shown = row[np.flatnonzero(starts)[-1] :] if starts[:-1].any() else row
         assert (np.diff(shown) == 1).all()
-    assert set(drawn.actions[0].tolist()) == {*range(3, 12), *range(23, 43)}
+    assert set(drawn.actions[0].tolist()) == {*range(3, 13), *range(23, 43)}

@@ -68,17 +68,16 @@ class TransitionRings(Replay):
         """Copy one environment's steps in; `shown` rows are in their first stack.
 
         Where they don't follow the steps held (a rollout between was lost, or this
-        replay replaces another), the older frames of that stack come with them.
+        replay replaces another), the older frames of that stack come with them, behind
+        the observation that follows the last step held.
         """
         env, first = trajectory.first_env + column, self._stack - 1
         head, length = int(self._head[env]), len(trajectory.rewards)
         if not self._follows(trajectory, column, shown):
-            last = (head - 1) % self._length
-            if self._tail[env] < head and self._valid[env, last]:
-                # What followed the last step is lost.
-                self._valid[env, last] = False
-                self._count[env] -= 1
             first = int(shown[0])
+            if self._tail[env] < head and self._valid[env, (head - 1) % self._length]:
+                self._valid[env, head % self._length] = False
+                head += 1
         older = self._stack - 1 - first
         end = head + older + length
         rows = np.arange(head, end + 1) % self._length

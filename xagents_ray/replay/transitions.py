@@ -101,8 +101,7 @@ class TransitionReplay(TransitionRings):
         parts = []
         for env in changed:
             dropped = np.arange(tails[env], self._tail[env])
-            # The newest step before may have lost what followed it.
-            newest = np.arange(heads[env] - 1, self._head[env])
+            newest = np.arange(heads[env], self._head[env])
             parts += [(env, step) for step in (dropped, newest)]
         envs = np.concatenate([np.full(len(step), env) for env, step in parts])
         steps = np.concatenate([step for _, step in parts])
