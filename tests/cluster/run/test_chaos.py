@@ -11,10 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from processes import start
+
+from xagents_ray.storage.checkpoints import load, newest_valid
 
 _KILL_SECONDS = 3.0
 _ACTOR, _LEARNER = "ray::EnvActor", "ray::LearnerService"
@@ -48,7 +51,7 @@ def _leaked(before: set[Path]) -> set[Path]:
 
 def _survive(
     command: Sequence[str], victims: Sequence[str], seconds: float
-) -> tuple[str, dict[str, object], Counter[str]]:
+) -> tuple[str, dict[str, Any], Counter[str]]:
     """Run a command and kill its parts; return its output, summary and victims.
 
     Args:
@@ -97,14 +100,19 @@ def _lost(text: str, what: str) -> int:
 
 # Episodes of 500 steps are killed more often than short ones, which holds the mean
 # training return down: greedy episodes with the final weights say what was learned. The
-# kills cost updates and a tenth of the buffer: the run has half as many steps more.
+# kills cost updates and up to a sixth of the buffer, so the run has half as many steps
+# more. With the preset's own exploration and raw observations, a policy that drifts to
+# an edge may be left too late; docs/results.md has both.
 _DQN = "--preset --max-steps 75000 --buffer-max-size 75000".split()
+_DQN += "--normalize-observations --epsilon-decay-steps 12000 --lr 7e-4".split()
 _DQN += "--replay-shards 2 --policy-lag 1 --asynchronous".split()
 _PPO = "--preset --max-steps 300000 --target-reward 450".split()
 
 
-def _chaos(agent: str, seed: int, flags: list[str], victims: list[str]) -> str:
-    """Train on CartPole while parts are killed; return the output."""
+def _chaos(
+    agent: str, seed: int, flags: list[str], victims: list[str]
+) -> tuple[str, dict[str, Any]]:
+    """Train on CartPole while parts are killed; return the output and the summary."""
     command = ["train", agent, "--env", "CartPole-v1", *flags, "--n-envs", "8"]
     command += ["--n-actors", "4", "--seed", str(seed)]
     text, summary, killed = _survive(command, victims, 600)
@@ -117,10 +125,9 @@ def _chaos(agent: str, seed: int, flags: list[str], victims: list[str]) -> str:
     assert _lost(text, "replay shards") == killed[_SHARD]
     assert ("an empty one refills" in text) == (_SHARD in victims)
     losses = summary["losses"]
-    assert isinstance(losses, dict)
     assert losses["env actors"] == _lost(text, "env actors")
     assert "Traceback" not in text
-    return text
+    return text, summary
 
 
 @pytest.mark.parametrize(
@@ -128,12 +135,17 @@ def _chaos(agent: str, seed: int, flags: list[str], victims: list[str]) -> str:
 )
 def test_dqn_survives(seed: int, greedy_mean: Callable[[str, Path], float]) -> None:
     victims = [_ACTOR, _ACTOR, _LEARNER, _ACTOR, _SHARD]
-    text = _chaos("dqn", seed, _DQN, victims)
-    final = greedy_mean("dqn", Path("runs/dqn/CartPole-v1/chaos"))
+    text, summary = _chaos("dqn", seed, _DQN, victims)
+    run = Path("runs/dqn/CartPole-v1/chaos")
+    newest = newest_valid(run / "checkpoints")
+    assert newest is not None
+    kept = int(load(newest).arrays["optimizer/0"])  # updates since the first weights
+    assert kept + summary["losses"].get("updates", 0) == summary["updates"]
+    final = greedy_mean("dqn", run)
     print(f"seed {seed}: final weights {final}", text.splitlines()[-3:], sep="\n")
     assert final >= 450
 
 
 def test_ppo_survives() -> None:
-    text = _chaos("ppo", 1, _PPO, [_ACTOR, _ACTOR, _LEARNER])
+    text, _ = _chaos("ppo", 1, _PPO, [_ACTOR, _ACTOR, _LEARNER])
     assert "Reward achieved in" in text
