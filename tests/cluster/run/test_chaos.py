@@ -100,9 +100,9 @@ def _lost(text: str, what: str) -> int:
 
 # Episodes of 500 steps are killed more often than short ones, which holds the mean
 # training return down: greedy episodes with the final weights say what was learned. The
-# kills cost updates and up to a sixth of the buffer, so the run has half as many steps
-# more. With the preset's own exploration and raw observations, a policy that drifts to
-# an edge may be left too late; docs/results.md has both.
+# kills cost updates and nearly a fifth of the buffer, so the run has half as many steps
+# more. With the preset's own exploration and raw observations, some policies still
+# drift to an edge when the learning rate has fallen; docs/results.md compares the two.
 _DQN = "--preset --max-steps 75000 --buffer-max-size 75000".split()
 _DQN += "--normalize-observations --epsilon-decay-steps 12000 --lr 7e-4".split()
 _DQN += "--replay-shards 2 --policy-lag 1 --asynchronous".split()
@@ -147,5 +147,6 @@ def test_dqn_survives(seed: int, greedy_mean: Callable[[str, Path], float]) -> N
 
 
 def test_ppo_survives() -> None:
-    text, _ = _chaos("ppo", 1, _PPO, [_ACTOR, _ACTOR, _LEARNER])
+    # A fast machine reaches the target after 8 s: the learner dies before that.
+    text, _ = _chaos("ppo", 1, _PPO, [_ACTOR, _LEARNER, _ACTOR])
     assert "Reward achieved in" in text
