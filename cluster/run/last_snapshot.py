@@ -59,8 +59,9 @@ class LastSnapshot:
         The phase is the newest one that the learner was asked for.
         """
         self.collect()
-        is_due = time.monotonic() - self._requested_at > self._due_after
-        if self._requested is None and is_due:  # or the learner is busy
+        if self._requested is not None:
+            return  # the learner is busy
+        if time.monotonic() - self._requested_at > self._due_after:
             self._requested = actor.state.remote(), phase
             self._requested_at = time.monotonic()
 

@@ -316,7 +316,7 @@ def test_a_new_replay_in_the_middle_of_an_episode(length: int) -> None:
 
 
 def test_an_actor_that_dies_early_again_and_again() -> None:
-    """Every second row of the ring is no transition."""
+    """Half of its first rows are no transitions."""
     replay, world = empty(2, 300, 1, 16)
     for _ in range(6):
         actor = Actor(world, 0, 1, 0.0)

@@ -425,7 +425,7 @@ def test_a_wait_within_a_wait_recovers_the_learner_once(ray: FakeRay) -> None:
 def test_a_learner_that_dies_once_it_is_restored_repeats_phases_once(
     ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wait within that for its restoration finds it dead."""
+    """A call during the wait for its restoration finds it dead."""
     setup, restore = _Setup(ray, seconds=10.0), _Service.restore
 
     def slow(self: _Service, arrays: dict[str, Any]) -> Takes:
