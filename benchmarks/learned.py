@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.report import markdown
 from benchmarks.zoo import reported
 from xagents_ray.core.errors import UserError
-from xagents_ray.seeds import scores
+from xagents_ray.tuning import scores
 
 SUFFIX = ".json"
 _BEGIN, _END = "<!-- learned -->", "<!-- end of learned -->"

@@ -29,9 +29,9 @@ from benchmarks.works import Settings, settings_option
 from xagents_ray.algorithms.presets import AUTO, apply, fitting, presets
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Stopped, UserError
-from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.tuning.seeds_result import SeedsResult
 
 RESULTS = ROOT / "docs" / "results"
 _PAGE = ROOT / "docs" / "results.md"

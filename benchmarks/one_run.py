@@ -12,8 +12,8 @@ from benchmarks.works import WORKS
 from xagents_ray.commands.train import start_driver
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.progress import Progress
 from xagents_ray.run.session import fit
+from xagents_ray.watch.progress import Progress
 
 
 class Clock:

@@ -22,11 +22,11 @@ from xagents_ray import train
 WORK_STEPS = {"ppo-cartpole": 1_000_000, "dqn-cartpole": 500_000, "ppo-pong": 10_240}
 """What is trained, and for how many env steps."""
 _RECORDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "recorder:Recorder": {
+    "watch.recorder:Recorder": {
         "history and TensorBoard": ("episodes", "metrics", "flush", "close")
     },
-    "display:Display": {"display": ("show", "end")},
-    "checkpointing:Saver": {
+    "watch.display:Display": {"display": ("show", "end")},
+    "run.checkpointing:CheckpointPolicy": {
         "checkpoints": ("between_phases", "write_newest", "write_best", "finish")
     },
 }
@@ -77,7 +77,7 @@ def _once(name: str) -> dict[str, float]:
     watch = Stopwatch()
     for place, parts in _RECORDED.items():
         file, _, kind = place.partition(":")
-        owner = getattr(importlib.import_module(f"xagents_ray.run.{file}"), kind)
+        owner = getattr(importlib.import_module(f"xagents_ray.{file}"), kind)
         for part, methods in parts.items():
             for method in methods:
                 setattr(owner, method, watch.timed(part, getattr(owner, method)))

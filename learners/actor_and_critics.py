@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.off_policy import ActionCriticConfig
 from xagents_ray.learners.math import losses
-from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
+from xagents_ray.learners.metrics import Means, PhaseOutputs, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.priorities import (
@@ -78,7 +78,7 @@ class ActorAndCritics:
         value_targets: Callable[[SampledBatches, tf.Tensor], tf.Tensor],
         update_policy: Callable[[tf.Tensor, Means], Means],
         *names: str,
-    ) -> Learned:
+    ) -> PhaseOutputs:
         """Update the critics on each of K minibatches, and what follows them.
 
         Args:

@@ -9,7 +9,7 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Learned, Means, add, added, no_means
+from xagents_ray.learners.metrics import Means, PhaseOutputs, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.priorities import (
@@ -56,7 +56,7 @@ class DQN:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {"count/syncs": self._syncs}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> Learned:
+    def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
         """Update on each of K minibatches; sync the target when that is due."""
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:

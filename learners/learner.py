@@ -14,15 +14,15 @@ from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
-    Answer,
     Array,
     Batch,
     PrioritizedTransitions,
+    PriorityUpdate,
     Weights,
 )
 from xagents_ray.learners import runtime
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import Learned, pack, unpack
+from xagents_ray.learners.metrics import PhaseOutputs, pack, unpack
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup
@@ -52,7 +52,7 @@ class LearningAlgorithm(Protocol):
     optimizers: Mapping[str, Any]
     variables: Mapping[str, Any]
 
-    def learn(self, data: Any, phase: Phase) -> Learned:
+    def learn(self, data: Any, phase: Phase) -> PhaseOutputs:
         """Return means of metrics and the int32 [] updates of one learning phase.
 
         It runs in the graph; rewards are normalized already.
@@ -79,7 +79,7 @@ class Learner:
         answer: to the replay after the newest phase; None to one that takes no errors.
     """
 
-    answer: Answer | None = None
+    answer: PriorityUpdate | None = None
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Learner:
         if isinstance(batch.sampled, PrioritizedTransitions):
             done = int(metrics["updates"])  # fewer if it was stopped
             rows = batch.sampled.rows[:done].reshape(-1, 2)
-            self.answer = Answer(rows, errors[0].numpy()[:done].reshape(-1))
+            self.answer = PriorityUpdate(rows, errors[0].numpy()[:done].reshape(-1))
         return metrics, flat
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:

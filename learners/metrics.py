@@ -19,7 +19,7 @@ Means = dict[tuple[str, ...], Mean]
 """By the names of metrics that come together; those of no values are left out."""
 
 
-Learned = tuple[Any, ...]
+PhaseOutputs = tuple[Any, ...]
 """Means of a learning phase and its updates, int32 []; last what goes to the replay.
 
 That is the size of each sample's error, float32 [K, N], where one is prioritized.

@@ -27,7 +27,7 @@ from benchmarks.throughput import Bench, parse_peers
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.run.prepare import prepare
-from xagents_ray.run.progress import Progress
+from xagents_ray.watch.progress import Progress
 
 
 def test_settings_have_their_types() -> None:

@@ -25,16 +25,16 @@ from xagents_ray.core.version import __version__  # noqa: E402
 from xagents_ray.networks.kinds import register_layer  # noqa: E402
 from xagents_ray.policy.episodes import Evaluation  # noqa: E402
 from xagents_ray.policy.policy import Policy  # noqa: E402
-from xagents_ray.run.callbacks import Callback, RunContext  # noqa: E402
-from xagents_ray.run.result import Result  # noqa: E402
-from xagents_ray.seeds.result import SeedsResult  # noqa: E402
+from xagents_ray.tuning.seeds_result import SeedsResult  # noqa: E402
 from xagents_ray.tuning.space import categorical, integer, log_uniform  # noqa: E402
 from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
+from xagents_ray.watch.callbacks import Callback, RunContext  # noqa: E402
+from xagents_ray.watch.result import Result  # noqa: E402
 
 if TYPE_CHECKING:  # with the settings of each agent
     from xagents_ray.commands.public import *  # noqa: F403
     from xagents_ray.commands.public import train, tune
-    from xagents_ray.run.own_loop import Agent
+    from xagents_ray.policy.own_loop import Agent
 else:
     from xagents_ray.commands.train import train
     from xagents_ray.commands.tune import tune
@@ -42,7 +42,7 @@ else:
     def __getattr__(name: str) -> Any:
         """Return `Agent`, or what scripts of xagents take from here, such as `PPO`."""
         if name == "Agent":
-            from xagents_ray.run.own_loop import Agent
+            from xagents_ray.policy.own_loop import Agent
 
             return Agent
         if name == "agents" or name.isupper():

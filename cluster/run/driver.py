@@ -12,21 +12,22 @@ from xagents_ray.actors.envs.registry import export
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, FailureLog, LateError
-from xagents_ray.cluster.run.env_actors import EnvActors, Rollout
+from xagents_ray.cluster.run.actor_pool import ActorPool, Rollout
 from xagents_ray.cluster.run.evaluator import Evaluations
-from xagents_ray.cluster.run.fleet import Fleet
 from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.phases import Phase, PhaseData
 from xagents_ray.cluster.run.placement import Parts
 from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
 from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, WeightsFile
-from xagents_ray.run.driver import Collected, Evaluated, FailedEvaluation, Snapshot
+from xagents_ray.run.driver import Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
+from xagents_ray.watch.reports import Collected, Evaluated, FailedEvaluation
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0
@@ -53,9 +54,9 @@ class RayDriver:
         self._takes_errors = replay is not None and replay.takes_errors
         self._learner = SupervisedLearner(calls, parts.learner, self._patience)
         restarts = run.config.placement.max_actor_restarts
-        self._actors = EnvActors(calls, parts.shares, parts.env_actor, restarts)
+        self._actors = ActorPool(calls, parts.shares, parts.env_actor, restarts)
         weights = self._learner.available_weights
-        self._fleet = Fleet(calls, run.config, self._actors, weights)
+        self._fleet = RolloutScheduler(calls, run.config, self._actors, weights)
         self._shards = self._start_replay()
         self._evaluations = Evaluations(calls, parts.evaluator, run)
         self._actors.wait_until_ready()
@@ -107,7 +108,7 @@ class RayDriver:
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)
-        return self._learner.finish(but=int(ahead))
+        return self._learner.finish(leave_pending=int(ahead))
 
     def drain(self) -> list[dict[str, float]]:
         """Wait for the learning phases that are in progress."""
@@ -260,7 +261,7 @@ class Supervision:
         fleet: its actors' weights versions are published.
     """
 
-    def __init__(self, agent: str, log: FailureLog, fleet: Fleet) -> None:
+    def __init__(self, agent: str, log: FailureLog, fleet: RolloutScheduler) -> None:
         self._agent, self._fleet = agent, fleet
         self.failures, self.take_warnings = log.counts, log.take_warnings
         self._gauge = importlib.import_module("ray.util.metrics").Gauge

@@ -85,9 +85,9 @@ class SupervisedLearner:
         self._phases.append(phase)
         self._request(phase)
 
-    def finish(self, but: int = 0) -> list[dict[str, float]]:
+    def finish(self, leave_pending: int = 0) -> list[dict[str, float]]:
         """Wait for all phases but the newest few; return their metrics."""
-        self._wait_for_phases(but)
+        self._wait_for_phases(leave_pending)
         finished, self._finished = self._finished, []
         return finished
 
@@ -127,9 +127,9 @@ class SupervisedLearner:
                 self._publish()
         return self._available
 
-    def _wait_for_phases(self, but: int = 0) -> None:
+    def _wait_for_phases(self, leave_pending: int = 0) -> None:
         try:
-            while len(self._phases) > but:
+            while len(self._phases) > leave_pending:
                 self._wait_for_oldest()
         except (Broken, UserError):
             self._phases.clear()  # what came before them can be saved

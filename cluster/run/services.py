@@ -14,10 +14,10 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
-    Answer,
     Array,
     BatchPart,
     PrioritizedTransitions,
+    PriorityUpdate,
     Replayed,
     Sampled,
     Trajectory,
@@ -111,7 +111,7 @@ class ReplayService:
             return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
         return drawn
 
-    def update(self, *answers: Answer) -> int:
+    def update(self, *answers: PriorityUpdate) -> int:
         """Take the errors of the shard's rows; return how many it doesn't hold."""
         late, first = 0, np.array([self._first, 0])
         for rows, errors in answers:
@@ -146,7 +146,10 @@ class LearnerService:
         env_steps: int,
         statistics: Statistics,
         *batch: BatchPart,
-    ) -> tuple[dict[str, float], Weights] | tuple[dict[str, float], Weights, Answer]:
+    ) -> (
+        tuple[dict[str, float], Weights]
+        | tuple[dict[str, float], Weights, PriorityUpdate]
+    ):
         """Run one learning phase; return its metrics and the weights after it.
 
         The third is for a replay that takes errors.

@@ -20,7 +20,7 @@ from xagents_ray.core.plugins import resolved
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind
-from xagents_ray.policy.loading import Trained, load
+from xagents_ray.policy.loading import LoadedPolicy, load
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
@@ -204,7 +204,7 @@ def test_sampled_episodes_are_the_same_with_the_same_seed() -> None:
 def test_predict_keeps_the_noise_in_its_state() -> None:
     """Without the state, each call draws another matrix."""
     weights = weights_of(setup_of("ppo", 1, **PENDULUM))
-    trained = Trained(run_of("ppo", 1, **PENDULUM), weights, "random weights")
+    trained = LoadedPolicy(run_of("ppo", 1, **PENDULUM), weights, "random weights")
     policy = Policy(trained, 5)
     x, state, found = np.zeros((2, 3), np.float32) + 0.3, None, []
     for _ in range(EVERY):

@@ -9,9 +9,9 @@ from xagents_ray.cluster.ray.calls import FailureLog
 
 _WITH_A_CLOCK = (
     "ray.calls",
-    "run.env_actors",
+    "run.actor_pool",
     "run.evaluator",
-    "run.fleet",
+    "run.rollout_scheduler",
     "run.last_snapshot",
     "run.learner",
     "run.replay",

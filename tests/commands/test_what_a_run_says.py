@@ -13,10 +13,10 @@ from rich.console import Console
 from xagents_ray.algorithms.presets import hints
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.doctor.machine import preset
-from xagents_ray.run.display import Display
-from xagents_ray.run.live import LastingOutput
-from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
+from xagents_ray.watch.display import Display
+from xagents_ray.watch.live import LastingOutput
+from xagents_ray.watch.progress import Progress
 
 PPO = find("ppo")
 

@@ -17,7 +17,7 @@ from xagents_ray.networks import keras_files, keras_models
 from xagents_ray.networks.forward import bind
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
-from xagents_ray.policy.networks import notes
+from xagents_ray.run.user_networks import notes
 
 VECTOR = EnvSpec((4,), "float32", 1, 3)
 IMAGE = EnvSpec((36, 36), "uint8", 2, 3)

@@ -18,7 +18,7 @@ from xagents_ray.extend import Layer, Section, register_layer
 from xagents_ray.learners.formats import decode
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind
-from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.storage.weights import read_file
 
 pytestmark = pytest.mark.usefixtures("short_atari")
@@ -88,7 +88,7 @@ def normalizing() -> Policy:
     }
     run, weights, source = vars(policy._trained).values()
     arrays = {**weights.arrays, **statistics}
-    return Policy(Trained(run, weights._replace(arrays=arrays), source))
+    return Policy(LoadedPolicy(run, weights._replace(arrays=arrays), source))
 
 
 def test_onnx_normalizes() -> None:
@@ -172,7 +172,7 @@ def with_model(agent: str, model: Any) -> Policy:
         name: rng.normal(0, 0.7, shape).astype(np.float32)
         for name, shape in run.layout.shapes.items()
     }
-    return Policy(Trained(run, Weights(1, arrays), "random weights"))
+    return Policy(LoadedPolicy(run, Weights(1, arrays), "random weights"))
 
 
 def test_networks_that_are_keras_models() -> None:

@@ -9,10 +9,7 @@ from fake_driver import FakeDriver, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
-from xagents_ray.run.callbacks import Callbacks, RunContext
-from xagents_ray.run.checkpointing import Saver
-from xagents_ray.run.driver import Evaluated, FailedEvaluation
-from xagents_ray.run.recorder import BestEffort, Recorder
+from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import (
@@ -24,6 +21,9 @@ from xagents_ray.storage.checkpoints import (
     step_of,
 )
 from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.watch.callbacks import Callbacks, RunContext
+from xagents_ray.watch.recorder import BestEffort, Recorder
+from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 PPO = {"env": "CartPole-v1", "max_steps": 10_000, "reward_buffer_size": 3}
 
@@ -46,7 +46,7 @@ class Saved:
         context = RunContext(self.progress, self.directory.path, recorder.own)
         called = Callbacks([], context)
         facts = run, self.driver, self.directory, self.state
-        self.saver = Saver(*facts, recorder, called)
+        self.saver = CheckpointPolicy(*facts, recorder, called)
 
     def act(self, *returns: float) -> None:
         """Let episodes of one step each end, and a learning phase after them."""

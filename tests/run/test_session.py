@@ -15,7 +15,6 @@ from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.networks import layout
 from xagents_ray.replay.base import Fill
-from xagents_ray.run.driver import Evaluated, FailedEvaluation
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
@@ -23,6 +22,7 @@ from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
 from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 

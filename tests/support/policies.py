@@ -7,7 +7,7 @@ import numpy as np
 from acting import run_of, setup_of, weights_of
 
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.policy import Policy
 
 IMAGES = {"env": "ShortInvaders-v0", "preprocess": True}
@@ -49,7 +49,7 @@ def policy_of(agent: str, seed: int | None = None, **settings: Any) -> Policy:
     weights = weights_of(setup_of(agent, **settings))
     if not run.algorithm.models[0].has_log_std:
         del weights.arrays["log_std"]
-    return Policy(Trained(run, weights, "random weights"), seed)
+    return Policy(LoadedPolicy(run, weights, "random weights"), seed)
 
 
 def cases() -> list[tuple[str, str]]:

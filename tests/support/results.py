@@ -1,6 +1,6 @@
 """Results of runs that were not made."""
 
-from xagents_ray.run.result import Result
+from xagents_ray.watch.result import Result
 
 
 def result(mean: float | None, signal: int | None = None) -> Result:

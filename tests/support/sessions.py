@@ -10,11 +10,11 @@ from fake_driver import FakeDriver
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import find_run
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, step_of
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.result import Result
 
 RUN = Path("runs/ppo/CartPole-v1/a")
 SETTINGS = {

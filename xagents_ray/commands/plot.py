@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, near
-from xagents_ray.seeds import scores
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.files import replacing
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
 from xagents_ray.storage.run_directory import RunDirectory, locate
+from xagents_ray.tuning import scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -38,12 +38,6 @@ from xagents_ray.core.timed_subprocess import exit_reason
 from xagents_ray.replay.base import empty_replay
 from xagents_ray.run import forked
 from xagents_ray.run.prepare import find_run, prepare
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.recorder import BestEffort
-from xagents_ray.run.result import Result, from_summary
-from xagents_ray.seeds.display import SeedsDisplay
-from xagents_ray.seeds.result import SeedsResult
-from xagents_ray.seeds.runs import Failure, Outcome, Report, SeedRuns
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options, plain
 from xagents_ray.settings.run import RunConfig
@@ -52,6 +46,12 @@ from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.files import replace_bytes
 from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns
+from xagents_ray.tuning.seeds_display import SeedsDisplay
+from xagents_ray.tuning.seeds_result import SeedsResult
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.recorder import BestEffort
+from xagents_ray.watch.result import Result, from_summary
 
 _ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--resume"}
 """Settings that decide when a run ends."""

@@ -11,16 +11,16 @@ from xagents_ray.algorithms.table import check_owners, find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import Signals, interrupting
-from xagents_ray.run.callbacks import load
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.prepare import Resumed, find_run
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.result import Result
 from xagents_ray.run.session import fit
-from xagents_ray.seeds.result import SeedsResult
 from xagents_ray.settings.config import GROUPS, Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.storage.weights import check_paths
+from xagents_ray.tuning.seeds_result import SeedsResult
+from xagents_ray.watch.callbacks import load
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.result import Result
 
 
 @listing_settings(o for group in GROUPS.values() for o in options(group))

@@ -29,9 +29,9 @@ from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
 from xagents_ray.compat.agents import Agent
-from xagents_ray.run.callbacks import OwnCallbacks
-from xagents_ray.run.result import Result
-from xagents_ray.seeds.result import SeedsResult
+from xagents_ray.watch.callbacks import OwnCallbacks
+from xagents_ray.watch.result import Result
+from xagents_ray.tuning.seeds_result import SeedsResult
 from xagents_ray.settings.from_python import KerasOptimizer
 from xagents_ray.tuning.space import Space
 from xagents_ray.tuning.sweep import TuneResult

@@ -19,9 +19,9 @@ from xagents_ray.compat.trial import Reporter
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.episodes import Evaluation
 from xagents_ray.policy.policy import Policy
-from xagents_ray.run.result import Result
 from xagents_ray.settings.options import options, replaced
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
+from xagents_ray.watch.result import Result
 
 _KINDS = {"cnn": "image", "ann": "vector"}
 

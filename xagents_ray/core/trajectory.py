@@ -77,7 +77,7 @@ class PrioritizedTransitions(NamedTuple):
     rows: IntArray
 
 
-class Answer(NamedTuple):
+class PriorityUpdate(NamedTuple):
     """What a learner tells its replay of M transitions that it has learned from."""
 
     rows: IntArray  # int64 [M, 2], as in PrioritizedTransitions

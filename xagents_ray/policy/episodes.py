@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from xagents_ray.core.errors import Stopped, UserError, counted
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights, success_rate
 from xagents_ray.networks.layout import Layout
+from xagents_ray.run.film import play_episodes
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
 
@@ -108,23 +108,19 @@ def play(
         UserError: there is no display, no picture, no place for a file, or no such
             output of the network.
     """
-    from xagents_ray.actors.env_actor import ActorSetup
-    from xagents_ray.actors.envs.interface import naming_their_line
-    from xagents_ray.actors.player import Player
-
     layout = _action_first(run.layout, config.action_idx)
     run = _seeded(dataclasses.replace(run, layouts=(layout,)), config.seed)
     episodes: list[Episode] = []
-    with Signals() as signals, closing(Player(ActorSetup.of(run, 1), config)) as player:
-        signals.on_first = player.stop
-        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
-            for episode in player.play(weights, run.seed):
-                episodes.append(episode)
-                say(episode_line(len(episodes), episode))
+
+    def tell(episode: Episode) -> None:
+        episodes.append(episode)
+        say(episode_line(len(episodes), episode))
+
+    signal = play_episodes(run, weights, config, tell)
     for folder in filter(None, (config.video_dir, config.frame_dir)):
         if episodes:
             say(f"Written to {folder}")
-    return Evaluation(tuple(episodes), run.seed, signals.received)
+    return Evaluation(tuple(episodes), run.seed, signal)
 
 
 def unless_stopped(evaluation: Evaluation) -> Evaluation:
@@ -132,12 +128,6 @@ def unless_stopped(evaluation: Evaluation) -> Evaluation:
     if evaluation.signal is not None:
         raise SystemExit(128 + evaluation.signal)
     return evaluation
-
-
-def film(run: RunSpec, weights: Weights, folder: Path) -> None:
-    """Play and film one episode of a run with weights of the network that acts."""
-    config = PlayConfig(video_dir=str(folder), seed=run.evaluation_seed)
-    play(run, weights, config, lambda _: None)
 
 
 def evaluate(

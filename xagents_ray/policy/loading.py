@@ -13,7 +13,7 @@ from xagents_ray.core.installation import check_complete
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
-from xagents_ray.policy import networks
+from xagents_ray.run import user_networks
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
@@ -69,7 +69,7 @@ class SourceConfig(Checked):
 
 
 @dataclass(frozen=True)
-class Trained:
+class LoadedPolicy:
     """A trained agent."""
 
     # Its environment, network and settings, with notes for the user; its seed is
@@ -79,7 +79,7 @@ class Trained:
     source: str  # path of the checkpoint or the weights file
 
 
-def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
+def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     """Return the trained agent that the settings, by their flat names, give.
 
     Raises:
@@ -107,7 +107,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     spec = environments.check(env)
     algorithm.check_spaces(spec)
     model, config = algorithm.models[0], algorithm.config.of(values)
-    config = networks.made(algorithm, config, env, spec, seed=0)
+    config = user_networks.save_user_networks(algorithm, config, env, spec, seed=0)
     layout = algorithm.layout_of(model, config, spec)
     extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
@@ -123,7 +123,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> Trained:
     whole = Config(algorithm=config, env=env, training=end)
     said = (*environments.notes(env, spec), *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
-    return Trained(run, Weights(1, arrays), name)
+    return LoadedPolicy(run, Weights(1, arrays), name)
 
 
 def _stored(
@@ -196,7 +196,7 @@ def _read(
     return arrays, notes
 
 
-def save(trained: Trained, path: str) -> None:
+def save(trained: LoadedPolicy, path: str) -> None:
     """Write the network that acts, with its extras, as a weights file.
 
     Raises:

@@ -11,7 +11,7 @@ from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import episodes as playing
 from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
-from xagents_ray.policy.loading import Trained, save
+from xagents_ray.policy.loading import LoadedPolicy, save
 from xagents_ray.policy.sampling import Sampler
 from xagents_ray.settings.options import check_known, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
@@ -46,7 +46,7 @@ class Policy:
     >>> step = env.step(action)
     """
 
-    def __init__(self, trained: Trained, seed: int | None = None) -> None:
+    def __init__(self, trained: LoadedPolicy, seed: int | None = None) -> None:
         from xagents_ray.actors.env_actor import ActorSetup
 
         run = trained.run

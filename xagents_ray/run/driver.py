@@ -1,7 +1,6 @@
 """What a driver is to the training loop, and what it is made from."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -9,50 +8,15 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import (
-    Episode,
-    RolloutReport,
     WeightsFile,
-    success_rate,
 )
-from xagents_ray.replay.base import Fill
 from xagents_ray.storage.checkpoints import Checkpoint
-
-
-class Collected(NamedTuple):
-    """One round of rollouts, as the loop sees it."""
-
-    reports: Sequence[RolloutReport]
-    replay: Fill | None  # how full it is; None without one
-    # Of each rollout, the newest weights' version less the one that acted.
-    lags: Sequence[int]
-    replay_seconds: float = 0.0  # that the replay took to copy them in
-    # Reports of rollouts that were too old to learn from.
-    dropped: Sequence[RolloutReport] = ()
-
-
-class Evaluated(NamedTuple):
-    """What a greedy evaluation said of weights."""
-
-    step: int  # env steps of the run by then
-    mean_reward: float  # mean return
-    success_rate: float | None = None  # None where the environment doesn't say
-
-    @classmethod
-    def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
-        """Return that of its episodes."""
-        mean = sum(each.episode_return for each in episodes) / len(episodes)
-        return cls(step, mean, success_rate(episodes))
-
-    def __str__(self) -> str:
-        text = f"Evaluation at {self.step} steps: mean reward {self.mean_reward:.2f}"
-        rate = self.success_rate
-        return text if rate is None else f"{text}, success rate {rate:.2f}"
-
-
-class FailedEvaluation(NamedTuple):
-    """An evaluation without a result; the driver warns of it."""
-
-    step: int  # env steps of the run by then
+from xagents_ray.watch.reports import (
+    Collected,
+    Evaluated,
+    FailedEvaluation,
+    WatchedDriver,
+)
 
 
 class Snapshot(NamedTuple):
@@ -62,30 +26,11 @@ class Snapshot(NamedTuple):
     actors: Any  # states of the env actors; none where rollouts are ahead of them
 
 
-class Supervision(Protocol):
-    """Watches over parts that may fail without ending the run."""
-
-    @property
-    def failures(self) -> Counter[str]:
-        """What failures and the bound on lag have cost so far, by name."""
-
-    def take_warnings(self) -> list[str]:
-        """Return what has failed since the last call, one sentence each."""
-
-    def publish(self, metrics: Mapping[str, float]) -> None:
-        """Show metrics by name to those who watch the run from outside."""
-
-
-class Driver(Protocol):
+class Driver(WatchedDriver, Protocol):
     """Where the parts of a run live: this process, or Ray."""
 
-    n_actors: int
     notes: list[str]  # what the user should know of the start, one sentence each
     replay_nbytes: int  # of the whole replay; 0 without one
-
-    @property
-    def supervision(self) -> Supervision | None:
-        """Of the parts; None where every failure ends the run."""
 
     @property
     def learner_threads(self) -> int:

@@ -27,9 +27,10 @@ from xagents_ray.core.trajectory import (
     assemble,
 )
 from xagents_ray.replay.base import Replay, replay_for
-from xagents_ray.run.driver import Collected, Evaluated, Snapshot
+from xagents_ray.run.driver import Snapshot
 from xagents_ray.run.prepare import actor_states, unfinished
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
+from xagents_ray.watch.reports import Collected, Evaluated
 
 _T = TypeVar("_T")
 

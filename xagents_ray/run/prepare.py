@@ -13,7 +13,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.policy import networks
+from xagents_ray.run import user_networks
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
@@ -183,9 +183,14 @@ def build_run(
     if resumed is not None:
         seed = int(resumed.checkpoint.facts["seed"])
     seed = secrets.randbits(31) if seed is None else seed
-    own = networks.made(algorithm, config.algorithm, config.env, spec, seed)
+    own = user_networks.save_user_networks(
+        algorithm, config.algorithm, config.env, spec, seed
+    )
     config = replace(config, algorithm=own)
     layouts = algorithm.layouts(config.algorithm, spec)
     files = tuple(read_file(path) for path in config.run.weights or ())
-    models, notes = networks.files(algorithm, own), tuple(networks.notes(layouts))
+    models, notes = (
+        user_networks.files(algorithm, own),
+        tuple(user_networks.notes(layouts)),
+    )
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)

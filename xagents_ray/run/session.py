@@ -9,22 +9,22 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped, counted, one_line
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import Weights
-from xagents_ray.policy.episodes import film
-from xagents_ray.run.callbacks import Callback, Callbacks, RunContext
-from xagents_ray.run.checkpointing import Saver
-from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver, Evaluated, StartDriver
+from xagents_ray.run.checkpointing import CheckpointPolicy
+from xagents_ray.run.driver import Driver, StartDriver
+from xagents_ray.run.film import film
 from xagents_ray.run.prepare import Resumed, prepare
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.recorder import BestEffort, Recorder
-from xagents_ray.run.result import Result, stopped_by, summary
 from xagents_ray.run.state import RunState
-from xagents_ray.run.telemetry import Telemetry
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
+from xagents_ray.watch.display import Display
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.recorder import BestEffort, Recorder
+from xagents_ray.watch.reports import Collected, Evaluated
+from xagents_ray.watch.result import Result, stopped_by, summary
+from xagents_ray.watch.telemetry import Telemetry
 
 _Watch = Callable[[Progress], None]
 
@@ -101,8 +101,7 @@ def _train(
 class Session:
     """Collects and learns in turn until the run ends, and saves what came of it.
 
-    The driver's parts and the counters have their states already; `histories` get
-    every episode, as does the run's own history.
+    The driver and the counters are restored already; `histories` get every episode.
     """
 
     def __init__(
@@ -126,11 +125,12 @@ class Session:
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
-        self._recorder = Recorder(run, directory, files, self._best_effort, step)
-        context = RunContext(state.progress, directory.path, self._recorder.own)
+        recorder = Recorder(run, directory, files, self._best_effort, step)
+        self._recorder = recorder
+        context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
-        self._saver = Saver(run, driver, directory, state, self._recorder, called)
-        shown = self._recorder, display, watch, called
+        self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
+        shown = recorder, display, watch, called
         self._telemetry = Telemetry(run, driver, state.progress, *shown)
 
     def train(self) -> Result:
@@ -156,7 +156,7 @@ class Session:
             self._telemetry.profile.stop()
         self._display.end(self._progress, reason)
         if self._signals.received is not None:
-            self._saver.hint_at_resume(self._display.note)
+            self._saves.hint_at_resume(self._display.note)
         result = self._summarize(reason, completed=self._signals.received is None)
         if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
             self._display.note(f"Lost and replaced: {lost}")
@@ -235,28 +235,28 @@ class Session:
         is_due = every is not None and steps // every > before // every
         if is_due and self._driver.evaluate(steps):
             self._settle()
-            self._saver.begin_evaluation()
+            self._saves.begin_evaluation()
         self._take_evaluations(is_last=False)
 
     def _take_evaluations(self, is_last: bool) -> None:
         for evaluation in self._driver.evaluations(is_last):
-            self._saver.end_evaluation(evaluation)
+            self._saves.end_evaluation(evaluation)
             if isinstance(evaluation, Evaluated):
                 self._recorder.evaluated(evaluation)
                 self._display.note(str(evaluation))
                 self._callbacks(Callback.on_evaluation, *evaluation[:2])
 
     def _save_between_phases(self) -> None:
-        if self._saver.is_due:
+        if self._saves.is_due:
             self._settle()
-        self._saver.between_phases()
+        self._saves.between_phases()
 
     def _save_newest(self, with_replay: bool) -> None:
         """Write the best and the newest state, if they are not written already."""
-        self._saver.write_best()
-        if self._saver.is_behind:
+        self._saves.write_best()
+        if self._saves.is_behind:
             self._settle()
-            self._saver.write_newest(with_replay)
+            self._saves.write_newest(with_replay)
 
     def _save_after(self, error: BaseException) -> None:
         """Write what an error leaves intact, and the summary."""
@@ -264,12 +264,12 @@ class Session:
         self._telemetry.report_failures()
         with suppress(Exception):  # the first error is the one to show
             if isinstance(error, Diverged):  # the newest state is useless
-                self._saver.write_best()
+                self._saves.write_best()
             else:
                 with suppress(Broken):  # phases that failed are left out
                     self._settle()
                 self._save_newest(with_replay=False)
-                self._saver.hint_at_resume(self._display.note)
+                self._saves.hint_at_resume(self._display.note)
         with suppress(Exception):
             self._recorder.close(self._progress.env_steps, {}, None)
         with suppress(Exception):
@@ -286,7 +286,7 @@ class Session:
                 self._take_evaluations(is_last=not is_stopped)
             except Stopped:  # while it waited for the last; others may have ended
                 self._take_evaluations(is_last=False)
-            if note := self._saver.finish():
+            if note := self._saves.finish():
                 self._display.note(note)
         except Stopped:
             self._display.warn("The learner was busy: the newest checkpoint is older.")
@@ -298,8 +298,8 @@ class Session:
         self._telemetry.close(video)
 
     def _film(self) -> None:
-        arrays = self._run.algorithm.models[0].own(self._driver.state().learner)
-        film(self._run, Weights(1, arrays), self._directory.path / "video")
+        learned = self._driver.state().learner
+        film(self._run, learned, self._directory.path / "video")
 
     def _summarize(self, reason: str, completed: bool = False) -> Result:
         """Return how the session ended, once it is written and callbacks know."""

@@ -10,11 +10,11 @@ import numpy as np
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import Resumed
-from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import evaluation_by
 from xagents_ray.storage.history import History
+from xagents_ray.watch.progress import Progress
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from xagents_ray.run.live import Screen
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.plan import TuneConfig
+from xagents_ray.watch.live import Screen
 
 _ROWS = 12
 """Trials that the table shows; the newest."""

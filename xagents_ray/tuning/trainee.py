@@ -19,10 +19,10 @@ from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
 from xagents_ray.run.driver import StartDriver
-from xagents_ray.run.progress import Progress
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config
 from xagents_ray.tuning.plan import command
+from xagents_ray.watch.progress import Progress
 
 TrialReport = dict[str, Any]
 """The progress of a trial: `env_steps`, `mean_reward`, the times of its first and last

@@ -14,9 +14,9 @@ from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
-from xagents_ray.run.driver import Evaluated, FailedEvaluation
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
+from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Answer, Trajectory
+from xagents_ray.core.trajectory import PriorityUpdate, Trajectory
 from xagents_ray.replay.base import replay_file, replay_for
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -319,7 +319,9 @@ def test_errors_go_to_the_shards_that_hold_their_rows(ray: FakeRay) -> None:
     errors = [
         np.full(len(rows), size) for rows, size in zip(parts, (9, 1), strict=True)
     ]
-    answer = Answer(np.concatenate(parts), np.concatenate(errors).astype(np.float32))
+    answer = PriorityUpdate(
+        np.concatenate(parts), np.concatenate(errors).astype(np.float32)
+    )
     shards.update([Ref(answer)])
     assert shards.log.counts == {}
     shards.insert([])

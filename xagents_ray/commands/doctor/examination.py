@@ -22,10 +22,10 @@ from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.run import callbacks
 from xagents_ray.run.prepare import build_run, find_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.weights import check_paths
+from xagents_ray.watch import callbacks
 
 _ALL_SECONDS = 12.0
 _MAKE_SECONDS = 8.0

@@ -6,10 +6,10 @@ from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from xagents_ray.run.live import Screen
-from xagents_ray.run.profile import Profile
-from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
+from xagents_ray.watch.live import Screen
+from xagents_ray.watch.profile import Profile
+from xagents_ray.watch.progress import Progress
 
 
 class Display:

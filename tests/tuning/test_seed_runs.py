@@ -9,9 +9,9 @@ import pytest
 from results import result
 
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.result import Result
-from xagents_ray.seeds.result import SeedsResult
-from xagents_ray.seeds.runs import Failure, Report, SeedRun, SeedRuns
+from xagents_ray.tuning.seed_runs import Failure, Report, SeedRun, SeedRuns
+from xagents_ray.tuning.seeds_result import SeedsResult
+from xagents_ray.watch.result import Result
 
 
 class FakeProcess:

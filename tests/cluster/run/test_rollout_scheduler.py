@@ -11,8 +11,8 @@ from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.cluster.ray.calls import Calls, traceback_of
-from xagents_ray.cluster.run.env_actors import EnvActors, place_of
-from xagents_ray.cluster.run.fleet import Fleet
+from xagents_ray.cluster.run.actor_pool import ActorPool, place_of
+from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, RolloutReport
@@ -82,8 +82,8 @@ class _Started:
 
         calls, restarts = Calls(ray, self.signals), config.placement.max_actor_restarts
         self.calls, self.log = calls, calls.log
-        self.pool = EnvActors(calls, [4] * count, made, restarts)
-        self.fleet = Fleet(calls, config, self.pool, self.next_weights)
+        self.pool = ActorPool(calls, [4] * count, made, restarts)
+        self.fleet = RolloutScheduler(calls, config, self.pool, self.next_weights)
         self.pool.wait_until_ready()
 
     def next_weights(self) -> Ref:

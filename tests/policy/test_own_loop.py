@@ -8,7 +8,7 @@ import pytest
 
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
-from xagents_ray.run.own_loop import _config
+from xagents_ray.policy.own_loop import _config
 from xagents_ray.settings.config import Config
 
 HEAD = """

@@ -42,7 +42,7 @@ class RolloutCall:
 
 
 @dataclass
-class Slot:
+class ActorSlot:
     """Some environments of the run, and the actor that currently steps them."""
 
     number: int  # from 0
@@ -62,7 +62,7 @@ class Slot:
     is_stale: bool = False  # the user was warned that the version stands still
 
 
-class EnvActors:
+class ActorPool:
     """Env actors, each of which has a share of the environments.
 
     Args:
@@ -86,18 +86,20 @@ class EnvActors:
         self._start_seconds = _START_SECONDS + _START_SECONDS_PER_ACTOR * len(shares)
         self._shown: set[str] = set()
         self._newest_trace = ""
-        self.slots: list[Slot] = []
+        self.slots: list[ActorSlot] = []
         for number, share in enumerate(shares):
             actor, now = make(number), time.monotonic()
-            self.slots.append(Slot(number, actor, actor.ready.remote(), share, now))
+            self.slots.append(
+                ActorSlot(number, actor, actor.ready.remote(), share, now)
+            )
 
     @property
-    def live(self) -> list[Slot]:
+    def live(self) -> list[ActorSlot]:
         """Slots whose actor has not been given up."""
         return [slot for slot in self.slots if slot.actor is not None]
 
     @property
-    def ready(self) -> list[Slot]:
+    def ready(self) -> list[ActorSlot]:
         """Slots whose actor has made its environments."""
         return [slot for slot in self.slots if slot.is_ready]
 
@@ -171,7 +173,7 @@ class EnvActors:
             elif waited > self._start_seconds and not slot.is_overdue:
                 self._report_overdue(slot)
 
-    def fail(self, slot: Slot, what: str, trace: str = "") -> None:
+    def fail(self, slot: ActorSlot, what: str, trace: str = "") -> None:
         """Replace an actor that failed, or give it up; `what` is a verb phrase.
 
         Raises:
@@ -209,7 +211,7 @@ class EnvActors:
         if self._calls.shutdown_requested():
             raise Stopped
 
-    def _take_started(self, slot: Slot, is_first: bool = False) -> None:
+    def _take_started(self, slot: ActorSlot, is_first: bool = False) -> None:
         """Take the answer of an actor that has started, or failed to."""
         try:
             self._calls.value(slot.started)
@@ -228,7 +230,7 @@ class EnvActors:
             slot.is_ready, slot.is_overdue = True, False
             slot.alive_at = time.monotonic()
 
-    def _report_overdue(self, slot: Slot) -> None:
+    def _report_overdue(self, slot: ActorSlot) -> None:
         """Warn that training continues without an actor; Broken if no other is left."""
         slot.is_overdue = True
         late = f"did not start within {self._start_seconds:.0f} s"
@@ -242,7 +244,7 @@ class EnvActors:
             f"{slot.n_envs} environments until it does"
         )
 
-    def _report_trace(self, slot: Slot, trace: str) -> None:
+    def _report_trace(self, slot: ActorSlot, trace: str) -> None:
         """Count an error of an environment; show its traceback the first time."""
         self._newest_trace = trace
         slot.errors[place_of(trace)] += 1
@@ -251,7 +253,7 @@ class EnvActors:
             self._shown.add(last)
             self._log.warn(trace)
 
-    def _give_up(self, slot: Slot, what: str) -> None:
+    def _give_up(self, slot: ActorSlot, what: str) -> None:
         slot.actor, slot.is_ready = None, False
         if not self._has_prospects:
             raise Broken(

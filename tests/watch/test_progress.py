@@ -13,10 +13,10 @@ from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.trajectory import RolloutReport, Weights
 from xagents_ray.run.prepare import prepare
-from xagents_ray.run.progress import Progress
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.history import History
+from xagents_ray.watch.progress import Progress
 
 
 def rounds(

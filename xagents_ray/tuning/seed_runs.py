@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.result import Result
+from xagents_ray.watch.result import Result
 
 _POLL_SECONDS = 0.1
 

@@ -8,7 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import Calls, StoreBackoff, traceback_of
-from xagents_ray.cluster.run.env_actors import EnvActors, Rollout, RolloutCall, Slot
+from xagents_ray.cluster.run.actor_pool import (
+    ActorPool,
+    ActorSlot,
+    Rollout,
+    RolloutCall,
+)
 from xagents_ray.settings.config import Config
 
 _TIMEOUT = 60.0
@@ -17,7 +22,7 @@ _MEDIANS = 10
 _STALE_SECONDS = 30.0
 
 
-class Fleet:
+class RolloutScheduler:
     """Requests rollouts of env actors, and has those replaced that fail or hang.
 
     Its argument `weights` returns a reference to weights that are available.
@@ -27,7 +32,7 @@ class Fleet:
         self,
         calls: Calls,
         config: Config,
-        actors: EnvActors,
+        actors: ActorPool,
         weights: Callable[[], Any],
     ) -> None:
         self._calls, self._log, self._actors = calls, calls.log, actors
@@ -41,7 +46,7 @@ class Fleet:
         self._error: Exception | None = None  # the next `tend` raises it
         self._seconds: deque[float] = deque(maxlen=100)
         self._backoff = StoreBackoff(calls)
-        self._deferred: list[tuple[Slot, int]] = []  # the object store was full
+        self._deferred: list[tuple[ActorSlot, int]] = []  # the object store was full
         self._oldest_version = math.inf  # that any actor has acted with
         self._launched: tuple[Any, int] | None = None
 
@@ -138,7 +143,7 @@ class Fleet:
                     self._request(slot, self._weights(), env_steps)
         self._warn_of_stale()
 
-    def _collect(self, slot: Slot) -> None:
+    def _collect(self, slot: ActorSlot) -> None:
         """Take what the oldest call of an actor gave."""
         call = slot.calls[0]
         errors = self._calls.ray.exceptions
@@ -177,16 +182,16 @@ class Fleet:
             if slot.actor is not None:
                 self._request(slot, self._weights(), env_steps)
 
-    def _request(self, slot: Slot, weights: Any, env_steps: int) -> None:
+    def _request(self, slot: ActorSlot, weights: Any, env_steps: int) -> None:
         rollout = slot.actor.rollout.options(num_returns=2)
         references = rollout.remote(weights, self._length, env_steps)
         slot.calls.append(RolloutCall(weights, env_steps, *references))
 
     @property
-    def _busy(self) -> list[Slot]:
+    def _busy(self) -> list[ActorSlot]:
         return [slot for slot in self._actors.live if slot.calls]
 
-    def _is_late(self, slot: Slot) -> bool:
+    def _is_late(self, slot: ActorSlot) -> bool:
         """Return whether an actor takes too long for a rollout that it could begin."""
         call, now = slot.calls[0], time.monotonic()
         if call.began is None:
@@ -217,7 +222,7 @@ class Fleet:
                 )
 
 
-def _oldest(slot: Slot) -> int:
+def _oldest(slot: ActorSlot) -> int:
     """Return the version of the weights of an actor's oldest finished rollout."""
     version: int = slot.finished[0].report.weights_version
     return version

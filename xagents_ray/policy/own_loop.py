@@ -24,16 +24,16 @@ from xagents_ray.core.trajectory import (
     Weights,
 )
 from xagents_ray.policy.conversion import Conversion
-from xagents_ray.policy.loading import Trained
+from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.state import UpdateSchedule
-from xagents_ray.run.telemetry import check_finite
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage.weights import check_paths
+from xagents_ray.watch.telemetry import check_finite
 
 
 class Agent:
@@ -164,7 +164,7 @@ class Agent:
     @property
     def policy(self) -> Policy:
         """The policy as it is now: to predict, evaluate, save or export it."""
-        return Policy(Trained(self._run, self._driver.weights, "an agent"))
+        return Policy(LoadedPolicy(self._run, self._driver.weights, "an agent"))
 
     def close(self) -> None:
         """End the learner's thread."""

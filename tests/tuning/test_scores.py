@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xagents_ray.seeds.scores import interquartile_mean, interval, standard_error
+from xagents_ray.tuning.scores import interquartile_mean, interval, standard_error
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from xagents_ray.core.user_code import (
     starting_at_the_user,
     traceback_of,
 )
-from xagents_ray.run.progress import EndedEpisode, Progress
-from xagents_ray.run.result import Result
+from xagents_ray.watch.progress import EndedEpisode, Progress
+from xagents_ray.watch.result import Result
 
 
 class RunContext:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.core.errors import counted
-from xagents_ray.run.result import Result, summary
-from xagents_ray.seeds import scores
-from xagents_ray.seeds.runs import Failure, SeedRun
+from xagents_ray.tuning import scores
+from xagents_ray.tuning.seed_runs import Failure, SeedRun
+from xagents_ray.watch.result import Result, summary
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from signal import Signals as Signal
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.run.progress import Progress
+from xagents_ray.watch.progress import Progress
 
 
 @dataclass(frozen=True)

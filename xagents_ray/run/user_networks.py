@@ -38,7 +38,7 @@ _TRAINING_ONLY = {
 """Layers of Keras that do something else in training."""
 
 
-def made(
+def save_user_networks(
     algorithm: Algorithm,
     config: AlgorithmConfig,
     env: EnvConfig,

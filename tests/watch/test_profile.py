@@ -8,8 +8,8 @@ import pytest
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.process import cores
 from xagents_ray.core.trajectory import RolloutReport
-from xagents_ray.run.profile import Profile
 from xagents_ray.settings.config import Config
+from xagents_ray.watch.profile import Profile
 
 
 def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profile:

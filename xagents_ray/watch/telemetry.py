@@ -6,12 +6,12 @@ from pathlib import Path
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Diverged
-from xagents_ray.run.callbacks import Callback, Callbacks
-from xagents_ray.run.display import Display
-from xagents_ray.run.driver import Collected, Driver
-from xagents_ray.run.profile import Profile
-from xagents_ray.run.progress import Progress
-from xagents_ray.run.recorder import Recorder
+from xagents_ray.watch.callbacks import Callback, Callbacks
+from xagents_ray.watch.display import Display
+from xagents_ray.watch.profile import Profile
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.recorder import Recorder
+from xagents_ray.watch.reports import Collected, WatchedDriver
 
 
 class Telemetry:
@@ -23,7 +23,7 @@ class Telemetry:
     def __init__(
         self,
         run: RunSpec,
-        driver: Driver,
+        driver: WatchedDriver,
         progress: Progress,
         recorder: Recorder,
         display: Display,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from xagents_ray.core.errors import counted
-from xagents_ray.run.live import Screen
-from xagents_ray.seeds.runs import Failure, SeedRun
 from xagents_ray.settings.run import DisplayConfig
+from xagents_ray.tuning.seed_runs import Failure, SeedRun
+from xagents_ray.watch.live import Screen
 
 
 class SeedsDisplay:

@@ -11,10 +11,10 @@ from sessions import RUN, raising, steps, summary, train
 
 from xagents_ray import Callback, Result, RunContext
 from xagents_ray.core.errors import Broken, Diverged, UserError
-from xagents_ray.run.callbacks import EVENTS, load
 from xagents_ray.settings.options import options, plain
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.history import read_history
+from xagents_ray.watch.callbacks import EVENTS, load
 
 CONTEXT = "env_steps", "updates", "episodes", "mean_reward", "best_reward"
 

@@ -1,0 +1,54 @@
+"""Whole episodes of a network in one environment, shown or filmed."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import Stopped
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import Array, Episode, Weights
+from xagents_ray.settings.run import PlayConfig
+
+
+def play_episodes(
+    run: RunSpec,
+    weights: Weights,
+    config: PlayConfig,
+    ended: Callable[[Episode], object],
+) -> int | None:
+    """Play episodes in one environment, seeded with the run's seed.
+
+    Args:
+        run: the run whose policy acts.
+        weights: the weights of the network that acts.
+        config: what is shown and written, and how long it plays.
+        ended: called with each episode that ended.
+    Returns:
+        The number of the signal that ended it early; None without one.
+    """
+    # Here, as importing the package loads no environments.
+    from xagents_ray.actors.env_actor import ActorSetup
+    from xagents_ray.actors.envs.interface import naming_their_line
+    from xagents_ray.actors.player import Player
+
+    with Signals() as signals, closing(Player(ActorSetup.of(run, 1), config)) as player:
+        signals.on_first = player.stop
+        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
+            for episode in player.play(weights, run.seed):
+                ended(episode)
+    return signals.received
+
+
+def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:
+    """Write a video of one episode of a run's policy to a folder.
+
+    Args:
+        run: the run whose policy acts.
+        learned: the arrays of the learner's state by name.
+        folder: where the video is written; it is made if needed.
+    """
+    weights = Weights(1, run.algorithm.models[0].own(learned))
+    run = dataclasses.replace(run, seed=run.evaluation_seed)
+    play_episodes(run, weights, PlayConfig(video_dir=str(folder)), lambda _: None)

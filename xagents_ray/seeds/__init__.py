@@ -1,1 +1,0 @@
-"""Runs with several seeds: side by side, and what they reach together."""

@@ -1,0 +1,73 @@
+"""What a driver reports to the training loop and to those who watch the run."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from xagents_ray.core.trajectory import Episode, RolloutReport, success_rate
+from xagents_ray.replay.base import Fill
+
+
+class Collected(NamedTuple):
+    """One round of rollouts, as the loop sees it."""
+
+    reports: Sequence[RolloutReport]
+    replay: Fill | None  # how full it is; None without one
+    # Of each rollout, the newest weights' version less the one that acted.
+    lags: Sequence[int]
+    replay_seconds: float = 0.0  # that the replay took to copy them in
+    # Reports of rollouts that were too old to learn from.
+    dropped: Sequence[RolloutReport] = ()
+
+
+class Evaluated(NamedTuple):
+    """What a greedy evaluation said of weights."""
+
+    step: int  # env steps of the run by then
+    mean_reward: float  # mean return
+    success_rate: float | None = None  # None where the environment doesn't say
+
+    @classmethod
+    def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
+        """Return that of its episodes."""
+        mean = sum(each.episode_return for each in episodes) / len(episodes)
+        return cls(step, mean, success_rate(episodes))
+
+    def __str__(self) -> str:
+        text = f"Evaluation at {self.step} steps: mean reward {self.mean_reward:.2f}"
+        rate = self.success_rate
+        return text if rate is None else f"{text}, success rate {rate:.2f}"
+
+
+class FailedEvaluation(NamedTuple):
+    """An evaluation without a result; the driver warns of it."""
+
+    step: int  # env steps of the run by then
+
+
+class Supervision(Protocol):
+    """Watches over parts that may fail without ending the run."""
+
+    @property
+    def failures(self) -> Counter[str]:
+        """What failures and the bound on lag have cost so far, by name."""
+
+    def take_warnings(self) -> list[str]:
+        """Return what has failed since the last call, one sentence each."""
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        """Show metrics by name to those who watch the run from outside."""
+
+
+class WatchedDriver(Protocol):
+    """The part of a driver that those who watch the run need.
+
+    Attributes:
+        n_actors: the number of env actors.
+    """
+
+    n_actors: int
+
+    @property
+    def supervision(self) -> Supervision | None:
+        """The supervision of the parts; None where every failure ends the run."""
