@@ -1,0 +1,122 @@
+"""Files of format 1, which commit 3442e51 wrote, resume, load and act as before.
+
+`tests/data/format-1/make.py` says how they were made.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xagents_ray
+from xagents_ray.algorithms.row import ALGORITHMS
+from xagents_ray.algorithms.table import find
+from xagents_ray.core.trajectory import Array
+from xagents_ray.learners import formats
+from xagents_ray.policy import loading
+from xagents_ray.storage.history import read_history
+from xagents_ray.storage.weights import read_file
+
+FILES = Path(__file__).parents[1] / "data" / "format-1"
+RUNS = {run.parts[-3]: run for run in sorted(FILES.glob("trained/*/*/*"))}
+ACTIONS = json.loads((FILES / "actions.json").read_text())
+agents = pytest.mark.parametrize("agent", RUNS)
+
+
+def settings_of(agent: str) -> dict[str, Any]:
+    """Return what weights files need to be given besides themselves."""
+    run = RUNS[agent]
+    networks = [*run.glob("*.cfg"), *run.glob("*.keras")]
+    normalizes = {"normalize_observations": True} if agent in ("ppo", "sac") else {}
+    return {
+        "env": run.parts[-2],
+        **{path.stem: str(path) for path in networks},
+        **normalizes,
+    }
+
+
+def arrays_of(path: Path | str) -> dict[str, Array]:
+    with np.load(path) as file:
+        return dict(file)
+
+
+def assert_acts_as_before(policy: xagents_ray.Policy, agent: str) -> None:
+    shape = 8, *policy.observation_space.shape
+    observations = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32)
+    actions = policy.act(observations.reshape(shape))
+    np.testing.assert_allclose(actions, ACTIONS[agent], atol=1e-5)
+
+
+def test_there_are_files_of_each_algorithm() -> None:
+    assert RUNS.keys() == ACTIONS.keys() == ALGORITHMS.keys()
+
+
+@agents
+def test_a_run_is_resumed(agent: str, tmp_path: Path) -> None:
+    mine = shutil.copytree(RUNS[agent], tmp_path / "run")
+    saved = max((mine / "checkpoints").iterdir())
+    before = json.loads((saved / "facts.json").read_text())["progress"]
+    old = arrays_of(saved / "arrays.npz")
+    steps, rows = before["env_steps"], read_history(mine / "history.parquet")
+    result = xagents_ray.train(
+        agent, resume=str(mine), max_steps=steps + 60, quiet=True
+    )
+    assert isinstance(result, xagents_ray.Result)
+    assert result.env_steps >= steps + 60 and result.updates > before["updates"]
+    after = read_history(mine / "history.parquet")
+    for name in ("step", "episode_reward", "best_reward"):
+        np.testing.assert_array_equal(after[name][: len(rows)], rows[name])
+    assert len(rows) and (after["step"][len(rows) :] > steps).all()
+    newest = arrays_of(max((mine / "checkpoints").iterdir()) / "arrays.npz")
+    assert any((old[x] != newest[x]).any() for x in old if "kernel" in x)
+
+
+@agents
+def test_weights_start_a_run(agent: str) -> None:
+    given = sorted(FILES.glob(f"weights/{agent}-*.npz"))
+    algorithm = find(agent)
+    names = [model.name for model in algorithm.models]
+    given.sort(key=lambda path: names.index(path.stem.partition("-")[2]))
+    written = [path.name for path in given]
+    few = {"n_steps": 8} if algorithm.on_policy else {}
+    few |= {"max_kl": 1e-7} if agent == "trpo" else {}  # hardly moves the actor
+    xagents_ray.train(
+        agent,
+        **settings_of(agent),
+        **few,
+        weights=list(map(str, given)),
+        checkpoints=written,
+        max_steps=1,
+        local=True,
+        quiet=True,
+    )
+    for path, mine in zip(given, written, strict=True):
+        first, last = arrays_of(path), arrays_of(mine)
+        for name in (name for name in first if "kernel" in name):
+            np.testing.assert_allclose(last[name], first[name], atol=0.05)
+
+
+@agents
+def test_policies_act_as_before(agent: str) -> None:
+    assert_acts_as_before(xagents_ray.load(RUNS[agent], which="last"), agent)
+    path = FILES / "policies" / f"{agent}.npz"
+    settings = settings_of(agent)
+    settings.pop("critic_model", None)
+    policy = xagents_ray.load(path, agent=agent, **settings)
+    assert_acts_as_before(policy, agent)
+
+
+@agents
+@pytest.mark.parametrize("ending", [".tf", ".weights.h5"])
+def test_policies_are_the_same_in_each_format(agent: str, ending: str) -> None:
+    path = FILES / "policies" / f"{agent}{ending}"
+    run = loading.load(find(agent), {"run": str(RUNS[agent]), "which": "last"}).run
+    expected = arrays_of(path.parent / f"{agent}.npz")
+    extras = {k: x.shape for k, x in expected.items() if k not in run.layout.shapes}
+    arrays, notes = formats.decode(read_file(str(path)), run.layout, extras)
+    assert arrays.keys() == expected.keys() and not notes
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, expected[name])
