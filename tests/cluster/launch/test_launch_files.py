@@ -1,6 +1,8 @@
 """What `launch` writes is what each tool takes, and only what was asked for."""
 
 import json
+import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -23,6 +25,7 @@ COMMAND = ["train", "ppo", "--env", "CartPole-v1", "--preset"]
 WORDS = [*COMMAND, "--name", "a $b 'c'"]
 SCHEMA = json.loads(Path(__file__).with_name("kuberay.schema.json").read_text())
 LINT = "{extends: default, rules: {document-start: disable, line-length: {max: 100}}}"
+_SHELL = re.compile("```sh\n(.*?)```", re.DOTALL)
 TARGETS = ("docker", "kuberay", "ray", "slurm")
 
 
@@ -112,17 +115,20 @@ def test_kuberay_takes_our_fields_and_a_misspelt_one_fails(folder: Path) -> None
     assert count > 150
 
 
-def test_the_repository_has_what_is_written_for_docker(tmp_path: Path) -> None:
-    write("docker", COMMAND, tmp_path / "docker")
-    (tmp_path / "docker" / "secrets" / "ray_token").unlink()
-
-    def contents(above: Path) -> dict[str, bytes]:
-        files = [path for path in above.rglob("*") if path.is_file()]
-        return {str(p.relative_to(above)): p.read_bytes() for p in files}
-
-    known = contents(ROOT / "docker")
-    known.pop("secrets/ray_token", None)
-    assert contents(tmp_path / "docker") == known
+def test_the_repository_says_how_to_write_and_build_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docker" / "README.md").read_text(encoding="utf-8")
+    written, wheel, started = _SHELL.search(text)[1].splitlines()  # type: ignore[index]
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(shlex.split(written)[1:]) == 0
+    image, folder = tmp_path / "on-docker", ROOT / "cluster" / "launch" / "image"
+    for path in folder.iterdir():
+        if path.suffix in (".lock", ".sh"):
+            assert (image / path.name).read_bytes() == path.read_bytes()
+    assert f"cd {image.name} && docker compose up --build" in started
+    assert (tmp_path / wheel.split()[-1]).is_dir()
+    assert (image / "compose.yaml").is_file()
 
 
 def test_nothing_is_reached_from_outside(folder: Path) -> None:
