@@ -6,15 +6,18 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands.train import train
 from xagents_ray.commands.tune import tune
-from xagents_ray.settings.config import GROUPS
-from xagents_ray.settings.options import Option, options
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.config import train_options
+from xagents_ray.settings.options import Option
 from xagents_ray.tuning.plan import tune_options
 
 STUB = Path(__file__).with_name("public.pyi")
@@ -42,10 +45,14 @@ TypeOf = Callable[[Option], str]
 
 def stub() -> str:
     """Return the text of the stub."""
-    shared = [each for group in GROUPS.values() for each in options(group)]
+    settings = {
+        **dict(_settings(train, train_options, _type)),
+        **dict(_settings(tune, tune_options, _type_to_vary)),
+    }
     parts = [
-        *_command(train, "Result", shared, _type),
-        *_command(tune, "TuneResult", tune_options(None), _type_to_vary),
+        *_dicts(settings),
+        _overloads(train, "Result"),
+        _overloads(tune, "TuneResult"),
     ]
     types = re.findall(r"(?m)^    \w+: (.+)$", "\n".join(parts))
     modules = {*re.findall(r"\b([a-z_][\w.]*)\.[A-Z]", "\n".join(types))}
@@ -63,30 +70,75 @@ def _compat() -> str:
     return f"__all__ = [\n{public}]\n\n{known}\n\n{classes}".rstrip()
 
 
-def _command(
-    function: Callable[..., Any], result: str, shared: Iterable[Option], type_of: TypeOf
-) -> Iterator[str]:
-    """Yield the settings of a command, and its signature for each agent."""
-    name = function.__name__
-    base = f"{name.capitalize()}Settings"
+def _settings(
+    function: Callable[..., Any],
+    known: Callable[[type[AlgorithmConfig]], Iterable[Option]],
+    type_of: TypeOf,
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each agent's settings of a command, and their fields."""
     named = [
         f"{_INDENT}{each.name}: {inspect.formatannotation(each.annotation)}"
         for each in inspect.signature(function).parameters.values()
         if each.kind is each.KEYWORD_ONLY
     ]
-    yield "\n".join((_settings(base, "TypedDict", shared, type_of), *named))
-    overloads = []
     for row in ALGORITHMS.values():
-        own = f"{name.capitalize()}{row.name.upper()}"
-        yield _settings(own, base, options(row.config), type_of)
-        overloads.append((f'Literal["{row.name}"]', f"Unpack[{own}]"))
-    overloads.append(("AgentName", "Any"))
+        # With `seeds`, `train` returns something else: it has signatures of its own.
+        own = [each for each in known(row.config) if each.name != "seeds"]
+        fields = [f"{_field(each.name, type_of(each))}\n{_help(each)}" for each in own]
+        yield _name(function, row), sorted(fields) + named
+
+
+def _name(function: Callable[..., Any], row: Algorithm) -> str:
+    return f"{function.__name__.capitalize()}{row.name.upper()}"
+
+
+def _dicts(settings: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yield TypedDicts of these names; fields of several are in a base of those."""
+    users, groups = defaultdict(list), defaultdict(list)
+    for name, fields in settings.items():
+        for field in fields:
+            users[field].append(name)
+    for field, names in users.items():
+        groups[tuple(names)].append(field)
+    bases: dict[str, list[str]] = {name: [] for name in settings}
+    for together in [names for names in groups if len(names) > 1]:
+        yield _dict(_group(together), ["TypedDict"], groups[together])
+        for name in together:
+            bases[name].append(_group(together))
+    for name, own in bases.items():
+        yield _dict(name, own, groups[name,])
+
+
+def _group(names: Sequence[str]) -> str:
+    """Return a name for what these have: `Train_A2C_PPO`, or `Both_PPO`."""
+    found = [re.fullmatch("(Train|Tune)(.+)", name) for name in names]
+    commands = list(dict.fromkeys(each[1] for each in found if each))
+    agents = list(dict.fromkeys(each[2] for each in found if each))
+    if len(names) < len(commands) * len(agents):
+        return "_".join(names)
+    command = commands[0] if len(commands) == 1 else "Both"
+    return "_".join([command, *(agents if len(agents) < len(ALGORITHMS) else ["All"])])
+
+
+def _dict(name: str, bases: Sequence[str], fields: Sequence[str]) -> str:
+    """Return a TypedDict."""
+    head = f"class {name}({', '.join((*bases, 'total=False'))}):"
+    head = textwrap.fill(head, _WIDTH, subsequent_indent=_INDENT)
+    return "\n".join((head, *(fields or [f"{_INDENT}..."])))
+
+
+def _overloads(function: Callable[..., Any], result: str) -> str:
+    """Return the signatures of a command, one for each agent or two."""
+    settings = [
+        (f'Literal["{row.name}"]', f"Unpack[{_name(function, row)}]")
+        for row in ALGORITHMS.values()
+    ]
     kinds = {"": result}
     if function is train:
         kinds = {"*, seeds: Sequence[int], ": "SeedsResult", **kinds}
-    yield "\n".join(
-        _overload(name, f"agent: {agent}, {more}**settings: {own}", ends)
-        for agent, own in overloads
+    return "\n".join(
+        _overload(function.__name__, f"agent: {agent}, {more}**settings: {own}", ends)
+        for agent, own in (*settings, ("AgentName", "Any"))
         for more, ends in kinds.items()
     )
 
@@ -97,16 +149,6 @@ def _overload(name: str, parameters: str, result: str) -> str:
     if len(line) <= _WIDTH:
         return f"@overload\n{line}"
     return f"@overload\ndef {name}(\n{_INDENT}{parameters}\n) -> {result}: ..."
-
-
-def _settings(name: str, base: str, known: Iterable[Option], type_of: TypeOf) -> str:
-    """Return a TypedDict of settings, each with its help."""
-    lines = [f"class {name}({base}, total=False):"]
-    # With `seeds`, `train` returns something else: it has signatures of its own.
-    known = (each for each in known if each.name != "seeds")
-    for each in sorted(known, key=lambda option: option.name):
-        lines += [_field(each.name, type_of(each)), _help(each)]
-    return "\n".join(lines)
 
 
 def _field(name: str, kind: str) -> str:
