@@ -13,6 +13,7 @@ from fake_driver import FakeDriver
 from sessions import RUN, raising, summary, train
 
 import xagents_ray
+from xagents_ray.algorithms.table import find
 from xagents_ray.commands.seeds import _ended, _settings
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
@@ -84,6 +85,8 @@ def test_a_run_that_fails_is_resumed_by_the_same_command() -> None:
         ({"seeds": 3}, "--seeds takes one value or more"),
         ({"seeds": []}, "--seeds takes one value or more"),
         ({"seeds": [-1]}, "--seeds must be"),
+        ({"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
+        ({"callbacks": "nosuch:fn"}, "module nosuch can't be imported"),
     ],
 )
 def test_what_several_seeds_refuse(given: dict, message: str) -> None:
@@ -114,17 +117,17 @@ def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:
 
     def again() -> list[float]:
         with pytest.raises(UserError, match="seed-2 is being trained by process"):
-            _settings("ppo", {**given, "seeds": (2,)}, above, 2)
+            _settings(find("ppo"), {**given, "seeds": (2,)}, above, 2)
         return [1]
 
     found.mkdir(parents=True)
     with locked(found):
         again()
     assert found.exists()
-    assert _settings("ppo", given, above, 2) == {**given, **own}
+    assert _settings(find("ppo"), given, above, 2) == {**given, **own}
     assert not found.exists()
     train(FakeDriver([[1], again]), **{**given, **own})
-    resumed = _settings("ppo", {**given, "seeds": (2,)}, above, 2)
+    resumed = _settings(find("ppo"), {**given, "seeds": (2,)}, above, 2)
     assert resumed["resume"] == str(found) and "name" not in resumed
 
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import click
 
-from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.flags import Command, parameter
-from xagents_ray.commands.seeds import check_shared
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
-from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import Checked, count, option, options, plain
+from xagents_ray.run.request import Request
+from xagents_ray.settings.config import train_options
+from xagents_ray.settings.options import Checked, count, option, options
 
 _TARGETS = {
     "docker": (
@@ -45,12 +44,6 @@ _WHEELS = {
 }
 """How the wheel comes to the nodes, as long as it is not on PyPI."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
-_NOT_THERE = {
-    "local": "runs without Ray",
-    "address": "names a cluster, as the files that are written do",
-    "resume": "is for a run that is here",
-}
-"""Flags of `train` that can't be launched, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,15 +145,13 @@ def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[st
     parsed.params.pop("traceback")
     values = {n: v for n, v in parsed.params.items() if v not in (None, ())}
     known = train_options(algorithm.config)
-    for name, why in _NOT_THERE.items():
-        if name in values:
-            raise UserError(f"--{name} {why}: leave it out.")
-    values = plain(known, values)
-    check_shared(values)
-    config = Config.of(algorithm.config, presets.apply(algorithm, values))
+    for each in known:
+        if each.not_launched and each.name in values:
+            raise UserError(f"{each.flag} {each.not_launched}: leave it out.")
+    request = Request.of(algorithm, values)
     preset = str(values.get("preset") or "")
     files = [preset] if Path(preset).is_file() else []
-    settings = config.values() if files else values
+    settings = request.settings if files else request.given
     added: list[str] = []
     for each in known:
         if not each.is_path or settings.get(each.name) is None:

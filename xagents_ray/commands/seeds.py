@@ -18,11 +18,9 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.plot import plot_seeds
-from xagents_ray.commands.train import train_with
 from xagents_ray.core import objects
 from xagents_ray.core.errors import (
     Broken,
@@ -37,9 +35,10 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason
 from xagents_ray.replay.base import empty_replay
 from xagents_ray.run import forked
-from xagents_ray.run.prepare import find_run, prepare
-from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import flag, options, plain
+from xagents_ray.run.prepare import prepare
+from xagents_ray.run.request import Request
+from xagents_ray.settings.config import Config
+from xagents_ray.settings.options import options
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
@@ -49,6 +48,7 @@ from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns
 from xagents_ray.tuning.seeds_display import SeedsDisplay
 from xagents_ray.tuning.seeds_result import SeedsResult
+from xagents_ray.tuning.training import train_with
 from xagents_ray.watch.progress import Progress
 from xagents_ray.watch.recorder import BestEffort
 from xagents_ray.watch.result import Result, from_summary
@@ -57,13 +57,6 @@ _ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--r
 """Settings that decide when a run ends."""
 _REPORT_SECONDS, _ENDING_SECONDS = 0.5, 30.0
 _PROCESS_BYTES = 2**30  # of a run without its replay
-_REFUSED = {
-    "seed": "--seeds names the seeds: drop one of the two",
-    "resume": "the same command with the same --name resumes all of its runs",
-    "checkpoints": "every run writes its own in its directory: leave it out",
-    "history_checkpoint": "every run writes its own in its directory: leave it out",
-}
-"""Settings that runs with several seeds can't share."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +90,6 @@ class _Process:
         return exit_reason(self._process)
 
 
-def check_shared(given: Mapping[str, Any]) -> None:
-    """Raise UserError for `seeds` beside a setting that several runs can't share."""
-    if given.get("seeds") is None:
-        return
-    for name in _REFUSED.keys() & {n for n, x in given.items() if x is not None}:
-        raise UserError(f"{flag(name)} can't be given with --seeds: {_REFUSED[name]}.")
-
-
 def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
     """Train with settings by their flat names, once with each of `seeds`.
 
@@ -112,17 +97,16 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
         UserError: a setting is wrong, or can't be shared by several runs.
         Broken: all of the runs failed.
     """
-    given = plain(train_options(algorithm.config), given)
-    check_shared(given)
-    config = Config.of(algorithm.config, presets.apply(algorithm, given))
+    request = Request.of(algorithm, given)
+    config = request.config
     env = config.env.env
     name = config.run.name or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     directory = Path(config.run.run_dir).resolve() / "seeds" / name
     with Signals() as signals, SeedsDisplay(config.display) as display:
         run = prepare(algorithm, config)
-        for note in (*run.notes, *presets.hints(algorithm, given)):
+        for note in (*run.notes, *request.notes):
             display.note(note)
-        seed_runs = _plan(run, given, directory, display)
+        seed_runs = _plan(run, request.given, directory, display)
         with locked(directory):
             signals.on_first = None
             seed_runs.train(signals, display.show)
@@ -147,12 +131,13 @@ def _plan(
         UserError: one that is there already can't continue with these settings.
     """
     config, algorithm = run.config, cloudpickle.dumps(run.algorithm)
-    name = run.algorithm.name
     seeds = tuple(dict.fromkeys(config.training.seeds or ()))
     parallel = min(len(seeds), _parallel(run))
     threads = max(1, cores() // parallel) if config.placement.local else None
     definitions = _definitions(config)
-    settings = {seed: _settings(name, given, directory, seed) for seed in seeds}
+    settings = {
+        seed: _settings(run.algorithm, given, directory, seed) for seed in seeds
+    }
     ended = {seed: _ended(given, each.get("resume")) for seed, each in settings.items()}
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -191,7 +176,7 @@ def _parallel(run: RunSpec) -> int:
 
 
 def _settings(
-    agent: str, given: Mapping[str, Any], directory: Path, seed: int
+    algorithm: Algorithm, given: Mapping[str, Any], directory: Path, seed: int
 ) -> dict[str, Any]:
     """Return the settings of a seed's run: of a new one, or of one that continues.
 
@@ -200,7 +185,7 @@ def _settings(
     """
     shared = {name: value for name, value in given.items() if name != "seeds"}
     own = {"seed": seed, "run_dir": str(directory), "name": f"seed-{seed}"}
-    found = next(directory.glob(f"{agent}/*/seed-{seed}"), None)
+    found = next(directory.glob(f"{algorithm.name}/*/seed-{seed}"), None)
     if found is None:
         return {**shared, **own}
     with locked(found):
@@ -212,7 +197,7 @@ def _settings(
     new_run = {each.name for each in options(RunConfig) if each.new_run}
     kept = {n: value for n, value in shared.items() if n not in {*new_run, "run_dir"}}
     settings = {**kept, "resume": str(found)}
-    find_run(agent, settings)
+    Request.of(algorithm, settings)
     return settings
 
 

@@ -59,6 +59,8 @@ class Facts:
     replaces: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()  # has no effect where none of these is set
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
+    not_with_seeds: str = ""  # why runs with several --seeds can't share it; "" if so
+    not_launched: str = ""  # why a run with it can't be launched; "" where it can
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
     # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`,

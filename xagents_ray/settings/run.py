@@ -6,6 +6,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings import from_python
 from xagents_ray.settings.options import Checked, count, option, options
 
+_IN_SEEDS = "every run writes its own in its directory: leave it out"
 _IN_TRIALS = "every trial has its own in a directory of its own, below the sweep's"
 
 
@@ -38,6 +39,8 @@ class RunConfig(Checked):
         None,
         "Directory of a run to resume from its newest checkpoint, or last",
         instead="the same command with the same --study resumes a sweep",
+        not_with_seeds="the same command with the same --name resumes all of its runs",
+        not_launched="is for a run that is here",
     )
     weights: tuple[str, ...] | None = option(
         None,
@@ -52,6 +55,7 @@ class RunConfig(Checked):
         "mean reward over a full reward buffer, or evaluation with --eval-every: .tf, "
         ".weights.h5 or .npz",
         instead=_IN_TRIALS,
+        not_with_seeds=_IN_SEEDS,
     )
     checkpoint_every: int = count(
         100_000,
@@ -66,7 +70,10 @@ class RunConfig(Checked):
         False, "If specified, the newest checkpoint holds the replay buffer too"
     )
     history_checkpoint: str | None = option(
-        None, "Path to .parquet file to save training history", instead=_IN_TRIALS
+        None,
+        "Path to .parquet file to save training history",
+        instead=_IN_TRIALS,
+        not_with_seeds=_IN_SEEDS,
     )
     tensorboard: bool = option(
         True, "Write TensorBoard events; --no-tensorboard leaves them out"
@@ -134,7 +141,10 @@ class ConnectionConfig(Checked):
     """Which Ray a run or a sweep uses."""
 
     address: str | None = option(
-        None, "host:port of a running Ray cluster to train on", needs_ray=True
+        None,
+        "host:port of a running Ray cluster to train on",
+        needs_ray=True,
+        not_launched="names a cluster, as the files that are written do",
     )
     dashboard: bool = option(
         False,
@@ -152,6 +162,7 @@ class PlacementConfig(ConnectionConfig):
         False,
         "If specified, everything runs in this process, without Ray",
         own_loop=True,
+        not_launched="runs without Ray",
     )
     n_actors: int | None = count(
         None,

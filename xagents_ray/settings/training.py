@@ -160,6 +160,7 @@ class TrainingConfig(Checked):
         high=2**31 - 1,
         in_presets=False,
         own_loop=True,
+        not_with_seeds="--seeds names the seeds: drop one of the two",
     )
     seeds: tuple[int, ...] | None = option(
         None,

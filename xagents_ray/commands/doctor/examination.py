@@ -12,20 +12,17 @@ from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import notes
 from xagents_ray.actors.envs.registry import export
-from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
 from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
-from xagents_ray.commands.seeds import check_shared
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.process import cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.run.prepare import build_run, find_run
+from xagents_ray.run.prepare import build_run
+from xagents_ray.run.request import Request
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.weights import check_paths
-from xagents_ray.watch import callbacks
 
 _ALL_SECONDS = 12.0
 _MAKE_SECONDS = 8.0
@@ -43,21 +40,10 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
     """Check what a run with these settings needs; start none.
 
     Raises:
-        UserError: a setting is wrong, as in `commands.train.train_with`.
+        UserError: a setting is wrong.
     """
     load = os.getloadavg()[0]
-    check_shared(given)
-    is_resumed = given.get("resume") is not None
-    if is_resumed:
-        given = find_run(algorithm.name, given)[1]
-    else:
-        given = presets.apply(algorithm, given)
-    if given.get("max_steps") is None and given.get("target_reward") is None:
-        given = {**given, "target_reward": 0.0}  # a check needs no end
-    config = Config.of(algorithm.config, given)
-    check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
-    check_paths(algorithm, config.algorithm, "--checkpoints", config.run.checkpoints)
-    callbacks.load(config.run.callbacks, is_resumed)
+    config = Request.of(algorithm, given, needs_end=False).config
     with ExitStack() as stack:
         every = _Examination(algorithm, config, load, stack).rows()
         found = {row.name: row for row in every if row is not None}

@@ -1,0 +1,43 @@
+"""One training: from its settings to its result."""
+
+from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
+from typing import Any
+
+from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.driver import Driver, StartDriver
+from xagents_ray.run.request import Request
+from xagents_ray.run.session import fit
+from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.result import Result
+
+
+def train_with(
+    algorithm: Algorithm,
+    given: Mapping[str, Any],
+    watch: Callable[[Progress], None] | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Train with settings by their flat names; see `train`, and `fit` for the rest."""
+    request = Request.of(algorithm, given)
+    with Signals() as signals:
+        return fit(
+            algorithm,
+            request.config,
+            signals,
+            start_driver,
+            request.resumed,
+            watch,
+            threads,
+            notes=request.notes,
+            listeners=request.callbacks,
+        )
+
+
+def start_driver(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> Driver:
+    """Start the parts of a run: in this process with --local, else as Ray actors."""
+    local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
+    start: StartDriver = resolve_name(local if run.config.placement.local else ray)
+    return start(run, signals, note)
