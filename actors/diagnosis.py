@@ -20,28 +20,28 @@ _MOST_STEPS = 5_000
 
 @dataclass(frozen=True)
 class Began:
-    """Something that may hang begins: an infinitive, as in "can't reset"."""
+    """The start of a step that may hang, as an infinitive: "can't reset"."""
 
     activity: str
 
 
 @dataclass(frozen=True)
 class EnvsMade:
-    """All environments of the env actor were made in this many seconds."""
+    """The seconds that making all environments of the env actor took."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class SteppedAtRandom:
-    """Steps with random actions.
+    """What steps with random actions gave.
 
     Attributes:
-        microseconds: median of one env step, in a vector step of all environments.
-        count: vector steps.
+        microseconds: median time of one env step, measured over vector steps.
+        count: number of vector steps.
         low: smallest raw reward.
         high: largest raw reward.
-        returns: of the episodes that ended.
+        returns: returns of the episodes that ended.
     """
 
     microseconds: float
@@ -53,11 +53,11 @@ class SteppedAtRandom:
 
 @dataclass(frozen=True)
 class Acted:
-    """Rollouts with an untrained policy.
+    """What rollouts with an untrained policy cost.
 
     Attributes:
-        microseconds: median of one env step, acting and storing included.
-        row_bytes: of one env step in a trajectory, every frame once.
+        microseconds: median time of one env step, acting and storing included.
+        row_bytes: bytes of one env step in a trajectory, each frame stored once.
     """
 
     microseconds: float
@@ -70,7 +70,7 @@ Event: TypeAlias = Began | EnvsMade | SteppedAtRandom | Acted
 def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
     """Make the environments of an env actor, step them at random, then act in them.
 
-    Both take some seconds. Yield what begins, and what it showed.
+    Both take some seconds. Yield each step as it begins, then its result.
 
     Raises:
         Diverged: a reward or an observation is not finite.
@@ -142,7 +142,7 @@ def _check(what: str, numbers: Array) -> None:
 
 
 def _act(setup: ActorSetup, seconds: float) -> Acted:
-    """Roll out with weights of zero: all actions are as likely, or near the middle."""
+    """Roll out with zero weights: near-uniform actions, or near the middle."""
     actor = EnvActor(setup)
     row, config = setup.algorithm, setup.config.algorithm
     sizes = setup.layout.shapes | row.extras(row.models[0], config, actor.spec)

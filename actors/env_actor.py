@@ -38,17 +38,17 @@ from xagents_ray.settings.config import Config
 
 @dataclass(frozen=True)
 class ActorSetup:
-    """What an env actor is made from.
+    """The settings that an env actor is made from.
 
     Attributes:
-        algorithm: that acts.
-        config: of the run.
-        layout: of the network that acts.
-        seed: of the run; environment i has seed + i.
-        first_env: index of its first environment among all of the run.
-        n_envs: how many it has.
-        env_threads: cores that its environments may use.
-        definitions: of environments, for a process that doesn't know them.
+        algorithm: the algorithm whose policy acts.
+        config: the config of the run.
+        layout: the layout of the network that acts.
+        seed: the seed of the run; environment i gets seed + i.
+        first_env: index of this actor's first environment among all of the run.
+        n_envs: number of environments of this actor.
+        env_threads: number of cores that the environments may use.
+        definitions: definitions of environments that the actor's process doesn't know.
     """
 
     algorithm: Algorithm
@@ -79,7 +79,7 @@ class ActorSetup:
 
     @property
     def places(self) -> Array:
-        """Places of its environments among all of the run, float64 [B] from 0 to 1."""
+        """Relative indices of its environments in the run, float64 [B] from 0 to 1."""
         own = np.arange(self.first_env, self.first_env + self.n_envs)
         places: Array = own / max(1, self.config.env.n_envs - 1)
         return places
@@ -118,28 +118,27 @@ class EnvActor:
         self._moments = RolloutMoments(config, self.spec, setup.n_envs)
 
     def ready(self) -> None:
-        """Do nothing: a call that returns shows that the environments are made."""
+        """Do nothing; a call that returns shows that the environments are made."""
 
     def stop(self) -> None:
         """Make a rollout in progress raise Stopped; callable from a signal handler."""
         self._stopping = True
 
     def close(self) -> None:
-        """End the environments."""
         self._envs.close()
 
     def rollout(
         self, weights: Weights, length: int, env_steps: int
     ) -> tuple[Trajectory, RolloutReport]:
-        """Step every environment `length` times; return also what a driver reads of it.
+        """Step every environment `length` times; return a trajectory and its report.
 
-        Exploration falls with the env steps of the whole run so far.
+        Exploration decays with the env steps of the whole run.
 
         Raises:
             Stopped: `stop` was called.
             Diverged: a reward is not finite.
-            EnvironmentFault: an observation is not, or what an environment of the
-                user's returns is not what Gymnasium expects.
+            EnvironmentFault: an observation is not finite, or a user-defined
+                environment returns what Gymnasium doesn't allow.
         """
         began, computed = time.perf_counter(), time.process_time()
         self._midway = True
@@ -171,7 +170,7 @@ class EnvActor:
     def _step(
         self, rows: TrajectoryWriter, noise: Array, env_steps: int
     ) -> tuple[list[Episode], float, float]:
-        """Fill the rows; return ended episodes, and seconds of acting and stepping."""
+        """Fill row t; return ended episodes, and the seconds of acting and stepping."""
         episodes: list[Episode] = []
         acting = stepping = 0.0
         env_steps_per_row = self._setup.config.env.n_envs
@@ -191,9 +190,9 @@ class EnvActor:
         return episodes, acting, stepping
 
     def state(self) -> dict[str, Any]:
-        """Return all that the next rollouts depend on but the weights, as JSON.
+        """Return the state that the next rollouts depend on, without weights, as JSON.
 
-        After a rollout that was stopped the environments' state is left out: its
+        After a rollout was stopped, the environments' state is left out, because its
         steps are lost.
         """
         known = self._window is not None and not self._midway
@@ -215,15 +214,14 @@ class EnvActor:
         }
 
     def restore(self, state: dict[str, Any]) -> int:
-        """Resume from the state of such an actor; this one must be new.
+        """Resume from the state of another actor, before the first rollout.
 
-        If the environments' state is not in it, all begin an episode, with other
-        seeds than before.
+        Without the environments' state, all of them begin an episode with new seeds.
 
         Returns:
-            How many unfinished episodes were dropped.
+            The number of unfinished episodes that were dropped.
         Raises:
-            UserError: the state is damaged, or not of these environments.
+            UserError: the state is damaged, or belongs to other environments.
         """
         try:
             return self._restore(state)
@@ -234,9 +232,9 @@ class EnvActor:
             ) from None
 
     def restart(self, times: int) -> None:
-        """Begin with other episodes and noise for each number of times, 1 or more.
+        """Begin with episodes and noise derived from the number of restarts, 1 or more.
 
-        This one must be new.
+        Call it before the first rollout.
         """
         self._restarts = times
         setup = self._setup

@@ -1,4 +1,4 @@
-"""The evaluator: plays whole episodes with given weights for their returns."""
+"""The evaluator: plays whole episodes with given weights and reports returns."""
 
 import copy
 import sys
@@ -20,7 +20,7 @@ TRAINED = sys.maxsize
 
 
 class Evaluator:
-    """Plays whole episodes in vector environments; a seed gives the same ones again."""
+    """Plays whole episodes in vector environments; equal seeds give equal episodes."""
 
     def __init__(self, setup: ActorSetup) -> None:
         threadpool_limits(1, user_api="blas")
@@ -38,16 +38,17 @@ class Evaluator:
         random_share: float = 0.0,
         progress: Callable[[int, int], object] = lambda episodes, env_steps: None,
     ) -> list[Episode]:
-        """Play episodes, each environment an equal share of them.
+        """Play episodes, an equal number in each environment.
 
         Counting the first ones to end instead would favor short episodes. The first
         environments play one more if the shares can't be equal. Environment i has seed
-        + i. A greedy policy takes the likeliest actions, not samples; `random_share`
-        of the actions are random ones in their place. `progress` is called after each
-        vector step with the episodes that have ended and the env steps made so far.
+        + i. A greedy policy takes the most likely actions instead of sampling; a
+        fraction `random_share` of the actions is replaced by random ones. `progress` is
+        called after each vector step with the number of ended episodes and of env steps
+        so far.
 
         Returns:
-            Episodes with raw returns, by environment and then in order of time.
+            Episodes with raw returns, ordered by environment, then by time.
         Raises:
             Stopped: `stop` was called.
         """
@@ -73,11 +74,10 @@ class Evaluator:
         return [episode for each in played for episode in each]
 
     def stop(self) -> None:
-        """Make an evaluation in progress raise Stopped; for signal handlers too."""
+        """Make an evaluation in progress raise Stopped; also for signal handlers."""
         self._stopping = True
 
     def close(self) -> None:
-        """End the environments."""
         self._envs.close()
 
 
@@ -89,11 +89,11 @@ def play_forever(
     greedy: bool,
     random_share: float = 0.0,
 ) -> Iterator[EnvStep]:
-    """Yield steps of environments that were just reset, without end.
+    """Yield the steps of environments that were just reset, without end.
 
-    `first` is what the reset gave; the policy has weights, and takes the likeliest
-    actions if it is greedy, else samples with each environment's generator. About
-    `random_share` of the actions are random ones in their place.
+    `first` holds the observations of the reset. The policy, whose weights are loaded,
+    takes the most likely actions if `greedy`, else it samples with each environment's
+    generator. A fraction of about `random_share` of the actions is random.
     """
     randomize = _randomizer(envs, generators, random_share)
     frames, starts = first_window(first, envs.spec.stack)
@@ -117,7 +117,7 @@ def play_forever(
 def _randomizer(
     envs: Envs, generators: list[np.random.Generator], share: float
 ) -> Callable[[Array], Array]:
-    """Return what replaces a share of actions by samples of their space."""
+    """Return a function that replaces a share of actions by samples of their space."""
     if not share:
         return lambda actions: actions
     spaces = [copy.deepcopy(envs.spaces[1]) for _ in generators]

@@ -1,4 +1,4 @@
-"""The player: episodes of one environment as a person sees them, and their pictures."""
+"""The player: episodes of one environment for people to watch, and their pictures."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from xagents_ray.settings.run import PlayConfig
 
 
 class Video:
-    """An mp4 file, written next to its path and renamed when it is complete.
+    """An mp4 file, written beside its path and renamed when it is complete.
 
     H.264 in yuv420p, which every browser plays.
     """
@@ -53,7 +53,7 @@ class Video:
             ) from None
 
     def write(self, picture: Array) -> None:
-        """Add uint8 [H, W, 3], RGB, of the first one's size."""
+        """Add an RGB picture, uint8 [H, W, 3], of the same size as the first."""
         if picture.shape != self._shape:
             raise UserError(
                 f"A video can't hold pictures of {self._shape} and {picture.shape}: "
@@ -64,10 +64,10 @@ class Video:
         self._count += 1
 
     def finish(self) -> None:
-        """Give the video its name.
+        """Rename the complete file to its path.
 
         Raises:
-            UserError: the file does not hold every picture.
+            UserError: the file does not contain every picture.
         """
         self._encode(None)
         with self._whole():
@@ -79,13 +79,13 @@ class Video:
         self._partial.replace(self._path)
 
     def close(self) -> None:
-        """Remove what is not finished."""
+        """Remove an unfinished file."""
         with contextlib.suppress(av.FFmpegError):
             self._file.close()
         self._partial.unlink(missing_ok=True)
 
     def _encode(self, frame: av.VideoFrame | None) -> None:
-        """Write a frame; None writes what the codec still holds."""
+        """Write a frame; None flushes the codec."""
         with self._whole():
             self._file.mux(self._stream.encode(frame))
 
@@ -101,7 +101,7 @@ class Video:
 
 
 def write_jpg(path: Path, picture: Array) -> None:
-    """Write uint8 [H, W, 3], RGB, as a jpg; UserError when it can't be."""
+    """Write an RGB picture, uint8 [H, W, 3], as jpg; UserError if it can't be."""
     if not cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)):
         raise UserError(
             f"{path} can't be written: give --frame-dir a folder that can be written "
@@ -112,8 +112,8 @@ def write_jpg(path: Path, picture: Array) -> None:
 class Window:
     """A window that shows pictures at their frame rate.
 
-    Not the environment's own, since one that draws its own window gives no
-    pictures for a video.
+    The environment's own window is not used, because an environment that draws it
+    returns no pictures for a video.
     """
 
     def __init__(self, title: str) -> None:
@@ -136,7 +136,7 @@ class Window:
         self._screen: pygame.Surface | None = None
 
     def show(self, picture: Array, fps: float, delay: float) -> bool:
-        """Show uint8 [H, W, 3], RGB, at `fps` at most, and `delay` seconds longer.
+        """Show a picture, uint8 [H, W, 3], for at least 1/`fps` + `delay` seconds.
 
         Return False when the user closed the window.
         """
@@ -153,7 +153,6 @@ class Window:
         return not pygame.event.get(pygame.QUIT)
 
     def close(self) -> None:
-        """Close it."""
         self._pygame.display.quit()
 
 
@@ -165,7 +164,7 @@ def _no_display(reason: str) -> UserError:
 
 
 class Player:
-    """Plays one episode after the other; shows them or writes videos or pictures."""
+    """Plays episodes one after another; shows them, or writes videos or pictures."""
 
     def __init__(self, setup: ActorSetup, config: PlayConfig) -> None:
         threadpool_limits(1, user_api="blas")
@@ -182,9 +181,9 @@ class Player:
         self._policy = setup.make_policy(self._envs.spec)
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:
-        """Play episodes, the environment and action noise of the first with `seed`.
+        """Play episodes; `seed` seeds the environment and noise of the first one.
 
-        An episode's first picture follows the reset, then comes one per env step.
+        An episode has one picture after the reset and one after each env step.
 
         Yields:
             Each episode when it has ended and its video is complete.
@@ -225,7 +224,7 @@ class Player:
         self._envs.close()
 
     def _see(self, number: int, row: int, is_last: bool = False) -> None:
-        """Draw an episode's picture after `row` env steps, for all who asked for it."""
+        """Draw the picture after `row` env steps, if anything needs it."""
         c = self._config
         is_shown = is_last or not c.render_end
         if not self._has_pictures or not (is_shown or c.video_dir):

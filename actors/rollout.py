@@ -1,4 +1,4 @@
-"""A rollout while it is played: its trajectory, and what is counted on the way."""
+"""A rollout in progress: its trajectory, and statistics gathered on the way."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
-    """Return the newest frames after a reset, zeros before it, and their starts.
+    """Return the window after a reset: zeros before its newest frames, and starts.
 
-    From [B, *observation_shape], what the reset gave, to [stack, B, *observation_shape]
-    and bool [stack, B].
+    The reset's observations are [B, *observation_shape]; the result is [stack, B,
+    *observation_shape] and bool [stack, B].
     """
     observations = np.zeros((stack, *first.shape), first.dtype)
     starts = np.zeros(observations.shape[:2], np.bool_)
@@ -30,13 +30,13 @@ def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
 
 
 class TrajectoryWriter:
-    """Holds the rows of one rollout.
+    """Collects the rows of one rollout.
 
     Args:
-        before: [stack, B, *observation_shape] and bool [stack, B], the newest frames
-            and starts before row 0.
-        length: T.
-        is_image: stack frames for the network.
+        before: frames [stack, B, *observation_shape] and starts bool [stack, B] of the
+            window before row 0.
+        length: number of rows, T.
+        is_image: whether to stack frames for the network.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TrajectoryWriter:
         self._chosen: list[Actions] = []
 
     def input(self, t: int) -> Array:
-        """Return the network's input at row t, at most T: [B, *input_shape]."""
+        """Return the network's input at row t, 0 to T: [B, *input_shape]."""
         if not self._is_image:
             row: Array = self.observations[t]
             return row
@@ -63,7 +63,7 @@ class TrajectoryWriter:
         return stack_frames(self.observations[window], self.starts[window])
 
     def write(self, t: int, chosen: Actions, step: EnvStep, resets: BoolArray) -> None:
-        """Write row t; `resets`, bool [B], are environments that only reset in it."""
+        """Write row t; `resets`, bool [B], marks environments that only reset in it."""
         self.observations[t + self._stack] = step.observations
         self.starts[t + self._stack] = resets
         self._rewards[t] = step.rewards
@@ -72,12 +72,12 @@ class TrajectoryWriter:
         self._chosen.append(chosen)
 
     def last_window(self) -> tuple[Array, BoolArray]:
-        """Return copies of the newest frames and starts, for the rollout after it."""
+        """Return copies of the newest frames and starts, for the next rollout."""
         length = len(self._rewards)
         return self.observations[length:].copy(), self.starts[length:].copy()
 
     def check_rewards(self) -> None:
-        """Raise Diverged when a reward is not finite."""
+        """Raise Diverged if a reward is not finite."""
         finite = np.isfinite(self._rewards)
         if not finite.all():
             row, env = np.argwhere(~finite)[0]
@@ -89,7 +89,7 @@ class TrajectoryWriter:
     def trajectory(
         self, policy: Policy, noise: Array, version: int, first_env: int
     ) -> Trajectory:
-        """Return the trajectory of a policy that acted with [T, B, ...] noise."""
+        """Return the trajectory of a policy that acted with noise [T, B, ...]."""
         rows = Actions.joined(self._chosen)
         values = rows.values
         if values is not None:
@@ -112,15 +112,15 @@ class TrajectoryWriter:
 
 
 class EpisodeCounter:
-    """Adds up the steps of B environments, episode by episode.
+    """Sums up the steps of B environments by episode.
 
     Args:
-        n_envs: B.
-        first_env: index of the first one among all of the run.
+        n_envs: number of environments, B.
+        first_env: index of the first environment in the run.
     Attributes:
         returns: float64 [B], sums of raw rewards so far.
         lengths: int64 [B], env steps so far.
-        ended: bool [B], environments that only reset in the next step.
+        ended: bool [B], true for environments that only reset in the next step.
     """
 
     def __init__(self, n_envs: int, first_env: int = 0) -> None:
@@ -130,7 +130,7 @@ class EpisodeCounter:
         self._first_env = first_env
 
     def add(self, row: int, step: EnvStep) -> list[Episode]:
-        """Count a step; return the episodes that ended in it, with this row."""
+        """Count the step of a row; return the episodes that ended in it."""
         self.returns += step.raw_rewards
         self.lengths += ~self.ended
         self.ended = step.ended
@@ -152,15 +152,15 @@ class EpisodeCounter:
 
 
 class RolloutMoments:
-    """Moments of observations and discounted returns, of valid rows only.
+    """Moments of observations and discounted returns in valid rows.
 
     Args:
-        config: of the algorithm.
-        spec: of the environments.
-        n_envs: how many there are.
+        config: settings of the algorithm.
+        spec: spec of the environments.
+        n_envs: number of environments.
     Attributes:
-        returns: float64 [B], sums of the rewards for learning so far, discounted; their
-            variance sets the scale of rewards.
+        returns: float64 [B], discounted sums of learning rewards so far; their variance
+            determines the scale of rewards.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec, n_envs: int) -> None:
@@ -169,7 +169,7 @@ class RolloutMoments:
         self.returns: Array = np.zeros(n_envs)
 
     def update(self, trajectory: Trajectory) -> Statistics:
-        """Return the moments of one more rollout, for the learner's normalization."""
+        """Return the moments of another rollout, for the learner's normalization."""
         found: Statistics = {}
         c, valid = self._config, trajectory.valid
         if not (c.normalize_observations or c.normalize_rewards) or not valid.any():
@@ -184,7 +184,7 @@ class RolloutMoments:
         return found
 
     def _discounted(self, trajectory: Trajectory) -> Array:
-        """Return float64 [T, B], the sums of rewards up to each row."""
+        """Return the discounted sums of rewards up to each row, float64 [T, B]."""
         sums = np.empty(trajectory.rewards.shape)
         ends = trajectory.terminated | trajectory.truncated
         for t, rewards in enumerate(trajectory.rewards):

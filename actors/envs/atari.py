@@ -1,4 +1,4 @@
-"""Atari: which game an id means, its vector form, and frame preprocessing."""
+"""Atari: the game that an id names, its vector form, and frame preprocessing."""
 
 from typing import Any, SupportsFloat
 
@@ -19,10 +19,10 @@ ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
 def settings(env: str | EnvSpec) -> dict[str, Any] | None:
-    """Return the emulator settings of an Atari id or spec, None for any other.
+    """Return the emulator settings of an Atari id or spec, None for other ids.
 
     Raises:
-        gymnasium.error.Error: there is no such id.
+        gymnasium.error.Error: there is no environment with this id.
     """
     spec = gym.spec(env) if isinstance(env, str) else env
     if not str(spec.entry_point).startswith("ale_py."):
@@ -33,7 +33,7 @@ def settings(env: str | EnvSpec) -> dict[str, Any] | None:
 def vector_env(
     settings: dict[str, Any], n_envs: int, threads: int, max_frame: bool
 ) -> Any:
-    """Return games in ALE's own threads: uint8 [B, 1, 84, 84], raw rewards."""
+    """Return games that step in ALE's threads: uint8 [B, 1, 84, 84], raw rewards."""
     names = (
         "game",
         "repeat_action_probability",

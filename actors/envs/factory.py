@@ -1,4 +1,4 @@
-"""Calls a user's class or function that makes environments."""
+"""Calls user-defined classes and functions that make environments."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Factory = Callable[..., Any]
 
 
 def makes_vectors(factory: Factory) -> bool:
-    """Return whether a factory makes vector environments: it takes `num_envs`."""
+    """Return whether a factory makes vector environments, that is, takes `num_envs`."""
     return "num_envs" in _signature(factory).parameters
 
 
@@ -26,15 +26,15 @@ def call(
     index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return an environment that a factory makes.
+    """Return the environment that a factory makes.
 
     Args:
         env: name of the environment.
-        factory: that makes it.
-        arguments: of the factory.
-        index: of the environment among all of the run, which the factory gets as a
+        factory: the class or function that makes it.
+        arguments: keyword arguments of the factory.
+        index: index of the environment among all of the run; the factory gets it as a
             required argument `index`, `i`, `idx`, `rank` or `env_index`.
-        render_mode: given where the factory takes it, if there is one.
+        render_mode: passed on if the factory takes a render mode.
     Raises:
         EnvironmentFault: it doesn't take these arguments, or makes something else.
     """
@@ -57,7 +57,7 @@ def call_vector(
     n_envs: int,
     render_mode: str | None = None,
 ) -> Any:
-    """Return a vector environment that a factory makes; see `call`."""
+    """Return the vector environment that a factory makes; see `call`."""
     made = _call(env, factory, {"num_envs": n_envs, **arguments}, render_mode)
     if not isinstance(made, gym.vector.VectorEnv):
         raise _wrong_kind(env, factory, made, "return a gymnasium.vector.VectorEnv")
@@ -70,17 +70,17 @@ def call_vector(
 def check_call(
     subject: str, function: Factory, given: str, remedy: str, *args: Any, **kwargs: Any
 ) -> None:
-    """Check that a function can be called with these arguments.
+    """Check that a function can be called with the given arguments.
 
     Args:
-        subject: flag that named the function.
-        function: of the user.
-        given: the arguments in words.
-        remedy: if some are missing.
+        subject: the flag that named the function.
+        function: the user-defined function.
+        given: the arguments in words, for the message.
+        remedy: what to do if arguments are missing, for the message.
         args: the arguments, in order.
         kwargs: the arguments, by name.
     Raises:
-        EnvironmentFault: it can't.
+        EnvironmentFault: it can't be called with them.
     """
     try:
         _signature(function).bind(*args, **kwargs)
@@ -92,7 +92,7 @@ def check_call(
 
 
 def check_arguments(env: str, factory: Factory, arguments: Mapping[str, Any]) -> None:
-    """Check that a factory takes these arguments; see `check_call`."""
+    """Check that a factory takes the given arguments; see `check_call`."""
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     given = f"({shown})" if shown else "no arguments"
     remedy = "give them defaults, or values with --env-kwargs"

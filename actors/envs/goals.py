@@ -1,4 +1,4 @@
-"""Rewards of goal environments for other goals than those that were pursued."""
+"""Rewards of goal environments for relabeled goals."""
 
 import dis
 from collections.abc import Callable
@@ -19,15 +19,16 @@ _TRIED_STEPS = 20
 
 
 class GoalRewards:
-    """What an environment gives for goals: its `compute_reward`, `compute_terminated`.
+    """Rewards and ends for given goals: an environment's `compute_reward` and others.
 
-    They are called with arrays [N, G] where they take these, else once for each row;
-    the info that they get is empty.
+    `compute_reward` and `compute_terminated` are called with arrays [N, G] if they
+    accept these, else once per row. Their `info` is empty.
 
     Args:
-        config: of the environment, which is made.
+        config: settings of the environment, of which one is made.
     Raises:
-        UserError: it has no `compute_reward`, or one that needs more than goals.
+        UserError: the environment has no `compute_reward`, or its reward depends on
+            more than the goals.
     """
 
     def __init__(self, config: EnvConfig) -> None:
@@ -49,9 +50,9 @@ class GoalRewards:
     def __call__(
         self, achieved: FloatArray, desired: FloatArray
     ) -> tuple[FloatArray, BoolArray | None]:
-        """Return float32 [N] rewards of float32 [N, G] goals, and which steps end.
+        """Return rewards and ends, float32 [N] and bool [N], for goals [N, G].
 
-        bool [N]; None where the environment doesn't say.
+        The ends are None if the environment doesn't define them.
         """
         rewards = self._reward(achieved, desired).astype(np.float32)
         if self._terminated is None:
@@ -59,9 +60,10 @@ class GoalRewards:
         return rewards, self._terminated(achieved, desired).astype(np.bool_)
 
     def differing(self, goals: Goals) -> tuple[float, float] | None:
-        """Return two rewards of a random step that differ: its own, and its goals'.
+        """Return a step's reward and the one that is computed for its goals.
 
-        None where those of the first steps agree.
+        The step is the first random one where the two differ; None if none of them
+        does.
         """
         env, (achieved, desired) = self._env, goals.slices
         env.action_space.seed(0)
@@ -76,21 +78,20 @@ class GoalRewards:
         return None
 
     def close(self) -> None:
-        """End the environment."""
         self._env.close()
 
 
 def goal_rewards(config: Config) -> GoalRewards | None:
-    """Return those of a run's environment; None where its replay relabels no goals."""
+    """Return the `GoalRewards` of a run; None if its replay doesn't relabel goals."""
     return GoalRewards(config.env) if config.algorithm.relabels_goals else None
 
 
 def check(
     config: Config, spec: EnvSpec, definitions: tuple[bytes, ...] = ()
 ) -> tuple[str, ...]:
-    """Raise UserError when a run with --her can't have rewards of other goals.
+    """Return notes for the user; raise UserError if --her can't compute rewards.
 
-    Return notes for the user. The definitions are as in `make.probe`.
+    The definitions are those of `make.probe`.
     """
     if not config.algorithm.relabels_goals:
         return ()
@@ -117,9 +118,9 @@ def check(
 def _by_rows(
     function: Callable[..., Any], achieved: FloatArray, desired: FloatArray
 ) -> Callable[[FloatArray, FloatArray], Array]:
-    """Return a function of all rows at once, of one that may take a single row.
+    """Return a vectorized form of a function that may accept one row only.
 
-    It is tried with two rows, unless it says the same of all.
+    It is tried with two rows, unless it is constant.
     """
 
     def at_once(achieved: FloatArray, desired: FloatArray) -> Array:
@@ -148,9 +149,9 @@ _READING_NOTHING |= {"RETURN_CONST", "NOP"}
 
 
 def _is_constant(function: Callable[..., Any]) -> bool:
-    """Return whether a function reads nothing, its arguments included.
+    """Return whether a function returns a constant and reads no argument.
 
-    As robots' `compute_terminated` does, which is `return False` unless overridden.
+    The `compute_terminated` of Gymnasium-Robotics does: `return False`.
     """
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:

@@ -1,6 +1,6 @@
 """Checks that a user's environment keeps to Gymnasium's interface.
 
-Each fault is one sentence with the file and line of the user's code.
+Each fault is reported in one sentence with the file and line of the user's code.
 """
 
 import inspect
@@ -33,10 +33,11 @@ _RESET = "def reset(self, *, seed=None, options=None)"
 
 
 class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
-    """Checks all that a user's environment returns, and changes nothing.
+    """Wrapper that checks what a user-defined environment returns.
 
     Raises:
-        EnvironmentFault: in `reset` and `step` too; it breaks Gymnasium's interface.
+        EnvironmentFault: also from `reset` and `step`, if the environment breaks
+            Gymnasium's interface.
     """
 
     def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
@@ -60,7 +61,6 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return self._call("reset", "observation, info", **given)
 
     def step(self, action: Any) -> Any:
-        """Return what one step gives."""
         values = "observation, reward, terminated, truncated, info"
         result = self._call("step", values, action)
         try:
@@ -71,9 +71,9 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _call(self, name: str, values: str, *given: Any, **options: Any) -> Any:
-        """Call a method that returns these values; check their number and the first.
+        """Call a method, and check the number of returned values and the first one.
 
-        An error that Gymnasium's wrappers raise is a fault.
+        An error raised by Gymnasium's wrappers counts as a fault.
         """
         try:
             result = getattr(self.env, name)(*given, **options)
@@ -94,7 +94,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _check_observation(self, name: str, observation: Any) -> None:
-        """Raise EnvironmentFault when an observation isn't one of its space."""
+        """Raise EnvironmentFault if an observation is not in the observation space."""
         space = self._space
         if space is None:
             return
@@ -121,9 +121,10 @@ _FINITE = "return finite numbers"
 
 
 def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
-    """Raise EnvironmentFault when observations are not finite.
+    """Raise EnvironmentFault if an observation is not finite.
 
-    They are of any environment; `env` is one of them, if one is in this process.
+    The observations may come from any environment; `env` is an instance of it, if this
+    process has one.
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         place = "" if env is None else place_of(env, "step")
@@ -133,14 +134,14 @@ def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> Non
 def fault(
     env_id: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
-    """Return the error for an environment that breaks the interface."""
+    """Return the error for an environment that breaks Gymnasium's interface."""
     return fault_of(f"--env {env_id}", what, place, remedy, trace)
 
 
 def fault_of(
     subject: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
-    """Return the error for a part of the user's that a flag names."""
+    """Return the error for a user-defined object that a flag names."""
     where = f" ({place})" if place else ""
     end = "" if remedy.endswith("?") else "."
     return EnvironmentFault(f"{subject}: {what}{where}; {remedy}{end}", trace)
@@ -148,7 +149,7 @@ def fault_of(
 
 @contextmanager
 def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
-    """Turn what the user's code raises into one sentence: flag, file and line."""
+    """Turn an error of the user's code into one sentence: flag, file and line."""
     try:
         yield
     except (UserError, Diverged, Stopped, gym.error.Error):
@@ -163,7 +164,7 @@ def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
 
 
 def place_of(env: gym.Env[Any, Any], name: str) -> str:
-    """Return `file, line N` of the user's class that defines a method; '' if none."""
+    """Return `file, line N` of a method that the user defines; "" if they don't."""
     for layer in layers(env):
         function = getattr(type(layer), name, None)
         if isinstance(function, FunctionType) and not is_library(function.__module__):
@@ -173,7 +174,7 @@ def place_of(env: gym.Env[Any, Any], name: str) -> str:
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """Yield the wrappers of an environment from the outermost inwards, then itself."""
+    """Yield the wrappers of an environment from the outside in, then itself."""
     while isinstance(env, gym.Wrapper):
         yield env
         env = env.env
@@ -181,7 +182,7 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
 
 
 def _named(env: gym.Env[Any, Any]) -> set[str]:
-    """Return which of `seed` and `options` every layer's reset takes."""
+    """Return which of `seed` and `options` the reset of every layer accepts."""
     names = {"seed", "options"}
     for layer in layers(env):
         parameters = inspect.signature(type(layer).reset).parameters

@@ -1,4 +1,4 @@
-"""Makes environments: registered or the user's, one by one or vectorized."""
+"""Makes environments, registered or user-defined, single or vectorized."""
 
 import dataclasses
 import functools
@@ -40,11 +40,11 @@ def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
 
 
 def check(config: EnvConfig) -> EnvSpec:
-    """Return the spec of an environment by making and resetting one.
+    """Return the spec of an environment after making and resetting one.
 
     Raises:
-        UserError: as in `probe`; or it breaks Gymnasium's interface where a run would
-            otherwise end at its first step.
+        UserError: as in `probe`, or the environment breaks Gymnasium's interface so
+            that a run would end at its first step.
     """
     if config.vectorization == "async":  # its processes would hide what goes wrong
         config = dataclasses.replace(config, vectorization="sync")
@@ -57,7 +57,7 @@ def check(config: EnvConfig) -> EnvSpec:
 
 
 def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
-    """Return what the user should know about an environment, and of its spec."""
+    """Return notes for the user about an environment and its spec."""
     env_id = str(config.env)
     newest = None if ":" in env_id else registry.newest_version(env_id)
     found = []
@@ -73,10 +73,11 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
 
 
 def choose(config: EnvConfig) -> EnvConfig:
-    """Return it with `envpool` in place of `auto` where that is the fastest right one.
+    """Return the config with the fastest correct vectorization in place of `auto`.
 
-    EnvPool is where it is installed and has the environment, of Box2D or MuJoCo. A run
-    chooses once, so that all of its parts step the same environments.
+    That is `envpool` if it is installed and has the environment, which must be one of
+    Box2D or MuJoCo. A run chooses once, so that all its processes step the same
+    environments.
     """
     env_id = str(config.env)
     spec = gym.registry.get(env_id)
@@ -93,12 +94,12 @@ def choose(config: EnvConfig) -> EnvConfig:
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
-    """Return vector environments that may use `threads` cores, if their kind can.
+    """Return vector environments that use up to `threads` cores, if they can.
 
-    They are numbers `first_env` to `first_env + n_envs - 1` of the run.
+    They have the indices `first_env` to `first_env + n_envs - 1` in the run.
 
     Raises:
-        UserError: there is no such environment, or not in this vectorization.
+        UserError: the environment does not exist, or not in this vectorization.
     """
     env_id = str(config.env)
     own = registry.find_factory(env_id)
@@ -132,7 +133,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
-    """Return a single environment, whatever the config's `vectorization`.
+    """Return a single environment, whatever the config's `vectorization` is.
 
     The render mode is `rgb_array` for `Envs.picture`, None for no pictures.
 
@@ -147,7 +148,7 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
 
 
 def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
-    """Return what `make_one` steps, as Gymnasium has it; see there."""
+    """Return the Gymnasium environment that `make_one` steps; see there."""
     env_id = str(config.env)
     own = registry.find_factory(env_id)
     if own is not None and factory.makes_vectors(own):
@@ -168,7 +169,7 @@ def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
 def make_stacked(
     config: EnvConfig, stack: int, render_mode: str | None
 ) -> gym.Env[Any, Any]:
-    """Return one environment as a policy sees it, with frames stacked.
+    """Return one environment as a policy sees it, with stacked frames.
 
     Raises:
         UserError: there is no such environment, or it takes no render mode.
@@ -186,7 +187,7 @@ def _single(
     index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return environment number `index`, wrapped as the config says."""
+    """Return environment `index` of the run, wrapped as the config says."""
     env_id = str(config.env)
     if own is not None:
         env = factory.call(env_id, own, config.arguments, index, render_mode)
@@ -223,7 +224,7 @@ def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
 
 
 def _is_image(env: gym.Env[Any, Any], env_id: str) -> bool:
-    """Return whether it gives frames; UserError if they have no three colors."""
+    """Return whether observations are frames; UserError if these aren't in color."""
     space = env.observation_space
     if space.dtype != np.uint8 or len(shape := space.shape or ()) not in (2, 3):
         return False

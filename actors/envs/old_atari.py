@@ -1,4 +1,4 @@
-"""Atari games of atari-py, of the extra `[gym]`, as Gymnasium environments."""
+"""Atari games of atari-py, in the extra `[gym]`, as Gymnasium environments."""
 
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ def make(game: str, render_mode: str | None = None, **arguments: Any) -> Any:
 
 
 class AtariPy(gym.Env[Array, Any]):
-    """Frames in color, uint8 [210, 160, 3]; raw rewards; lives in the info.
+    """A game with color frames, uint8 [210, 160, 3], and raw rewards.
 
     Args:
-        rom: path of the game.
-        render_mode: `rgb_array` for pictures.
-        repeat_action_probability: of sticky actions.
-        full_action_space: all 18 actions in place of those that the game reads.
+        rom: path of the game's ROM.
+        render_mode: `rgb_array`, or None for no pictures.
+        repeat_action_probability: probability of repeating the action (sticky actions).
+        full_action_space: whether to offer all 18 actions instead of the game's own.
     """
 
     def __init__(
@@ -78,12 +78,10 @@ class AtariPy(gym.Env[Array, Any]):
         return self.render(), self._info()
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Act for one frame."""
         reward = float(self._ale.act(self._actions[int(action)]))
         return self.render(), reward, self._ale.game_over(), False, self._info()
 
     def render(self) -> Any:
-        """Return the newest frame."""
         return self._ale.getScreenRGB2()
 
     def _info(self) -> dict[str, Any]:
@@ -91,7 +89,7 @@ class AtariPy(gym.Env[Array, Any]):
 
 
 def _rom(game: str) -> Path:
-    """Return the path of a game's ROM: atari-py's own, else that of ale-py."""
+    """Return the path of a game's ROM, from atari-py or else from ale-py."""
     try:
         import atari_py
     except ImportError:

@@ -1,4 +1,4 @@
-"""Environments of gym 0.26 and older, of the extra `[gym]`, as Gymnasium ones."""
+"""Environments of gym 0.26 and older, in the extra `[gym]`, as Gymnasium ones."""
 
 import inspect
 from collections.abc import Callable
@@ -17,12 +17,13 @@ from xagents_ray.core.user_code import line_of
 def make(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
     """Return an environment that is registered with gym.
 
-    Its time limit is Gymnasium's; gym's own wrappers need steps of five values.
+    Gymnasium's TimeLimit replaces gym's wrappers, which expect five values per step.
 
     Args:
-        env_id: its id, or `module:ID` for one that importing the module registers.
-        render_mode: how `render` draws; None for not at all.
-        arguments: of its constructor.
+        env_id: id in gym's registry, or `module:ID` if importing the module registers
+            it.
+        render_mode: render mode of the environment; None for no pictures.
+        arguments: keyword arguments of its constructor.
     Raises:
         UserError: gym is not installed, or has no such environment.
     """
@@ -61,16 +62,16 @@ def _import(env_id: str) -> Any:
 
 
 class Adapter(gym.Env[Any, Any]):
-    """An environment of gym with the newest interface, or those before it.
+    """Adapts an environment with gym's newest interface or an older one.
 
-    Before gym 0.26 steps had four values, with one `done`, and resets one; before
-    gym 0.22 a method seeded, and `render` took the mode.
+    Before gym 0.26, `step` returned four values with a single `done`, and `reset` one;
+    before gym 0.22, seeding was a method, and `render` took the mode.
 
     Args:
-        env_id: its id.
-        env: gym's.
-        render_mode: how `render` draws.
-        entry_point: where it is defined.
+        env_id: id of the environment.
+        env: the environment of gym.
+        render_mode: render mode of the environment; None for no pictures.
+        entry_point: where gym's registry says that it is defined.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Adapter(gym.Env[Any, Any]):
         return found if is_pair and isinstance(found[1], dict) else (found, {})
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step; `done` of older ones is split by what gym's TimeLimit noted."""
+        """Step; split an older environment's `done` by what gym's TimeLimit noted."""
         found = self._env.step(action)
         if not isinstance(found, tuple) or len(found) not in (4, 5):
             count = len(found) if isinstance(found, tuple) else "no tuple of"
@@ -114,24 +115,22 @@ class Adapter(gym.Env[Any, Any]):
         return observation, float(reward), bool(ends[0]), bool(ends[1]), info
 
     def render(self) -> Any:
-        """Return a picture."""
         mode = {"mode": self.render_mode} if self._render_takes_mode else {}
         return self._env.render(**mode)
 
     def close(self) -> None:
-        """End it."""
         self._env.close()
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Return whether a function has an argument, by name or by `**`."""
+    """Return whether a function has a parameter, by name or through `**`."""
     parameters = inspect.signature(function).parameters
     kinds = [each.kind for each in parameters.values()]
     return name in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def _space(space: Any) -> gym.Space[Any]:
-    """Return a space of gym as one of Gymnasium."""
+    """Convert a space of gym to one of Gymnasium."""
     kind, spaces = type(space).__name__, gym.spaces
     if kind == "Box":
         return spaces.Box(space.low, space.high, space.shape, space.dtype.type)

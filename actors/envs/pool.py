@@ -1,4 +1,4 @@
-"""EnvPool's environments, which come with the extra `[envpool]`."""
+"""Environments of EnvPool, in the extra `[envpool]`."""
 
 import warnings
 from typing import Any
@@ -12,7 +12,7 @@ from xagents_ray.settings.training import EnvConfig
 
 
 class _Pool(gym.vector.VectorWrapper):
-    """An EnvPool, which takes its seeds only when it is made."""
+    """An EnvPool, which can be seeded only when it is made."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
@@ -33,7 +33,7 @@ def knows(env_id: str) -> bool:
 
 
 def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
-    """Return n_envs environments of EnvPool on this many threads."""
+    """Return `n_envs` environments of EnvPool that run on `threads` threads."""
     env_id = str(config.env)
     if config.env_kwargs:
         raise UserError(

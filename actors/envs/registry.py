@@ -1,7 +1,7 @@
 """What --env names: an id of Gymnasium or the old gym, or a factory; here or elsewhere.
 
-What a script or a notebook registers, passes, or holds in its `__main__`, is in no
-module that another process could import; `export` and `register` take it there.
+Other processes can't import what a script or a notebook registers, passes or defines in
+its `__main__`; `export` and `register` send it to them.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _MAIN = "__main__"
 def registered(env_id: str) -> str | EnvSpec:
     """Return what Gymnasium makes: a kept EnvSpec, or an id.
 
-    The id of `module:EnvId` is the one that importing the module registers.
+    For `module:EnvId`, importing the module registers the id.
     """
     kept = objects.find("env", env_id)
     if isinstance(kept, EnvSpec):
@@ -40,10 +40,10 @@ def registered(env_id: str) -> str | EnvSpec:
 
 
 def find_factory(env_id: str) -> Callable[..., Any] | None:
-    """Return what `package.module:factory` names, or the user passed by this name.
+    """Return the factory `package.module:factory`, or the one passed under a name.
 
-    None for what Gymnasium makes. `package.module:EnvId` is such an id too: importing
-    the module registers it.
+    None for what Gymnasium makes, including `package.module:EnvId`, where importing the
+    module registers the id.
     """
     kept = objects.find("env", env_id)
     if kept is not None:
@@ -80,7 +80,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
-    """Return whether an environment isn't of Gymnasium, ALE, gym or atari-py."""
+    """Return whether an environment is not from Gymnasium, ALE, gym or atari-py."""
     if isinstance(env.unwrapped, old_gym.Adapter):
         return not env.unwrapped.is_library
     if factory is not None:
@@ -90,7 +90,7 @@ def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
 
 
 def newest_version(env_id: str) -> str | None:
-    """Return the id of an environment's newest version, whatever version is named."""
+    """Return the id of the newest version of an environment."""
     try:
         namespace, name, _ = registration.parse_env_id(env_id)
     except gym.error.Error:
@@ -111,7 +111,7 @@ def without_version_warning() -> Iterator[None]:
 
 
 def unknown_environment(env_id: str, error: Exception) -> UserError:
-    """Return the error for an id that Gymnasium refused with another one."""
+    """Return the error for an id that Gymnasium refused with `error`."""
     newest = newest_version(env_id)
     is_named = newest is not None and newest != env_id
     hint = f"; did you mean {newest}?" if is_named else near(env_id, gym.registry)
@@ -146,13 +146,13 @@ def _no_hint(env_id: str) -> str:
 def export(
     config: EnvConfig, more: Iterable[tuple[str, str]] = ()
 ) -> tuple[bytes, ...]:
-    """Return what another process needs to make environments as this one does.
+    """Return the definitions that another process needs to make environments.
 
-    Definitions in `__main__` go by value, those in modules by name; so do `more`
-    objects, given as settings and names.
+    Objects defined in `__main__` are sent by value, others by name. `more` gives
+    further objects as settings and their names.
 
     Raises:
-        UserError: they hold something that can't be sent.
+        UserError: a definition can't be serialized.
     """
     env = str(config.env)
     name, kept = env.rpartition(":")[2], objects.find("env", env)
@@ -177,10 +177,10 @@ def export(
 
 
 def register(definitions: Iterable[bytes]) -> None:
-    """Make environments known here that another process has exported.
+    """Register the environments that another process exported.
 
     Raises:
-        UserError: a module is missing here.
+        UserError: a module is missing in this process.
     """
     for definition in definitions:
         try:
@@ -210,7 +210,7 @@ def _is_known(spec: EnvSpec) -> bool:
 
 
 def _places(specs: Iterable[EnvSpec]) -> Iterator[Any]:
-    """Yield where the parts of environments are, `module:name`, or the parts."""
+    """Yield the import paths `module:name` of environments' parts, or the parts."""
     for spec in specs:
         places = [spec.entry_point, spec.vector_entry_point]
         places += [wrapper.entry_point for wrapper in spec.additional_wrappers]
@@ -218,7 +218,7 @@ def _places(specs: Iterable[EnvSpec]) -> Iterator[Any]:
 
 
 def _in_main(places: Iterable[Any]) -> dict[str, Any]:
-    """Return what `__main__` holds of places in it, by name."""
+    """Return the objects of `__main__` that import paths name, by name."""
     held, main = {}, vars(sys.modules[_MAIN])
     for place in places:
         module, _, name = place.partition(":") if isinstance(place, str) else ("",) * 3

@@ -39,10 +39,10 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 def get_state(envs: Any) -> list[dict[str, Any]] | None:
     """Return the state of a vector environment that was reset, as JSON.
 
-    Supported are Gymnasium's classic control, and environments and wrappers with
-    `get_state()`, whose result JSON must be able to hold, and `set_state(state)`;
-    one by one in a SyncVectorEnv or as a vector environment. Generators that
-    Gymnasium seeds need not be part of `get_state()`.
+    Gymnasium's classic control environments are supported, and environments and
+    wrappers with `get_state()`, which returns JSON-able values, and `set_state(state)`;
+    in a SyncVectorEnv or as a vector environment. `get_state()` may leave out the
+    generators that Gymnasium seeds.
 
     Returns:
         One entry per layer: the vector environment, then each environment from its
@@ -59,10 +59,10 @@ def get_state(envs: Any) -> list[dict[str, Any]] | None:
 
 
 def set_state(envs: Any, state: list[dict[str, Any]]) -> None:
-    """Put a state of `get_state` into a vector environment that was reset.
+    """Restore the state of a vector environment that was reset.
 
     Raises:
-        Exception: of some kind; the state is damaged or not of such environments.
+        Exception: of any type; the state is damaged, or belongs to other environments.
     """
     for layer, saved in zip(_layers(envs), state, strict=True):
         name = type(layer).__name__
@@ -79,16 +79,16 @@ def set_state(envs: Any, state: list[dict[str, Any]]) -> None:
 
 
 def encode(array: Array) -> dict[str, Any]:
-    """Return an array of numbers as JSON, bit for bit."""
+    """Return a numeric array as JSON, bit for bit."""
     data = base64.b64encode(array.tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": data}
 
 
 def decode(value: dict[str, Any], like: Array) -> Array:
-    """Return an encoded array, like another of its shape and kind of numbers.
+    """Return an encoded array; its shape and kind must match those of `like`.
 
     Raises:
-        Exception: of some kind; the value is damaged or not like that.
+        Exception: of any type; the value is damaged or doesn't match.
     """
     dtype = np.dtype(value["dtype"])
     if dtype.str != value["dtype"] or dtype.kind != like.dtype.kind:
@@ -101,11 +101,11 @@ def decode(value: dict[str, Any], like: Array) -> Array:
 
 
 class _UnusableError(Exception):
-    """The state of a user's environment can't be kept."""
+    """The state of a user-defined environment can't be stored."""
 
 
 def _layers(envs: Any) -> list[Any]:
-    """Return the vector environment, and all within it if it is Gymnasium's."""
+    """Return the vector environment and, if it is Gymnasium's, all layers in it."""
     layers = [envs]
     for env in envs.envs if type(envs) is SyncVectorEnv else ():
         within = interface.layers(env)

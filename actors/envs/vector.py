@@ -1,7 +1,7 @@
 """Vector environments of every kind behind one small class.
 
-All of them reset on the step after an end (Gymnasium's NEXT_STEP) and give one
-frame per step; stacking is the trajectory's business.
+All of them reset on the step after an episode's end (Gymnasium's NEXT_STEP) and return
+one frame per step; the trajectory stacks frames.
 """
 
 import contextlib
@@ -27,10 +27,11 @@ class EnvStep(NamedTuple):
         observations: [B, *observation_shape].
         rewards: float32 [B], for learning: clipped when frames are preprocessed.
         raw_rewards: float64 [B], for reports.
-        terminated: bool [B], no value after this; a lost Atari life counts.
-        truncated: bool [B], cut off.
-        ended: bool [B], the next step only resets.
-        success: [B], whether the goal is reached; None where nothing is said of goals.
+        terminated: bool [B], true at ends without a further value; a lost Atari life
+            counts.
+        truncated: bool [B], true where an episode is cut off.
+        ended: bool [B], true where the next step only resets.
+        success: [B], whether the goal is reached; None if the environments don't tell.
     """
 
     observations: Array
@@ -46,9 +47,8 @@ class Envs:
     """B environments stepped together; wraps any Gymnasium vector environment.
 
     Attributes:
-        spec: what a network needs to know of them.
-        flattened: space of one observation before it is made a vector; None if it is
-            an array by itself.
+        spec: the spec of one environment, for networks.
+        flattened: space of one observation before flattening; None if it is an array.
     """
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
@@ -75,16 +75,16 @@ class Envs:
         self._lives: Array = np.zeros(envs.num_envs, np.int64)
 
     def reset(self, seed: int) -> Array:
-        """Begin an episode in every environment, number i with seed + i.
+        """Begin an episode in every environment, seeding environment i with seed + i.
 
-        Vector environments with one generator for all are seeded with `seed`.
+        Vector environments with a single generator are seeded with `seed`.
         """
         observations, infos = self._envs.reset(seed=seed)
         self._lives = self._count_lives(infos)
         return self._observations(observations)
 
     def step(self, actions: Array) -> EnvStep:
-        """Step every environment with [B], [B, P] or [B, A] actions."""
+        """Step every environment with actions [B], [B, P] or [B, A]."""
         if not self._is_plain:
             actions = self._own_actions(actions)
         observations, raw, terminated, truncated, infos = self._envs.step(actions)
@@ -106,24 +106,24 @@ class Envs:
 
     @property
     def spaces(self) -> tuple[Any, Any]:
-        """Spaces of one environment's observations, frames unstacked, and actions."""
+        """Spaces of one environment's unstacked observations and of its actions."""
         return self._envs.single_observation_space, self._envs.single_action_space
 
     @property
     def is_checked(self) -> bool:
-        """Whether they are user-defined, made one by one."""
+        """Whether the environments are user-defined and made one by one."""
         return isinstance(self._one, interface.InterfaceCheck)
 
     @property
     def fps(self) -> float:
-        """Pictures per second to be shown."""
+        """Frames per second at which pictures are shown."""
         return float(self._envs.metadata.get("render_fps") or 30)
 
     def picture(self) -> Array:
         """Return a picture of the first environment: uint8 [H, W, 3], RGB.
 
         Raises:
-            UserError: it was made without pictures.
+            UserError: the environments were made without pictures.
         """
         picture: Array | None = None
         if self._envs.render_mode == "rgb_array":
@@ -135,26 +135,26 @@ class Envs:
         return picture
 
     def check_finite(self, observations: Array) -> None:
-        """Raise EnvironmentFault when one of a rollout's numbers is not finite."""
+        """Raise EnvironmentFault if an observation of a rollout is not finite."""
         interface.check_finite(self._id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
-        """Return their state as JSON; None if a layer's state is not available."""
+        """Return the state as JSON; None if a layer's state is not available."""
         envs = env_state.get_state(self._envs)
         lives = env_state.encode(self._lives.astype(np.int64))
         return None if envs is None else {"lives": lives, "envs": envs}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Put a state back, after a reset.
+        """Restore a state; call it after a reset.
 
         Raises:
-            Exception: of some kind; the state is damaged or not of such environments.
+            Exception: of any type; the state is damaged, or belongs to other
+                environments.
         """
         env_state.set_state(self._envs, state["envs"])
         self._lives = env_state.decode(state["lives"], self._lives.astype(np.int64))
 
     def close(self) -> None:
-        """End them."""
         self._envs.close()
 
     def _observations(self, observations: Array) -> Array:
@@ -171,11 +171,11 @@ def _spec_of(
     config: EnvConfig,
     made_at: str,
 ) -> EnvSpec:
-    """Return the spec of an environment with these spaces.
+    """Return the spec of an environment with the given spaces.
 
     uint8 observations of two or three dimensions are frames; all others are vectors,
-    flattened when they have more than one dimension. Errors say where the user defines
-    it, `made_at`; "" if a library does.
+    flattened when they have more than one dimension. Errors name the place where the
+    user defines it, `made_at`, which is "" for a library's environment.
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
     if not isinstance(observations, gym.spaces.Box):

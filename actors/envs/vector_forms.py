@@ -1,4 +1,4 @@
-"""Vector environments that are made as such: those of Gymnasium, ALE and the user."""
+"""Native vector environments: those of Gymnasium, ALE and the user."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from xagents_ray.settings.training import EnvConfig
 
 @registry.without_version_warning()
 def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
-    """Return the environment's own vector form, None when it has none."""
+    """Return the environment's native vector form; None if it has none."""
     is_changed = bool(config.env_kwargs or config.single_only)
     if is_changed and config.vectorization == "auto":
         return None  # it may lack these arguments
@@ -38,7 +38,7 @@ def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
 def call(
     config: EnvConfig, own: factory.Factory, n_envs: int, render_mode: str | None = None
 ) -> Any:
-    """Return a vector environment that the user's factory makes."""
+    """Return the vector environment that the user's factory makes."""
     env_id = str(config.env)
     if config.vectorization not in ("auto", "vector") or config.preprocess:
         flag = "--preprocess" if config.preprocess else "--vectorization"
@@ -53,7 +53,7 @@ def call(
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:
-    """Raise UserError when a setting is given that a vector environment can't have."""
+    """Raise UserError for a setting that vector environments don't support."""
     for flag in config.single_only:
         raise UserError(
             f"{flag} changes environments one by one, which {where} doesn't allow: "
@@ -62,7 +62,7 @@ def refuse_single_only(config: EnvConfig, where: str) -> None:
 
 
 def _check_autoreset(envs: Any, env_id: str) -> None:
-    """Raise UserError when a vector environment resets at another time than ours."""
+    """Raise UserError if a vector environment doesn't reset in the next step."""
     mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
     if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
         envs.close()
@@ -74,10 +74,10 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
 
 
 class AsyncEnvs(gym.vector.AsyncVectorEnv):
-    """Gymnasium's, but it prints an error of the user's once, and not in red.
+    """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:
-        flattened: as in `Envs`, of an environment that is made for it and closed.
+        flattened: as in `Envs`, taken from an environment that is made and closed.
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
@@ -103,8 +103,7 @@ class AsyncEnvs(gym.vector.AsyncVectorEnv):
 
 
 class _OwnActions(gym.spaces.MultiDiscrete):
-    """Of actions that our policies choose: to check them costs a fifth of CartPole."""
+    """Accepts all actions: checking those of our policies takes a fifth of CartPole."""
 
     def contains(self, x: Any) -> bool:
-        """Return True."""
         return True

@@ -1,4 +1,4 @@
-"""Wrappers of the user's around an environment, and its spaces' own forms."""
+"""The user's wrappers around an environment, and the conversion of its spaces."""
 
 import functools
 import itertools
@@ -25,7 +25,7 @@ def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
     """Return an environment in the wrappers of `config`, the first one innermost.
 
     Raises:
-        UserError: there is no such wrapper, or it makes something else.
+        UserError: a wrapper does not exist, or doesn't return an environment.
     """
     for name in config.wrappers or ():
         wrapper = _find("wrappers", name)
@@ -41,13 +41,13 @@ def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
 
 
 def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
-    """Return an environment whose observations go through a function.
+    """Return an environment with a function applied to its observations.
 
-    Their space follows from what it makes of one of the environment's space: uint8
-    stays, other numbers become float32.
+    The new space is derived by applying the function to one sample: uint8 stays, other
+    numbers become float32.
 
     Raises:
-        UserError: there is no such function, or it doesn't return numbers.
+        UserError: the function does not exist, or doesn't return numbers.
     """
     function, subject = _find("state_to_input", name), f"--state-to-input {name}"
     sample = env.observation_space.sample()
@@ -67,18 +67,18 @@ def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
 
 
 class Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
-    """Gymnasium's, where we added it."""
+    """Gymnasium's FlattenObservation, added by us and not by the user."""
 
 
 class FlattenedVector(gym.wrappers.vector.FlattenObservation):
-    """Gymnasium's for vector environments, where we added it."""
+    """Gymnasium's FlattenObservation for vector environments, added by us."""
 
 
 def flatten(env: Any) -> Any:
-    """Return an environment, single or vector, with an observation of one array.
+    """Return a single or vector environment with array observations.
 
-    Those of a Dict, a Tuple, or a discrete space become vectors by Gymnasium's own
-    wrapper; spaces without a fixed size are left as they are.
+    Gymnasium's wrapper turns those of Dict, Tuple and discrete spaces into vectors;
+    spaces without a fixed size stay as they are.
     """
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
@@ -90,7 +90,7 @@ def flatten(env: Any) -> Any:
 
 
 def flattened(env: Any) -> gym.Space[Any] | None:
-    """Return the space of one observation that `flatten` has flattened, if any."""
+    """Return the space of one observation before `flatten`; None if unchanged."""
     if isinstance(env, FlattenedVector):
         return env.env.single_observation_space
     layers = interface.layers(env) if isinstance(env, gym.Env) else ()
@@ -99,10 +99,10 @@ def flattened(env: Any) -> gym.Space[Any] | None:
 
 
 def goals_of(space: gym.Space[Any] | None) -> Goals | None:
-    """Return where the goals are once `flatten` has flattened observations of a space.
+    """Return where the goals lie in flattened observations of a space.
 
-    None where it isn't the space of a goal environment: a Dict of `observation`,
-    `achieved_goal` and `desired_goal`, whose goals are vectors of one size.
+    None if it isn't the space of a goal environment, a Dict of `observation`,
+    `achieved_goal` and `desired_goal` with goal vectors of the same size.
     """
     if not isinstance(space, gym.spaces.Dict):
         return None
@@ -122,7 +122,7 @@ def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> 
 
 
 def _find(setting: str, name: str) -> Callable[..., Any]:
-    """Return what a setting names: passed from Python, or `module:name`."""
+    """Return the object that a setting names: passed from Python, or `module:name`."""
     kept = objects.find(setting, name)
     if kept is None and not {".", ":"} & {*name}:
         raise UserError(
@@ -144,7 +144,7 @@ def _find(setting: str, name: str) -> Callable[..., Any]:
 
 
 def to_space(space: Any) -> Callable[[Array], Array]:
-    """Return what turns a policy's actions [B] or [B, A] into a space's own."""
+    """Return a function from a policy's actions, [B] or [B, A], to those of a space."""
     shape, dtype = space.shape, space.dtype
     if isinstance(space, gym.spaces.Box):
         low, high = space.low, space.high

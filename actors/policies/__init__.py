@@ -1,1 +1,1 @@
-"""Policies that act in NumPy, one module a kind; an algorithm's row names its own."""
+"""Policies that act in NumPy, one module per kind; an algorithm names its own."""

@@ -1,4 +1,4 @@
-"""The policies of A2C, PPO and TRPO, and of ACER."""
+"""The policies of A2C, PPO, TRPO and ACER."""
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from xagents_ray.networks.activations import softmax
 
 
 class ActorCriticPolicy(Policy):
-    """Samples from a categorical or a diagonal Gaussian policy; may have values.
+    """Samples from a categorical or diagonal Gaussian policy; may have a critic.
 
-    Several discrete actions at once are drawn independently of each other.
+    Several discrete actions per step are drawn independently.
     """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for one number per action, A of a Gaussian's, or a seed."""
+        """Return an array for one number per action, A for a Gaussian, or a seed."""
         if self._sde is not None:
             return np.empty(shape, np.float32)
         dtype = np.float64 if self._spec.is_discrete else np.float32
@@ -34,7 +34,7 @@ class ActorCriticPolicy(Policy):
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
         """Draw uniform [T] or [T, P], or standard normal [T, A] for Gaussians.
 
-        With state-dependent noise draw [T] from -1 to 1, which seeds are made of.
+        With state-dependent noise, draw [T] from -1 to 1, from which seeds are made.
         """
         if self._sde is not None:
             out[:] = generator.uniform(-1, 1, len(out))
@@ -72,7 +72,7 @@ class ActorCriticPolicy(Policy):
         )
 
     def greedy(self, observations: Array) -> Array:
-        """Return the largest logits' actions, or the means within bounds."""
+        """Return the actions of the largest logits, or the means within bounds."""
         outputs = self._forward(observations)[0]
         if self._spec.action_sizes:
             return np.stack([*map(largest, self._parts(outputs))], axis=-1)
@@ -81,7 +81,7 @@ class ActorCriticPolicy(Policy):
         return np.clip(outputs, self._low, self._high)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
-        """Return float32 [T, B] of the actions that were drawn in T rows."""
+        """Return log-probabilities of the actions drawn in T rows, float32 [T, B]."""
         if rows.log_probs is not None:
             return rows.log_probs
         if rows.logits is not None and self._spec.action_sizes:
@@ -96,7 +96,7 @@ class ActorCriticPolicy(Policy):
         return (log_probs - log_std.sum()).astype(np.float32)  # type: ignore[no-any-return]
 
     def values(self, observations: Array) -> FloatArray | None:
-        """Return float32 [B] values, None where no critic is used."""
+        """Return float32 [B] values; None if no critic is used."""
         outputs = self._forward(observations)
         if self._sde is not None:
             del outputs[self._sde.output]
@@ -116,10 +116,9 @@ class ActorCriticPolicy(Policy):
 
 
 class CategoricalPolicy(Policy):
-    """Samples from a categorical policy; knows the probabilities of all actions."""
+    """Samples from a categorical policy and reports all actions' probabilities."""
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T]."""
         generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
@@ -129,10 +128,10 @@ class CategoricalPolicy(Policy):
         return Actions(actions, actions, logits)
 
     def probabilities(self, rows: Actions) -> FloatArray:
-        """Return float32 [T, B, n] of all actions."""
+        """Return the probabilities of all actions, float32 [T, B, n]."""
         assert rows.logits is not None
         return softmax(rows.logits)
 
     def greedy(self, observations: Array) -> Array:
-        """Return int32 [B], the likeliest actions."""
+        """Return the most likely actions, int32 [B]."""
         return largest(self._forward(observations)[0])

@@ -1,7 +1,7 @@
-"""What an env actor needs of a policy.
+"""The interface that an env actor expects of a policy.
 
-Noise comes from one generator per environment, so that which environments share
-an actor changes nothing.
+Each environment has its own noise generator, so results don't depend on which
+environments share an actor.
 """
 
 from abc import ABC, abstractmethod
@@ -18,15 +18,17 @@ from xagents_ray.networks.layout import Layout
 
 
 class Actions(NamedTuple):
-    """What a policy chose for B environments.
+    """The actions that a policy chose for B environments.
 
     Attributes:
-        stored: int32 [B] or [B, P], or float32 [B, A], as drawn; what the learner gets.
-        stepped: the same within the environment's bounds.
-        logits: float32 [B, n] that `stored` was drawn from, or None; of several actions
-            at once side by side.
-        values: float32 [B], or None.
-        log_probs: float32 [B] of `stored`, or None where `Policy.log_probs` finds them.
+        stored: actions as drawn, for the learner: int32 [B] or [B, P], or float32 [B,
+            A].
+        stepped: the same actions, within the environment's bounds.
+        logits: float32 [B, n] from which `stored` was drawn, or None; those of several
+            actions per step are concatenated.
+        values: float32 [B] values of the observations, or None.
+        log_probs: float32 [B] log-probabilities of `stored`, or None if
+            `Policy.log_probs` computes them.
     """
 
     stored: Array
@@ -48,18 +50,19 @@ class Policy(ABC):
     """Chooses actions with weights of one version.
 
     Args:
-        config: of the algorithm.
-        spec: of the environments.
-        layout: of the network that acts.
+        config: settings of the algorithm.
+        spec: spec of the environments.
+        layout: layout of the network that acts.
     Attributes:
-        memory: float32 [B, memory_units], what noise carries from one step to the
-            next; empty where each draw is independent.
-        memory_units: numbers of one environment's memory.
-        places: float64 [B], of the environments among all of a run, from 0 to 1; None
-            outside of training.
-        scales_actions: its network's actions are from -1 to 1, the bounds of the
-            environment.
-        squashes_actions: it takes the tanh of its network's means before that.
+        memory: float32 [B, memory_units], the state of noise that lasts several steps;
+            empty if each draw is independent.
+        memory_units: size of one environment's memory.
+        places: float64 [B], relative indices of the environments in the run, from 0 to
+            1; None outside of training.
+        scales_actions: whether the network's actions range from -1 to 1 and are scaled
+            to the bounds of the environment.
+        squashes_actions: whether the policy first takes the tanh of its network's
+            means.
     """
 
     scales_actions: ClassVar[bool] = False
@@ -83,14 +86,14 @@ class Policy(ABC):
         self._forward = bind(self._layout, weights.arrays)
 
     def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
-        """Draw [T, B, ...] of noise, each environment's from its own generator."""
+        """Draw noise [T, B, ...], each environment's from its own generator."""
         drawn = self._empty_noise((len(generators), steps))
         for generator, out in zip(generators, drawn, strict=True):
             self._draw(generator, out)
         return np.ascontiguousarray(drawn.swapaxes(0, 1))
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for what is drawn in steps of environments, [B, T, ...]."""
+        """Return an array for the noise of all environments, [B, T, ...]."""
         return np.empty(shape)
 
     @abstractmethod
@@ -103,28 +106,28 @@ class Policy(ABC):
 
     @abstractmethod
     def greedy(self, observations: Array) -> Array:
-        """Return the likeliest actions.
+        """Return the most likely actions.
 
-        int32 [B] or [B, P], or float32 [B, A] within bounds.
+        They are int32 [B] or [B, P], or float32 [B, A] within bounds.
         """
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray | None:
-        """Return float32 [T, B] of what was drawn in T rows, None if nobody needs it.
+        """Return log-probabilities of drawn actions, float32 [T, B]; None if unused.
 
-        `rows` has arrays [T, B, ...]; `noise` is what they were chosen with.
+        `rows` has arrays [T, B, ...]; `noise` was used to choose them.
         """
         return None
 
     def probabilities(self, rows: Actions) -> FloatArray | None:
-        """Return float32 [T, B, n] of all actions, None if nobody needs them."""
+        """Return all actions' probabilities, float32 [T, B, n]; None if unused."""
         return None
 
     def values(self, observations: Array) -> FloatArray | None:
-        """Return float32 [B] values of observations, None without a critic."""
+        """Return float32 [B] values of observations; None without a critic."""
         return None
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Restart the noise of environments that begin an episode, bool [B].
+        """Reset the noise of environments that begin an episode, given as bool [B].
 
         Source: arXiv:1509.02971, algorithm 1.
         """
@@ -137,8 +140,8 @@ def noise_generators(
 ) -> list[np.random.Generator]:
     """Return the generators of the environments' action noise.
 
-    They depend on an environment's index among all of the run, from `first_env` on, and
-    on how often their actor was restarted.
+    They depend on an environment's index in the run, starting at `first_env`, and on
+    how often its actor was restarted.
     """
     more = [restarts] if restarts else []
     envs = range(first_env, first_env + n_envs)
@@ -146,20 +149,20 @@ def noise_generators(
 
 
 def split_parts(logits: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
-    """Return the logits of several actions at once, [..., n] of each."""
+    """Split logits of several actions per step into one array [..., n] per action."""
     ends = np.cumsum(sizes[:-1])
     return np.split(logits, ends, axis=-1)
 
 
 def largest(outputs: FloatArray) -> Array:
-    """Return int32 [B], the action of the largest of [B, n] outputs."""
+    """Return the indices of the largest of [B, n] outputs, int32 [B]."""
     return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
 
 
 def sample_categorical(logits: FloatArray, uniform: Array) -> Array:
-    """Draw int32 [B] from softmax(logits) by inverting its distribution function.
+    """Draw int32 [B] from softmax(logits) by inverting the distribution function.
 
-    From float32 [B, n] and float64 [B] in [0, 1).
+    The logits are float32 [B, n], the uniform numbers float64 [B] in [0, 1).
     """
     cumulative = _exponentials(logits)[1]
     drawn = uniform[:, None] * cumulative[:, -1:]
@@ -170,7 +173,7 @@ def sample_categorical(logits: FloatArray, uniform: Array) -> Array:
 
 
 def categorical_log_probs(logits: FloatArray, actions: Array) -> FloatArray:
-    """Return float32 [...] log-probabilities of actions [...] by logits [..., n]."""
+    """Return log-probabilities float32 [...] of actions [...] from logits [..., n]."""
     shifted, cumulative = _exponentials(logits)
     flat = shifted.reshape(-1, logits.shape[-1])
     chosen: FloatArray = flat[np.arange(len(flat)), actions.ravel()]
@@ -178,6 +181,6 @@ def categorical_log_probs(logits: FloatArray, actions: Array) -> FloatArray:
 
 
 def _exponentials(logits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return logits less the largest one, and the sums of exponentials up to each."""
+    """Return logits minus their maximum, and cumulative sums of their exponentials."""
     shifted = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     return shifted, np.add.accumulate(np.exp(shifted), axis=-1)

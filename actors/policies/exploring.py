@@ -16,10 +16,10 @@ _LADDER_START, _LADDER_STEPS = 0.4, 7
 
 
 class EpsilonGreedyPolicy(Policy):
-    """Takes the action of the largest value, with decaying probability a random one.
+    """Takes the action of the largest value, or a random one with probability epsilon.
 
-    A network with noisy layers explores by their noise instead, once learning begins;
-    before that all its actions are random.
+    A network with noisy layers explores through their noise once learning begins;
+    before that, all actions are random.
     """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
@@ -29,9 +29,9 @@ class EpsilonGreedyPolicy(Policy):
         return np.empty((*shape, 2))
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T, 2], a coin and an action for each step.
+        """Draw uniform [T, 2]: a coin and an action for each step.
 
-        With noisy layers normal [T, units], followed by an action.
+        With noisy layers, draw normal [T, units] and one uniform number for an action.
         """
         if self._layout.noise_units:
             generator.standard_normal(out=out, dtype=np.float32)
@@ -40,7 +40,7 @@ class EpsilonGreedyPolicy(Policy):
             generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
-        """Choose an action for each observation, one coin or row of noise each."""
+        """Choose an action for each observation, each with its own row of noise."""
         actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
         if self._layout.noise_units:
             if env_steps >= self._config.initial_size:
@@ -52,16 +52,16 @@ class EpsilonGreedyPolicy(Policy):
         return Actions(actions, actions)
 
     def greedy(self, observations: Array) -> Array:
-        """Return int32 [B] actions of the largest values."""
+        """Return the actions of the largest values, int32 [B]."""
         return largest(self._forward(observations)[0])
 
 
 def epsilon(
     config: DQNConfig, env_steps: int, places: Array | None = None
 ) -> float | Array:
-    """Return the probability of a random action after this many env steps.
+    """Return the probability of a random action after the given env steps.
 
-    On a ladder, the float64 [B] probabilities of environments by their places.
+    With a ladder, return one probability per environment by its place, float64 [B].
     """
     if config.epsilon_ladder and places is not None:
         return epsilon_ladder(places)
@@ -70,9 +70,9 @@ def epsilon(
 
 
 def epsilon_ladder(places: Array) -> Array:
-    """Return the probabilities of a random action of each environment, float64 [B].
+    """Return each environment's probability of a random action, float64 [B].
 
-    From their places among all of a run, from 0 to 1.
+    `places` are relative indices in the run, from 0 to 1.
 
     Source: arXiv:1803.00933, section 4.1.
     """
@@ -81,7 +81,7 @@ def epsilon_ladder(places: Array) -> Array:
 
 
 class DeterministicPolicy(ScaledPolicy):
-    """Adds noise to the actor's action or weights; is random until learning starts."""
+    """Adds noise to the actor's action or weights; random until learning starts."""
 
     def __init__(
         self, config: DeterministicConfig, spec: EnvSpec, layout: Layout
@@ -101,7 +101,7 @@ class DeterministicPolicy(ScaledPolicy):
             self._parameters.load(weights.arrays)
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Restart the noise of environments that begin an episode, bool [B]."""
+        """Reset the noise of environments that begin an episode, given as bool [B]."""
         if self._parameters is None:
             super().reset_memory(resets)
         elif self.memory.size:
@@ -136,14 +136,14 @@ class DeterministicPolicy(ScaledPolicy):
         return actions
 
     def greedy(self, observations: Array) -> Array:
-        """Return float32 [B, A], the actor's actions without noise."""
+        """Return the actor's actions without noise, float32 [B, A]."""
         return self._scaled(np.clip(self._forward(observations)[0], -1, 1))
 
 
 def ornstein_uhlenbeck(normal: FloatArray, before: FloatArray) -> FloatArray:
     """Return the next step of an Ornstein-Uhlenbeck process with a sigma of 1.
 
-    From float32 [...] standard normal noise, and the process's values before.
+    `normal` is float32 [...] standard normal noise, `before` the previous values.
 
     Source: doi:10.1103/PhysRev.36.823; theta and dt are those of Stable-Baselines3.
     """

@@ -1,4 +1,4 @@
-"""Exploration by noise on an actor's weights, which lasts for an episode."""
+"""Exploration by noise on an actor's weights that lasts for an episode."""
 
 import math
 from collections.abc import Callable
@@ -20,14 +20,14 @@ _FACTOR, _NEWEST = 1.005, 0.02  # of a step, in the deviation and in the running
 
 
 class ParameterNoise:
-    """Perturbed copies of an actor, one for each environment's episode.
+    """Perturbed copies of an actor, one per environment and episode.
 
-    Each environment adapts the deviation of its own noise, step by step, so that
-    actions are `target` away from the actor's.
+    Each environment adapts the standard deviation of its noise at each step, so that
+    its actions differ from the actor's by `target` on average.
 
     Args:
-        layout: of the actor.
-        target: root mean square of the difference of actions, which span -1 to 1.
+        layout: layout of the actor's network.
+        target: root mean square of the difference of actions, which range from -1 to 1.
     Source: arXiv:1706.01905, section 3, with a running mean over steps in place of one
         over a batch.
     """
@@ -51,11 +51,11 @@ class ParameterNoise:
         self._copies.clear()
 
     def begin(self, memory: Array, uniform: FloatArray) -> Array:
-        """Return the memory with a new seed for each environment that has none.
+        """Return the memory with a new seed for each environment without one.
 
         Args:
             memory: float32 [B, UNITS], or empty before the first step.
-            uniform: float32 [B], from -1 to 1, which seeds are made of.
+            uniform: float32 [B] from -1 to 1, from which seeds are made.
         """
         if not memory.size:
             memory = np.zeros((len(uniform), UNITS), np.float32)
@@ -65,7 +65,7 @@ class ParameterNoise:
         return memory
 
     def actions(self, observations: Array, memory: Array) -> FloatArray:
-        """Return float32 [B, A], the actions of each environment's perturbed actor."""
+        """Return the actions of each environment's perturbed actor, float32 [B, A]."""
         rows = [
             self._copy(env, *numbers)(observations[env : env + 1])[0]
             for env, numbers in enumerate(memory[:, :2].tolist())
@@ -73,7 +73,7 @@ class ParameterNoise:
         return np.concatenate(rows)
 
     def adapted(self, memory: Array, actions: FloatArray, means: FloatArray) -> Array:
-        """Return the memory after perturbed actions [B, A] in place of the means."""
+        """Return the memory after perturbed actions [B, A] replaced the means."""
         memory = memory.copy()
         squares = np.square(actions - means).mean(axis=-1)
         memory[:, 2] += np.float32(_NEWEST) * (squares - memory[:, 2])
@@ -82,7 +82,7 @@ class ParameterNoise:
         return memory
 
     def _copy(self, env: int, seed: float, deviation: float) -> Network:
-        """Return the network of an environment; its deviation lags by 5 % at most."""
+        """Return an environment's perturbed network, with a deviation within 5 %."""
         made = self._copies.get(env)
         if made is not None and made[0] == seed:
             if made[1] / _DRIFT <= deviation <= made[1] * _DRIFT:
@@ -95,7 +95,7 @@ class ParameterNoise:
         return forward
 
     def _direction(self, env: int, seed: float) -> dict[str, FloatArray]:
-        """Return the noise of an episode with a deviation of 1, by the array's name."""
+        """Return an episode's noise with a deviation of 1, by the array's name."""
         made = self._directions.get(env)
         if made is not None and made[0] == seed:
             return made[1]
@@ -110,6 +110,6 @@ class ParameterNoise:
 
 
 def seeds_of(uniform: FloatArray) -> FloatArray:
-    """Return seeds that float32 holds exactly, 1 or more, of numbers from -1 to 1."""
+    """Turn numbers from -1 to 1 into seeds, 1 or more, that float32 holds exactly."""
     seeds: FloatArray = 1 + np.floor((uniform + 1) / 2 * (_SEEDS - 2))
     return seeds

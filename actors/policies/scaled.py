@@ -1,4 +1,4 @@
-"""What policies of bounded continuous actions share."""
+"""The base of policies with bounded continuous actions."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from xagents_ray.networks.layout import Layout
 
 
 class ScaledPolicy(Policy):
-    """Draws and stores actions in [-1, 1], and scales them to the bounds to step them.
+    """Draws and stores actions in [-1, 1]; scales them to the bounds for stepping.
 
-    A step's noise is [2, A] float32: of standard deviation 1, and uniform from -1 to 1.
+    The noise of a step is float32 [2, A]: standard normal, and uniform from -1 to 1.
     """
 
     scales_actions = True
@@ -29,13 +29,13 @@ class ScaledPolicy(Policy):
         return np.empty((*shape, 2, self._spec.action_units), np.float32)
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw [T, 2, A]: of standard deviation 1, and uniform from -1 to 1."""
+        """Draw [T, 2, A]: standard normal, and uniform from -1 to 1."""
         shape = out[:, 0].shape
         out[:, 0] = generator.standard_normal(shape)
         out[:, 1] = generator.uniform(-1, 1, shape)
 
     def _scaled(self, actions: Array) -> Array:
-        """Return actions from -1 to 1 within the environment's bounds."""
+        """Scale actions from [-1, 1] to the environment's bounds."""
         part = (actions + 1) / 2
         stepped: Array = (1 - part) * self._low + part * self._high
         return np.clip(stepped, self._low, self._high)

@@ -9,7 +9,7 @@ from xagents_ray.core.trajectory import Array
 
 
 class SquashedGaussianPolicy(ScaledPolicy):
-    """Draws from a Gaussian, squashed by tanh; acts at random until learning starts.
+    """Draws from a Gaussian squashed by tanh; random until learning starts.
 
     Source: arXiv:1812.05905, appendix C.
     """
@@ -35,5 +35,5 @@ class SquashedGaussianPolicy(ScaledPolicy):
         return Actions(actions, self._scaled(actions))
 
     def greedy(self, observations: Array) -> Array:
-        """Return float32 [B, A], the means' actions."""
+        """Return the squashed means, float32 [B, A]."""
         return self._scaled(np.tanh(self._forward(observations)[0]))

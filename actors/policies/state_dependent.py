@@ -1,4 +1,4 @@
-"""Exploration by noise that depends on the state, and lasts for some steps."""
+"""Exploration by noise that depends on the state and lasts for some steps."""
 
 import math
 
@@ -16,14 +16,14 @@ steps that used the matrix.
 
 
 class StateDependentNoise:
-    """Standard normal matrices, one for each environment.
+    """Standard normal matrices, one per environment.
 
     Args:
-        layout: of a policy whose config `uses_sde`.
-        steps: of an episode for which a matrix lasts at most.
+        layout: network layout of a policy with the setting `uses_sde`.
+        steps: maximum number of an episode's steps that a matrix lasts.
     Attributes:
-        layout: of the network that takes the matrices as its noise.
-        output: which of its outputs then has the noise on actions; see `pop`.
+        layout: layout of the network that takes the matrices as its noise.
+        output: index of the output that holds the noise on actions; see `pop`.
     Source: arXiv:2005.05719, section 3.
     """
 
@@ -34,11 +34,11 @@ class StateDependentNoise:
         self._matrices: FloatArray = np.zeros((0, self._units), np.float32)
 
     def begin(self, memory: Array, uniform: FloatArray) -> Array:
-        """Return the memory of a step, with a new seed where one is due.
+        """Return the memory of a step, with new seeds where they are due.
 
         Args:
-            memory: float32 [B, UNITS] after the step before, or empty.
-            uniform: float32 [B], from -1 to 1, which seeds are made of.
+            memory: float32 [B, UNITS] after the previous step, or empty.
+            uniform: float32 [B] from -1 to 1, from which seeds are made.
         """
         if not memory.size:
             memory = np.zeros((len(uniform), UNITS), np.float32)
@@ -49,7 +49,7 @@ class StateDependentNoise:
         return np.stack([seeds, steps], axis=-1).astype(np.float32)
 
     def matrices(self, memory: Array) -> FloatArray:
-        """Return the matrix of each environment, float32 [B, L * A]."""
+        """Return each environment's matrix, float32 [B, L * A]."""
         seeds = memory[:, 0]
         if len(seeds) != len(self._seeds):
             self._seeds = np.zeros_like(seeds)
@@ -61,18 +61,18 @@ class StateDependentNoise:
         return self._matrices
 
     def pop(self, outputs: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """Take what was drawn out of the network's outputs.
+        """Remove the noise from the network's outputs and return it.
 
         Returns:
-            The logarithms of deviations, float32 [B, A], and the noise in units of
-            these, likewise.
+            The log standard deviations and the noise in units of the deviations, both
+            float32 [B, A].
         """
         log_std, normal = np.split(outputs.pop(self.output), 2, axis=-1)
         return log_std, normal
 
 
 def gaussian_log_probs(normal: FloatArray, log_std: FloatArray) -> FloatArray:
-    """Return float32 [B] log-densities of noise [B, A] in units of its deviations."""
+    """Return log-densities float32 [B] of noise [B, A] in units of its deviations."""
     each = np.square(normal) / 2 + log_std + np.float32(math.log(2 * math.pi) / 2)
     log_probs: FloatArray = -each.sum(axis=-1)
     return log_probs
