@@ -100,8 +100,8 @@ def test_what_varies_replaces_a_presets_settings() -> None:
     """`train` refuses --lr beside TRPO's --critic-lr."""
     plan = planned("trpo", preset=True, critic_lr=log_uniform(1e-4, 1e-2))
     assert "lr" not in plan.fixed and plan.fixed["n_envs"] == 2
-    for settings in plan.examples():
-        presets.apply(plan.algorithm, settings)
+    for value in (1e-4, 1e-2):
+        presets.apply(plan.algorithm, plan.settings({"critic_lr": value}, None))
     plan = planned("trpo", preset=True, critic_lr=categorical(None, 1e-3))
     without, replacing = (plan.settings({"critic_lr": x}, None) for x in (None, 1e-3))
     assert without["lr"] == 1e-3 and "lr" not in replacing

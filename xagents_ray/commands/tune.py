@@ -5,7 +5,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import check_owners, find
+from xagents_ray.algorithms.table import find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import interrupting
 from xagents_ray.tuning.plan import tune_options
@@ -36,7 +36,6 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     >>> better = {**result.best, "max_steps": 100_000}  # for xagents_ray.train
     """
     algorithm = find(agent)
-    check_owners(algorithm, settings)
     with interrupting():
         result = tune_with(algorithm, settings)
         if result.signal is not None:

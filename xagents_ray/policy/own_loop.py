@@ -1,6 +1,5 @@
 """An algorithm for the user's own loop: it acts, observes and learns on request."""
 
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +10,8 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
-from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import check_owners, find
+from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics, merge_all
 from xagents_ray.core.trajectory import (
@@ -28,11 +26,11 @@ from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare
+from xagents_ray.run.request import Request
 from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.storage.weights import check_paths
 from xagents_ray.watch.telemetry import check_finite
 
 
@@ -72,7 +70,6 @@ class Agent:
 
     def __init__(self, agent: str, **settings: Any) -> None:
         algorithm = find(agent)
-        check_owners(algorithm, settings)
         config = _config(algorithm, settings)
         self._run = run = prepare(algorithm, config)
         self._config, self._n_envs = config.algorithm, config.env.n_envs
@@ -253,14 +250,9 @@ def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
                 f"{each.flag} is for runs and does nothing in a loop of your own: "
                 "leave it out, or use train."
             )
-    completed = presets.apply(algorithm, given)
-    for each in of_runs:
-        completed.pop(each.name, None)
-    # Your loop ends by itself. Without max_steps, what falls over them is refused.
-    endless = {"target_reward": sys.float_info.max, "local": True}
-    config = Config.of(algorithm.config, {**completed, **endless})
-    check_paths(algorithm, config.algorithm, "--weights", config.run.weights)
-    return config
+    left_out = [each.name for each in of_runs]
+    own_process = {**given, "local": True}
+    return Request.of(algorithm, own_process, needs_end=False, left_out=left_out).config
 
 
 class _Finished:

@@ -1,6 +1,6 @@
 """A sweep before it starts: options, settings of its trials, the best one's command."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,12 +154,6 @@ class Plan:
             "run_dir": str(self.directory),
             "name": name,
         }
-
-    def examples(self) -> Iterator[dict[str, Any]]:
-        """Yield settings of trials at the ends of what varies."""
-        for end in (0, -1) if self.spaces else (0,):
-            params = {name: space.values[end] for name, space in self.spaces.items()}
-            yield self.settings(params, None)
 
 
 def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,22 +4,22 @@ import importlib
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.algorithms.table import check_owners
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import prepare
+from xagents_ray.run.request import Request
 from xagents_ray.settings.options import flag, options
-from xagents_ray.settings.run import ConnectionConfig, DisplayConfig, RunConfig
+from xagents_ray.settings.run import ConnectionConfig
 from xagents_ray.storage.files import replace_bytes
-from xagents_ray.storage.weights import check_paths
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from xagents_ray.tuning.study import Study
 
+_T = TypeVar("_T")
 _NOTHING_TO_TUNE = (
     "Nothing varies and there is one trial, as with `train`: give a setting several "
     "values, as in --lr 1e-5 1e-2, and raise --n-trials."
@@ -95,8 +96,10 @@ def sweep(
         given: settings by their flat names; see `commands.tune`.
         run_trials: runs trials until the study has enough, or a signal comes.
     """
-    plan, display = plan_of(algorithm, given)
-    runs = _examples(plan)
+    plan, requests = plan_of(algorithm, given)
+    _check_varies(plan)
+    runs = _working(lambda each: prepare(algorithm, each.config), requests)
+    display = requests[0].config.display
     with Signals() as signals:
         try:
             plan.directory.mkdir(parents=True, exist_ok=True)
@@ -129,81 +132,76 @@ def sweep(
 
 def plan_of(
     algorithm: Algorithm, given: Mapping[str, Any]
-) -> tuple[Plan, DisplayConfig]:
-    """Return what a sweep is to do; refuse what makes no sense."""
+) -> tuple[Plan, Sequence[Request]]:
+    """Return what a sweep is to do, and trials at the ends of what varies.
+
+    Raises:
+        UserError: a setting is wrong.
+    """
     for name in UNSUPPORTED_OPTIONS.keys() & given.keys():
         instead = UNSUPPORTED_OPTIONS[name]
         raise UserError(f"{flag(name)} is no setting of tune: {instead}.")
-    algorithm.config.check_names(given)
+    check_owners(algorithm, given)
     fixed, spaces = split(tune_options(algorithm.config), given)
     config = TuneConfig.of(fixed)
-    own = {each.name for each in options(TuneConfig)}
-    fixed = {name: value for name, value in fixed.items() if name not in own}
-    whole = _completed(algorithm, fixed, spaces)
     of_ray = {each.name for each in options(ConnectionConfig)}
+    not_of_trials = {*of_ray, *(each.name for each in options(TuneConfig))}
+    of_trials = {n: value for n, value in fixed.items() if n not in not_of_trials}
+    of_trials["max_steps"] = config.trial_steps
+    requests = _requests(algorithm, of_trials, spaces)
+    whole = {name: value for each in requests for name, value in each.settings.items()}
     left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    above = Path(whole.get("run_dir") or RunConfig().run_dir)
-    directory = above.resolve() / "tune" / study
+    directory = Path(requests[0].config.run.run_dir).resolve() / "tune" / study
     if config.storage is None and set("{}?%") & set(str(directory)):
         raise UserError(
             f"The URL of a database can't name {directory}: give a --study and a "
             "--run-dir without {, }, ? and %, or a --storage."
         )
-    fixed, ray = resolve_paths(algorithm, kept), ConnectionConfig.of(whole)
-    plan = Plan(algorithm, config, fixed, spaces, study, directory, ray)
-    return plan, DisplayConfig.of(kept)
+    ray = ConnectionConfig.of({**whole, **fixed})
+    paths = resolve_paths(algorithm, kept)
+    return Plan(algorithm, config, paths, spaces, study, directory, ray), requests
 
 
-def _completed(
-    algorithm: Algorithm, fixed: Mapping[str, Any], spaces: Mapping[str, Space]
-) -> dict[str, Any]:
-    """Return the fixed settings, and those of a preset that any trial needs.
-
-    Raises:
-        UserError: there is no such preset, or a given setting has no effect in any
-            trial.
-    """
-    found: list[dict[str, Any]] = []
-    errors: list[UserError] = []
-    for end in (0, -1):
-        ends = {name: space.values[end] for name, space in spaces.items()}
-        try:
-            found.append(presets.apply(algorithm, {**fixed, **ends}))
-        except UserError as error:
-            errors.append(error)
-    if not found:
-        raise errors[0]
-    return {name: value for each in found for name, value in each.items()}
-
-
-def _examples(plan: Plan) -> list[RunSpec]:
-    """Return trials at the ends of what varies.
-
-    Raises:
-        UserError: none of them can work, or several would have the same settings.
-    """
+def _check_varies(plan: Plan) -> None:
+    """Raise UserError when several trials would have the same settings."""
     if not plan.spaces and plan.config.n_trials > 1:
         raise UserError(
             f"Nothing varies, so {plan.config.n_trials} trials would differ by their "
             "seeds only: give a setting several values, as in --lr 1e-5 1e-2, or "
             "train with several --seeds."
         )
-    runs: list[RunSpec] = []
+
+
+def _requests(
+    algorithm: Algorithm, fixed: Mapping[str, Any], spaces: Mapping[str, Space]
+) -> list[Request]:
+    """Return the trials at the ends of what varies whose settings fit together.
+
+    Raises:
+        UserError: none of them has such settings.
+    """
+
+    def request(end: int) -> Request:
+        values = {name: space.values[end] for name, space in spaces.items()}
+        return Request.of(algorithm, {**fixed, **values})
+
+    return _working(request, (0, -1) if spaces else (0,))
+
+
+def _working(make: Callable[[Any], _T], given: Iterable[Any]) -> list[_T]:
+    """Return what is made of each that can work; raise the first error if none can."""
+    made: list[_T] = []
     errors: list[UserError] = []
-    for settings in plan.examples():
+    for each in given:
         try:
-            config = plan.checked(settings)
-            check_paths(
-                plan.algorithm, config.algorithm, "--weights", config.run.weights
-            )
-            runs.append(prepare(plan.algorithm, config))
+            made.append(make(each))
         except UserError as error:
             errors.append(error)
-    if not runs:
+    if not made:
         raise errors[0]
-    return runs
+    return made
 
 
 def _result(plan: Plan, study: "Study", signal: int | None) -> TuneResult:
