@@ -1,1 +1,1 @@
-"""What every room speaks of: errors, trajectories, specs, signals."""
+"""What every room uses: errors, trajectories, specs, signals."""

@@ -1,4 +1,4 @@
-"""Errors, of the user and of a run, and the words that messages are made of."""
+"""Errors of the user and of a run, and helpers that word messages."""
 
 import difflib
 import traceback
@@ -20,10 +20,10 @@ class UserError(ValueError):
 
 
 class EnvironmentFault(UserError):
-    """A user's environment breaks Gymnasium's interface, or raised at its start.
+    """A user-defined environment breaks Gymnasium's interface, or raised at its start.
 
     Attributes:
-        trace: the traceback of what it raised; "" if it raised nothing.
+        trace: traceback of what the environment raised; "" if it raised nothing.
     """
 
     def __init__(self, message: str, trace: str = "") -> None:
@@ -32,7 +32,7 @@ class EnvironmentFault(UserError):
 
 
 def near(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return `; did you mean A or B?` for the known names nearest to `name`, or ''."""
+    """Return `; did you mean A or B?` for the known names nearest to `name`, or ""."""
     words = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), list(words), n=count, cutoff=0.6)
     matches = [words[each] for each in close]
@@ -40,7 +40,7 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """Return `1 env actor` or `1,200 env actors`; an s makes the default plural."""
+    """Return `1 env actor` or `1,200 env actors`; the plural adds an s by default."""
     word = singular if count == 1 else plural or f"{singular}s"
     return f"{count:,} {word}"
 
@@ -96,7 +96,8 @@ class Broken(Exception):
     The command line prints the message without a traceback of its own and exits with 1.
 
     Attributes:
-        trace: traceback of the user's code, printed first; "" if it is not to blame.
+        trace: traceback of the user's code, printed first; "" if the user's code is not
+            the cause.
 
     >>> def on_rollout(ctx):
     ...     raise RuntimeError("no room left")

@@ -1,4 +1,4 @@
-"""Whether xagents-ray is installed here, or xagents-ray-actor, which only acts."""
+"""Which package is installed here: xagents-ray, or xagents-ray-actor to act only."""
 
 import importlib.util
 
@@ -11,7 +11,7 @@ def is_complete() -> bool:
 
 
 def check_complete(what: str) -> None:
-    """Raise UserError if `what` can't be done here for lack of TensorFlow."""
+    """Raise UserError if `what` can't be done because TensorFlow is missing."""
     if not is_complete():
         raise UserError(
             f"{what} needs TensorFlow, which xagents-ray-actor leaves out: pip install "
@@ -20,7 +20,7 @@ def check_complete(what: str) -> None:
 
 
 def lacking(package: str) -> str:
-    """Return a sentence about another package that isn't here for the same reason."""
+    """Return a sentence on another package that is missing for the same reason."""
     return (
         f"{package} isn't installed, as xagents-ray-actor leaves it out: pip install "
         "xagents-ray."

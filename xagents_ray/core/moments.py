@@ -1,4 +1,4 @@
-"""Means and variances of observations and returns, merged as they come."""
+"""Means and variances of observations and returns, merged over time."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -51,9 +51,9 @@ def merge(one: Moments, other: Moments) -> Moments:
 
 
 def pool_goals(moments: Moments, goals: Goals) -> Moments:
-    """Return the moments of observations with those of both goals in either's place.
+    """Return the moments of observations, with pooled moments of both goals.
 
-    An achieved goal that takes the place of a desired one is normalized like it.
+    An achieved goal that replaces a desired one is then normalized like it.
     """
     size, mean, variance = moments
     parts = [Moments(size, mean[each], variance[each]) for each in goals.slices]
@@ -73,7 +73,7 @@ def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:
 
 
 def to_json(statistics: Statistics) -> dict[str, Any]:
-    """Return statistics as JSON, exactly."""
+    """Return statistics as JSON, without loss of precision."""
     return {
         name: [size, np.asarray(mean).tolist(), np.asarray(variance).tolist()]
         for name, (size, mean, variance) in statistics.items()
@@ -89,7 +89,7 @@ def from_json(data: Mapping[str, Any]) -> Statistics:
 
 
 def shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays that a normalizing policy has, by name."""
+    """Return the shapes of a normalizing policy's arrays, by name."""
     return {
         f"{OBSERVATION}/size": (),
         f"{OBSERVATION}/mean": observation_shape,

@@ -1,9 +1,9 @@
 """Python objects that settings name: an environment's class, a wrapper, a function.
 
-Settings are plain data, since they are written to disk and sent to other processes. An
-object that a user passes from Python has a name in them: `module:name` where it can be
-imported, else its own name, by which it is kept here. `exported` takes what is kept to
-another process, where `install` keeps it.
+Settings are plain data, since they are written to disk and sent to other processes. In
+them, an object that a user passes from Python is a name: `module:name` if it can be
+imported, else the object's own name, under which it is kept here. `exported` prepares
+kept objects for another process, where `install` keeps them.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ _kept: dict[tuple[str, str], Any] = {}
 
 
 def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ()) -> str:
-    """Return the name of an object in a setting, and keep it unless it is importable.
+    """Return an object's name for a setting, and keep it unless it is importable.
 
-    An object with the name of another one replaces it: a notebook's cell that defines
-    a class is run again.
+    An object replaces another one of the same name, since a notebook's cell that
+    defines a class may run again.
 
     Args:
-        setting: that has it as its value, `env`.
+        setting: name of the setting whose value it is, such as `env`.
         value: a class, a function, or any other object.
-        label: a name in place of its own.
+        label: a name to use instead of the object's own.
         taken: names that the same setting has already given to other objects.
     """
     place = _place(value)
@@ -44,20 +44,20 @@ def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ())
 
 
 def find(setting: str, name: str) -> Any | None:
-    """Return the object that `keep` has kept by a name; None if there is none."""
+    """Return the object that was kept under a name; None if there is none."""
     return _kept.get((setting, name))
 
 
 def named(setting: str) -> list[tuple[str, str]]:
-    """Return what is kept of a setting, with its names."""
+    """Return the objects that are kept for a setting, by name."""
     return [key for key in _kept if key[0] == setting]
 
 
 def as_stored(setting: str, given: Any, stored: Any) -> Any:
-    """Return a value, or the stored one where both name an object by the same name.
+    """Return a value, or the stored one if both name the same object.
 
-    A class that a run knows as `Corridor`, since its script defined it, may be passed
-    again from a module, as `own:Corridor`; it is then kept by the stored name too.
+    A class that a run knows as `Corridor`, because its script defined it, may later be
+    passed from a module as `own:Corridor`. It is then kept under the stored name too.
     """
     if isinstance(given, tuple) and isinstance(stored, tuple):
         if len(given) == len(stored):
@@ -83,12 +83,12 @@ def _last(name: str) -> str:
 def exported(named: Iterable[tuple[str, str]]) -> bytes:
     """Return what `install` needs to keep objects in another process.
 
-    What a script or a notebook defines goes by value, what modules define by name.
+    Objects that a script or a notebook defines are sent by value, others by name.
 
     Args:
-        named: settings and names; those that are not kept are left out.
+        named: pairs of a setting and a name; those that are not kept are left out.
     Raises:
-        Exception: of some kind; an object can't be sent.
+        Exception: of any type; an object can't be serialized.
     """
     chosen = {key: _kept[key] for key in named if key in _kept}
     data: bytes = cloudpickle.dumps(functools.partial(_install, chosen))
@@ -96,10 +96,11 @@ def exported(named: Iterable[tuple[str, str]]) -> bytes:
 
 
 def install(definition: bytes) -> None:
-    """Do what another process has exported: call the function in it.
+    """Keep the objects that another process exported, by calling its function.
 
     Raises:
-        ImportError, AttributeError: a module that defines one is not the same here.
+        ImportError, AttributeError: a module that defines an object differs in this
+            process.
     """
     cloudpickle.loads(definition)()
 
@@ -109,7 +110,7 @@ def _install(chosen: dict[tuple[str, str], Any]) -> None:
 
 
 def _place(value: Any) -> str:
-    """Return where a class or a function can be imported, `module:name`; "" if not."""
+    """Return the import path `module:name` of a class or a function; "" if none."""
     module = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
     if not module or not name or module == "__main__" or module not in sys.modules:

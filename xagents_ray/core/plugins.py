@@ -1,4 +1,4 @@
-"""What other installed packages add: entry points, and classes by their names."""
+"""Extensions by other installed packages: entry points, and classes by name."""
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
@@ -9,11 +9,11 @@ from xagents_ray.core.errors import UserError, one_line
 
 
 def load_plugins(group: str, add: Callable[[str, Any], None]) -> dict[str, str]:
-    """Load the entry points of a group; one that fails doesn't affect the others.
+    """Load the entry points of a group; a failing one doesn't affect the others.
 
     Args:
-        group: of entry points.
-        add: takes a name and what it stands for; may raise UserError.
+        group: name of the group of entry points.
+        add: function that takes a name and the loaded object; may raise UserError.
     Returns:
         A sentence for each name that can't be used.
     """
@@ -46,10 +46,10 @@ def _loaded(entry: EntryPoint, package: str) -> Any:
 
 
 def resolved(what: str, place: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return the class that `module:class` names; a class stands for itself.
+    """Return the class with the import path `module:class`; return a class unchanged.
 
     Raises:
-        UserError: there is none; `what` says what it was to be.
+        UserError: there is no such class; the message calls it `what`.
     """
     if not isinstance(place, str):
         return place

@@ -1,4 +1,4 @@
-"""This process: its cores and threads, silence for libraries, keeping some out."""
+"""This process: its cores and threads, libraries' output, hidden packages."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ import threadpoolctl
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -50,7 +50,7 @@ def without_packages(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawing_by(seed: str) -> Iterator[None]:
-    """Seed `random` in the block: Keras' initializers without a seed take one there."""
+    """Seed `random` within the block, from which unseeded Keras initializers draw."""
     state = random.getstate()
     random.seed(seed)
     try:
@@ -60,14 +60,14 @@ def drawing_by(seed: str) -> Iterator[None]:
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[object]:
-    """Let NumPy multiply with one thread in a block, and as before after it.
+    """Let NumPy multiply with one thread within the block.
 
-    Small products are no faster with more, and numbers don't depend on the machine.
+    More threads don't speed up small products, and results would depend on the machine.
     """
     return _blas().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-    """Return what knows NumPy's BLAS; to look for it takes a millisecond."""
+    """Return the controller of NumPy's BLAS; finding it takes a millisecond."""
     return threadpoolctl.ThreadpoolController()

@@ -35,14 +35,14 @@ class Signals:
         return self
 
     def take(self) -> list[Any]:
-        """Install the handlers, again if need be; return the previous ones."""
+        """Install the handlers, even repeatedly; return the previous ones."""
         if threading.current_thread() is not threading.main_thread():
             return []
         return [signal.signal(number, self._handle) for number in _NUMBERS]
 
     @property
     def shutdown_requested(self) -> bool:
-        """Whether a signal came, and the grace period after it is over."""
+        """Whether a signal came and its grace period is over."""
         waited = time.monotonic() - self._received_at
         return self.received is not None and waited > GRACE_SECONDS
 
@@ -51,7 +51,7 @@ class Signals:
             signal.signal(number, handler)
 
     def press(self, number: int) -> None:
-        """Act as if a first signal of this number came."""
+        """Act as if a first signal with this number came."""
         self.received, self._received_at = number, time.monotonic()
         if self.on_first is not None:
             self.on_first()

@@ -1,16 +1,16 @@
-"""What a network needs to know of an environment."""
+"""The description of an environment that networks are built from."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
 class Goals(NamedTuple):
-    """Where a goal environment's goals are in its observations, flattened to vectors.
+    """Positions of a goal environment's goals in its flattened observations.
 
     Attributes:
         achieved: index of the first number of `achieved_goal`.
-        desired: likewise of `desired_goal`.
-        size: numbers of each.
+        desired: index of the first number of `desired_goal`.
+        size: length of each goal vector.
     """
 
     achieved: int
@@ -19,14 +19,14 @@ class Goals(NamedTuple):
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """The numbers of the achieved goal, and of the desired one."""
+        """Slices of the achieved and of the desired goal."""
         achieved, desired, size = self
         return slice(achieved, achieved + size), slice(desired, desired + size)
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """Shapes of one environment; the same for all copies of it."""
+    """Shapes of one environment; all of its copies have the same."""
 
     # Of one frame, `(84, 84)` or `(H, W, C)`, or of a vector.
     observation_shape: tuple[int, ...]
@@ -45,27 +45,26 @@ class EnvSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether observations are frames."""
         return len(self.observation_shape) > 1
 
     @property
     def is_discrete(self) -> bool:
-        """Whether actions are numbers from 0 to n_actions - 1, or several such."""
+        """Whether actions are integers from 0 to n_actions - 1, one or several."""
         return self.n_actions > 0 or bool(self.action_sizes)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """Of one action: `()` of a number, `(P,)` of several, `(A,)` if continuous."""
+        """Shape of one action: `()` of an integer, `(P,)` of several, `(A,)` of floats."""
         return () if self.n_actions else (len(self.action_sizes or self.action_low),)
 
     @property
     def action_units(self) -> int:
-        """Outputs of a policy head: logits, or means."""
+        """Number of outputs of a policy head: logits, or means."""
         return self.n_actions or sum(self.action_sizes) or len(self.action_low)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of a network's input: `(H, W, stack * C)` for frames, else `(D,)`."""
+        """Shape of a network's input: `(H, W, stack * C)` for frames, else `(D,)`."""
         if not self.is_image:
             return self.observation_shape
         height, width, *channels = self.observation_shape

@@ -1,9 +1,9 @@
 """Trajectories with frames stored once, batches of them, and weights.
 
-Row `t` of a trajectory holds the action taken on observation `t` and what it
-brought; observation `t + 1` is the next row's. After an end the environment
-resets on the following step (Gymnasium's NEXT_STEP), so the final observation
-is a row like any other; the step that only resets has `valid = False`.
+Row `t` of a trajectory holds the action taken on observation `t` and its results;
+observation `t + 1` is in the next row. After an end the environment resets on the
+following step (Gymnasium's NEXT_STEP), so the final observation is a row like any
+other; the step that only resets has `valid = False`.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Trajectory(NamedTuple):
 
     @property
     def stack(self) -> int:
-        """Frames per stack."""
+        """Number of frames per stack."""
         return len(self.observations) - len(self.rewards)
 
 
@@ -78,7 +78,7 @@ class PrioritizedTransitions(NamedTuple):
 
 
 class PriorityUpdate(NamedTuple):
-    """What a learner tells its replay of M transitions that it has learned from."""
+    """New errors of M transitions that a learner reports to its replay."""
 
     rows: IntArray  # int64 [M, 2], as in PrioritizedTransitions
     errors: FloatArray  # float32 [M], differences to what was to be learned
@@ -112,7 +112,7 @@ VERSION = "count/version"
 
 
 class WeightsFile(NamedTuple):
-    """A weights file's bytes, which another process may decode."""
+    """The bytes of a weights file, which another process may decode."""
 
     path: str  # as the user named it, `best.tf`
     # Contents by what is appended to the path; `""` for a single file.
@@ -138,7 +138,7 @@ def success_rate(episodes: Sequence[Episode]) -> float | None:
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """What a driver needs to know of a rollout; small."""
+    """A short report of a rollout for the driver."""
 
     steps: IntArray  # int64 [T], env steps of all of the actor's environments by row
     episodes: tuple[Episode, ...]  # those that ended, by row
@@ -157,9 +157,9 @@ def seen(starts: BoolArray) -> BoolArray:
     """Return which frames of a window belong to its last frame's episode.
 
     Args:
-        starts: bool [stack, B], an episode's first observation.
+        starts: bool [stack, B], true at an episode's first observation.
     Returns:
-        bool [stack, B]; the others are zeros in the stack.
+        bool [stack, B]; other frames become zeros in the stack.
     """
     later = np.zeros_like(starts)
     # A frame is hidden when a later one in the window starts an episode.
@@ -168,13 +168,13 @@ def seen(starts: BoolArray) -> BoolArray:
 
 
 def stack_frames(frames: Array, starts: BoolArray) -> Array:
-    """Return what the network sees at a window's last row.
+    """Return the network's input at a window's last row.
 
     Args:
         frames: uint8 [stack, B, H, W] or [stack, B, H, W, C], oldest first.
-        starts: bool [stack, B], an episode's first observation.
+        starts: bool [stack, B], true at an episode's first observation.
     Returns:
-        uint8 [B, H, W, stack * C]; frames from before the episode are zeros.
+        uint8 [B, H, W, stack * C]; frames before the episode are zeros.
     """
     mask = seen(starts)
     if not mask.all():
@@ -186,7 +186,7 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
 
 
 def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
-    """Return trajectories of one round side by side: [T, B1 + B2 + ...]."""
+    """Return the trajectories of one round side by side: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
     arrays: dict[str, Any] = {
@@ -199,7 +199,7 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
 
 
 def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
-    """Return the columns of the run's environments first to end - 1, or None."""
+    """Return the run's environments first to end - 1 of a trajectory, or None."""
     own, count = trajectory.first_env, trajectory.rewards.shape[1]
     low, high = max(first, own) - own, min(end, own + count) - own
     if low >= high:
@@ -230,12 +230,12 @@ class Batch(NamedTuple):
 
 
 def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -> Batch:
-    """Return a batch of a round's trajectories and what each replay shard drew.
+    """Return a batch of a round's trajectories and the shards' draws.
 
     Args:
-        parts: in any order of kinds.
-        batch_size: transitions per batch, where several shards drew some.
-        seed: of the order in which transitions of several shards are mixed.
+        parts: trajectories and draws, in any order.
+        batch_size: transitions per batch, used if several shards drew some.
+        seed: seed of the order in which transitions of several shards are mixed.
     """
     rounds = [each for each in parts if isinstance(each, Trajectory)]
     fresh = merge(rounds) if rounds else None
@@ -254,8 +254,8 @@ def mix(
 ) -> Sampled:
     """Return transitions of several shards as K batches, in random order.
 
-    The parts are [1, n, ...] each, at least N together; what is more than K * N is
-    left out. The batch size is N.
+    The parts are [1, n, ...] each and have at least N transitions together, where N is
+    the batch size. Transitions beyond K * N are left out.
     """
     batches = sum(p.rewards.shape[1] for p in parts) // batch_size
     order = generator.permutation(batches * batch_size)
@@ -268,7 +268,7 @@ def mix(
 
 
 def side_by_side(parts: Sequence[Replayed]) -> Replayed:
-    """Return trajectories of several shards in each batch: [K, T, B1 + B2 + ...]."""
+    """Return batches with the trajectories of all shards: [K, T, B1 + B2 + ...]."""
     if len(parts) == 1:
         return parts[0]
     columns = zip(*parts, strict=True)

@@ -1,4 +1,4 @@
-"""The user's own code: found by its name, where it was defined, and in an error."""
+"""The user's own code: found by name, located, and shown in errors."""
 
 import importlib
 import inspect
@@ -24,10 +24,10 @@ _INSTALLED = f"{os.sep}site-packages{os.sep}"  # what they call, most often
 
 
 def find_named(flag: str, name: str) -> Any:
-    """Return what `package.module:name` names, the value of a flag.
+    """Return the object that a flag names as `package.module:name`.
 
     Raises:
-        UserError: there is no such module or name, or importing it fails.
+        UserError: the module or the name does not exist, or importing it fails.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -50,7 +50,7 @@ def find_named(flag: str, name: str) -> Any:
 
 
 def line_of(what: Any) -> str:
-    """Return `file, line N` where a function, a class or an object's class begins."""
+    """Return `file, line N` of a function, a class or an object's class."""
     what = inspect.unwrap(getattr(what, "func", what))  # of a functools.partial
     code = getattr(what, "__code__", None)
     if code is not None:
@@ -63,7 +63,7 @@ def line_of(what: Any) -> str:
 
 
 def place_that_raised(error: BaseException) -> str:
-    """Return `file, line N` of the user's code nearest to where it was raised."""
+    """Return `file, line N` of the user's code nearest to where an error was raised."""
     if isinstance(error, SyntaxError) and error.filename:
         return _shown(error.filename, error.lineno or 0)
     theirs = [
@@ -82,12 +82,12 @@ def traceback_of(error: BaseException) -> str:
 
 
 def starting_at_the_user(error: _E) -> _E:
-    """Return the error; its traceback starts at the user's first frame from now on."""
+    """Return the error with its traceback cut to start at the user's first frame."""
     return error.with_traceback(_user_frames(error))
 
 
 def _user_frames(error: BaseException) -> TracebackType | None:
-    """Return the frames from the user's first one on; all if none is theirs."""
+    """Return the frames from the user's first one on; all if there is none."""
     link = error.__traceback__
     while link and is_library(link.tb_frame.f_globals.get("__name__", "")):
         link = link.tb_next
@@ -95,9 +95,9 @@ def _user_frames(error: BaseException) -> TracebackType | None:
 
 
 def folder_of_modules() -> Path | None:
-    """Return the folder of modules that this process imported from beside the script.
+    """Return the folder of modules that were imported from beside the script.
 
-    None if there are none: all are installed. The script's own folder and the working
+    None if all imported modules are installed. The script's folder and the working
     directory are preferred to others.
     """
     main, found = sys.modules["__main__"], []
@@ -114,7 +114,7 @@ def folder_of_modules() -> Path | None:
 
 
 def from_their_frame(text: str) -> str:
-    """Return a traceback of another process, each part from the user's first frame."""
+    """Return another process's traceback, each part cut to the user's frames."""
     first, *parts = text.split(_HEAD)
     return _HEAD.join((first, *map(_without_our_frames, parts)))
 
@@ -131,7 +131,7 @@ def _is_theirs(file: str) -> bool:
 
 
 def is_library(module: str) -> bool:
-    """Return whether a module is ours, Gymnasium's, NumPy's or Python's own."""
+    """Return whether a module belongs to us, Gymnasium, NumPy or Python."""
     top = module.partition(".")[0]
     is_ours = is_of(module, "xagents_ray") or is_of(module, "gymnasium")
     return is_ours or top in ("numpy", "ale_py") or top in sys.stdlib_module_names

@@ -1,4 +1,4 @@
-"""Activations in NumPy, by the names that Keras has for them."""
+"""Activations in NumPy, by Keras' names."""
 
 import math
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def _gelu(x: FloatArray) -> FloatArray:
 
 
 def _erf(x: FloatArray) -> FloatArray:
-    """Return the error function to 1.5e-7.
+    """Return the error function, accurate to 1.5e-7.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
     """

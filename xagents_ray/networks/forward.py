@@ -13,15 +13,15 @@ from xagents_ray.networks.layout import Layout
 def bind(
     layout: Layout, arrays: Mapping[str, FloatArray]
 ) -> Callable[..., list[FloatArray]]:
-    """Return the network with its weights bound, as a function.
+    """Return the network's forward pass with its weights bound, as a function.
 
     Args:
         layout: the network.
         arrays: float32 weights by name, `dense-0/kernel`.
     Returns:
-        A function from [B, *input_shape], uint8 or float32, to float32 [B, units]
-        of each output. With arrays of `moments.shapes` it normalizes first. A network
-        with noisy layers takes noise after it, float32 [B, noise_units], or none.
+        A function from [B, *input_shape], uint8 or float32, to float32 [B, units] for
+        each output. With arrays of `moments.shapes` it first normalizes. With noisy
+        layers it takes a second, optional argument: noise, float32 [B, noise_units].
     """
     normalize = _normalizing(arrays)
     scale = layout.scale if normalize is None else 1.0
@@ -52,7 +52,7 @@ def bind(
 
 
 def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
-    """Return what shifts, scales and clips observations; None without statistics."""
+    """Return a function that normalizes observations; None without statistics."""
     if f"{OBSERVATION}/mean" not in arrays:
         return None
     mean = arrays[f"{OBSERVATION}/mean"]
@@ -61,7 +61,7 @@ def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
 
 
 def _is_first(layout: Layout, layer: Layer) -> bool:
-    """Return whether this layer reads the input, at most flattened."""
+    """Return whether a layer reads the input, perhaps flattened."""
     while layer.source >= 0:
         layer = layout.layers[layer.source]
         if not isinstance(layer, Flatten):

@@ -1,4 +1,4 @@
-"""What networks of action values may end in: two streams, and distributions."""
+"""Ends of action-value networks: two streams, and distributions."""
 
 import math
 from collections.abc import Mapping
@@ -19,14 +19,15 @@ _KERAS = "xagents_ray.networks.keras_heads:"
 
 
 class Head(Unreadable):
-    """Computes outputs of those of other layers; it has no weights."""
+    """Computes outputs from those of other layers; it has no weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dueling(Head):
-    """Adds values to advantages less their mean over the actions.
+    """Adds values to advantages minus their mean over the actions.
 
-    It reads float32 [n * atoms], the advantages of n actions, and the values, [atoms].
+    It reads float32 [n * atoms], the advantages of n actions, followed by the values,
+    [atoms].
 
     Source: arXiv:1511.06581, eq. 9.
     """
@@ -46,7 +47,7 @@ class Dueling(Head):
         return dueling
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}Dueling")(self)
 
     def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
@@ -64,7 +65,7 @@ class Dueling(Head):
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation(Head):
-    """Returns the mean of each action's distribution, of its logits.
+    """Returns the mean of each action's distribution, given its logits.
 
     Source: arXiv:1707.06887, section 4.
     """
@@ -82,7 +83,7 @@ class Expectation(Head):
         return expectation
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}Expectation")(self)
 
     def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
@@ -94,25 +95,25 @@ class Expectation(Head):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledGradient(Unreadable):
-    """Returns what it reads; its gradient is scaled."""
+    """Returns its input unchanged and scales its gradient."""
 
     factor: float
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; it has no weights to scale."""
+        """Return its forward pass in NumPy; without weights, nothing is scaled."""
         return lambda x: x
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}ScaledGradient")(self)
 
     def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Return its input."""
+        """Return its input; the graph needs no operation."""
         return x
 
 
 def with_atoms(layout: Layout, atoms: int) -> Layout:
-    """Return a network whose last layer has so many logits for each of its units."""
+    """Return a network whose last layer has `atoms` logits for each of its units."""
     *others, last = layout.layers
     assert isinstance(last, Dense)
     resized = _resized(last, atoms * last.output_shape[0])
@@ -120,9 +121,9 @@ def with_atoms(layout: Layout, atoms: int) -> Layout:
 
 
 def with_expectations(layout: Layout, support: FloatArray) -> Layout:
-    """Return a network with the means of its distributions before its logits.
+    """Return a network that outputs distributions' means before their logits.
 
-    The support, float32 [atoms], has the returns that they have probabilities of.
+    The support, float32 [atoms], holds the returns of the distributions' atoms.
     """
     end = len(layout.layers)
     logits = layout.layers[-1].output_shape[0]
@@ -138,10 +139,11 @@ def with_expectations(layout: Layout, support: FloatArray) -> Layout:
 
 
 def with_streams(layout: Layout, atoms: int) -> Layout:
-    """Return a network whose last two layers are two streams: advantages and values.
+    """Return a network that ends in two streams: advantages and values.
 
-    They branch off a trunk of all others, whose gradient is scaled by 1/√2; where only
-    one layer is dense, the streams are that one.
+    The streams are the last two dense layers. They branch off the other layers, and the
+    gradient into these is scaled by 1/√2. If only one layer is dense, it becomes the
+    streams.
 
     Source: arXiv:1511.06581, section 4.2.
     """
@@ -179,6 +181,6 @@ def with_streams(layout: Layout, atoms: int) -> Layout:
 
 
 def _resized(layer: Dense, units: int) -> Dense:
-    """Return a dense layer with another number of units."""
+    """Return a dense layer with a different number of units."""
     shape = (*layer.kernel_shape[:-1], units)
     return replace(layer, output_shape=(units,), kernel_shape=shape)

@@ -1,4 +1,4 @@
-"""The Keras model of a layout. Imports TensorFlow; learners use it, actors don't."""
+"""The Keras model of a layout. Imports TensorFlow: for learners, not for actors."""
 
 import functools
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from xagents_ray.networks.layout import Layout
 
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
-    """Return a kernel's initializer; every layer needs a seed of its own."""
+    """Return a kernel's initializer; each layer needs a seed of its own."""
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
         "random_uniform": {"minval": -gain, "maxval": gain, "seed": seed},
@@ -33,12 +33,12 @@ def build(
     dtype: str = "float32",
     takes_noise: bool = False,
 ) -> Any:
-    """Return a `keras.Model` of float32 [B, *input_shape] to its output or outputs.
+    """Return a `keras.Model` from float32 [B, *input_shape] to its outputs.
 
-    Initial weights differ by the seed, and by the name of the model. Weights and
-    outputs are float32; with dtype `bfloat16` the layers before the outputs compute in
-    it, and the outputs, which are small, in float32. One that takes noise has a second
-    input, float32 [B, noise_units] or [1, noise_units] for all rows.
+    Initial weights depend on the seed and on the model's name. Weights and outputs are
+    float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16. A
+    model that takes noise has a second input, float32 [B, noise_units], or [1,
+    noise_units] for all rows.
     """
     entropy = np.random.SeedSequence([seed, *name.encode()])
     seeds = entropy.generate_state(len(layout.layers))
@@ -66,7 +66,7 @@ def build(
 
 
 def _heads(layout: Layout) -> set[int]:
-    """Return the outputs, and the layers that outputs are made of without weights."""
+    """Return the outputs, and the weightless layers that they are computed by."""
     heads, new = set[int](), list(layout.outputs)
     while new:
         layer = layout.layers[i := new.pop()]
@@ -82,13 +82,15 @@ def of_observations(
     shape: tuple[int, ...],
     spec: EnvSpec,
 ) -> Any:
-    """Return a `keras.Model` of an environment's observations to the network's outputs.
+    """Return a `keras.Model` from an environment's observations to the outputs.
 
     Args:
         layout: the network.
-        weights: its arrays by name; with those of `moments.shapes` it normalizes.
-        shape: of one observation, of images with their frames, [stack, H, W, ...].
-        spec: of the environment.
+        weights: the network's arrays by name; with those of `moments.shapes` it
+            normalizes.
+        shape: shape of one observation; for images, with their frames, [stack, H, W,
+            ...].
+        spec: spec of the environment.
     """
     layers, model = keras.layers, build(layout, 0, "network")
     for name, variable in named_weights(model).items():
@@ -124,7 +126,7 @@ def arrays(model: Any) -> dict[str, FloatArray]:
 
 
 def inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
-    """Return observations as the network's float32 input, scaled."""
+    """Return observations as scaled float32 network inputs."""
     if layout.scale == 1:
         return tf.cast(observations, tf.float32)
     if tf.config.list_logical_devices("GPU"):  # on which the other way has no kernel

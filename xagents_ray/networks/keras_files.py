@@ -1,7 +1,7 @@
-"""Networks from Keras' own files, `.keras`, read without TensorFlow.
+"""Networks from `.keras` files, read without TensorFlow.
 
-Layers that NumPy knows become those of a .cfg file, under names that depend on their
-kinds and order only: `dense-0`, so that weights fit whatever Keras called them.
+Layers that NumPy supports become those of a .cfg file. Their names, such as `dense-0`,
+depend only on their kinds and order, so weights fit whatever names Keras used.
 """
 
 import io
@@ -20,7 +20,7 @@ from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
 
 class Network(NamedTuple):
-    """The layers of a model, which of them are its outputs, and its input's shape."""
+    """The layers of a model, which of them are outputs, and the input's shape."""
 
     layers: tuple[Layer, ...]
     outputs: tuple[int, ...]
@@ -31,9 +31,9 @@ _LARGEST = 1 << 24  # characters of a model's config
 
 
 def content(name: str | None) -> bytes | None:
-    """Return the file of a network by its path, or of an object by its name.
+    """Return the file of a network, given its path or the name of an object.
 
-    None for a .cfg file, or no name.
+    Return None for a .cfg file or an empty name.
 
     Raises:
         UserError: it can't be read.
@@ -60,16 +60,16 @@ def read(
     outputs: Sequence[int],
     scale: float,
 ) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
-    """Return the layers of a Keras file, and which are outputs.
+    """Return the layers of a Keras file, and the indices of its outputs.
 
     Args:
-        name: of the file, for messages.
-        file: its content.
-        input_shape: without the batch, `(H, W, C)` or `(D,)`.
+        name: name of the file, for messages.
+        file: content of the file.
+        input_shape: shape of the input without the batch, `(H, W, C)` or `(D,)`.
         outputs: units of each output, in order.
-        scale: what inputs are multiplied by.
+        scale: factor by which inputs are multiplied.
     Raises:
-        UserError: it isn't such a file, or of other sizes.
+        UserError: it isn't a Keras file, or its inputs or outputs have other sizes.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(file)) as parts:
@@ -92,7 +92,7 @@ def read(
 def _check(
     name: str, model: Network, shape: tuple[int, ...], outputs: Sequence[int]
 ) -> None:
-    """Raise UserError for other inputs or outputs than the agent's."""
+    """Raise UserError if inputs or outputs differ from the agent's."""
     if model.input_shape != shape:
         raise UserError(
             f"{name}: the model reads {_shown(model.input_shape)} and the network's "
@@ -113,7 +113,7 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 
 def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
-    """Return a model's network; None if it has what NumPy doesn't know."""
+    """Return a model's network; None if NumPy doesn't support it."""
     config, kind = model["config"], model["class_name"]
     if kind not in ("Functional", "Sequential"):
         return None
@@ -159,7 +159,7 @@ def _word(entry: Mapping[str, Any]) -> str:
 
 
 def _is_plain(entry: Mapping[str, Any]) -> bool:
-    """Return whether a layer is Keras' own and has no way of its own to learn."""
+    """Return whether a layer is a standard one of Keras without special training."""
     own = entry["config"]
     fixed = ("_regularizer", "_constraint", "quantization_config", "lora_rank")
     special = [v for k, v in own.items() if k.endswith(fixed)]
@@ -169,7 +169,7 @@ def _is_plain(entry: Mapping[str, Any]) -> bool:
 
 
 def _source(entry: Mapping[str, Any], places: Mapping[str, int]) -> int | None:
-    """Return which layer this one alone reads, once; None if that isn't so."""
+    """Return the layer that alone feeds this one, once; None otherwise."""
     nodes = entry["inbound_nodes"]
     if len(nodes) != 1 or len(nodes[0]["args"]) != 1:
         return None
@@ -181,7 +181,7 @@ def _source(entry: Mapping[str, Any], places: Mapping[str, int]) -> int | None:
 
 
 def _outputs(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of the layers that are a functional model's outputs."""
+    """Return the names of a functional model's output layers."""
     ends = config["output_layers"]
     if ends and isinstance(ends[0], str):
         ends = [ends]
@@ -191,7 +191,7 @@ def _outputs(config: Mapping[str, Any]) -> list[str]:
 def _layer(
     kind: str, own: Mapping[str, Any], shape: tuple[int, ...], facts: dict[str, Any]
 ) -> Layer | None:
-    """Return a layer of Keras as one of ours; None if there is none."""
+    """Convert a layer of Keras to one of ours; None if there is none."""
     activation = own.get("activation", "linear")
     if kind == "ReLU" and own["max_value"] is None and own["threshold"] == 0:
         kind, activation = "Activation", "linear" if own["negative_slope"] else "relu"
@@ -231,7 +231,7 @@ def _layer(
 
 
 def _is_square(own: Mapping[str, Any]) -> bool:
-    """Return whether a convolution is one of ours."""
+    """Return whether a convolution has the form that we support."""
     pairs = own["kernel_size"], own["strides"]
     plain = own["padding"], own["data_format"], own["groups"], own["use_bias"]
     return (

@@ -1,4 +1,4 @@
-"""Noisy layers and the ends of networks, as layers of Keras."""
+"""Noisy layers and the ends of networks as Keras layers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from xagents_ray.networks import heads, noisy, state_dependent
 
 
 class Noisy(keras.layers.Layer):
-    """A `noisy.Noisy`; without noise its mean."""
+    """Keras layer of `noisy.Noisy`; without noise it uses the mean weights."""
 
     def __init__(
         self, layer: noisy.Noisy, is_factorised: bool, kernel: Any, sigma: float
@@ -26,7 +26,7 @@ class Noisy(keras.layers.Layer):
         self.bias_sigma = self.add_weight(shape[1:], deviation, name="bias_sigma")
 
     def call(self, x: Any, noise: Any = None) -> Any:
-        """Return [B, units] of [B, inputs]; see `noisy.Noisy`."""
+        """Return [B, units] from [B, inputs]; see `noisy.Noisy`."""
         y = ops.matmul(x, self.kernel) + self.bias
         if noise is not None:
             add = self._factorised if self._is_factorised else self._independent
@@ -44,14 +44,14 @@ class Noisy(keras.layers.Layer):
 
 
 class Dueling(keras.layers.Layer):
-    """A `heads.Dueling`."""
+    """Keras layer of `heads.Dueling`."""
 
     def __init__(self, layer: heads.Dueling) -> None:
         super().__init__(name=layer.name)
         self._units, self._atoms = layer.output_shape[0], layer.atoms
 
     def call(self, x: Any) -> Any:
-        """Return float32 [B, n * atoms] of [B, n * atoms + atoms]."""
+        """Return float32 [B, n * atoms] from [B, n * atoms + atoms]."""
         parts = ops.reshape(x, [-1, self._units // self._atoms + 1, self._atoms])
         advantages, values = parts[:, :-1], parts[:, -1:]
         advantages -= ops.mean(advantages, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ class Dueling(keras.layers.Layer):
 
 
 class Expectation(keras.layers.Layer):
-    """A `heads.Expectation`."""
+    """Keras layer of `heads.Expectation`."""
 
     def __init__(self, layer: heads.Expectation) -> None:
         super().__init__(name=layer.name)
@@ -67,26 +67,26 @@ class Expectation(keras.layers.Layer):
         self._atoms = np.array(layer.atoms, np.float32)
 
     def call(self, x: Any) -> Any:
-        """Return float32 [B, n] of [B, n * atoms]."""
+        """Return float32 [B, n] from [B, n * atoms]."""
         chances = ops.softmax(ops.reshape(x, self._shape))
         return ops.sum(chances * self._atoms, axis=-1)
 
 
 class ScaledGradient(keras.layers.Layer):
-    """A `heads.ScaledGradient`."""
+    """Keras layer of `heads.ScaledGradient`."""
 
     def __init__(self, layer: heads.ScaledGradient) -> None:
         super().__init__(name=layer.name)
         self._factor = layer.factor
 
     def call(self, x: Any) -> Any:
-        """Return what it reads."""
+        """Return the input unchanged."""
         held = ops.stop_gradient(x)
         return held + self._factor * (x - held)
 
 
 class StateDependentLogStd(keras.layers.Layer):
-    """A `state_dependent.StateDependentLogStd`."""
+    """Keras layer of `state_dependent.StateDependentLogStd`."""
 
     def __init__(self, layer: state_dependent.StateDependentLogStd) -> None:
         super().__init__(name=layer.name)
@@ -97,7 +97,7 @@ class StateDependentLogStd(keras.layers.Layer):
         )
 
     def call(self, x: Any) -> Any:
-        """Return float32 [B, A] of [B, L]."""
+        """Return float32 [B, A] from [B, L]."""
         x = x if self._learns_features else ops.stop_gradient(x)
         variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
         return ops.log(variances + state_dependent.EPSILON) / 2

@@ -1,4 +1,4 @@
-"""Layers that Keras models have besides those of .cfg files."""
+"""Layers that Keras models have in addition to those of .cfg files."""
 
 import functools
 import math
@@ -20,22 +20,22 @@ from xagents_ray.networks.section import Section
 
 
 class Unreadable(Layer):
-    """A layer that no section of a .cfg file describes."""
+    """A layer that can't be described by a section of a .cfg file."""
 
     @classmethod
     def read(
         cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
     ) -> Layer:
-        """Refuse the section."""
+        """Raise UserError: no section describes the layer."""
         raise section.error("", "only Keras models have such layers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activation(Unreadable):
-    """An activation alone."""
+    """A layer that only applies an activation."""
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of its input times a scale."""
+        """Return its forward pass in NumPy, for its input times a scale."""
         activate = ACTIVATIONS[self.activation]
         # In place, so on a copy: other layers may read the same input.
         return lambda x: activate(x.astype(np.float32) * np.float32(scale))
@@ -51,7 +51,7 @@ class Activation(Unreadable):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerNorm(Unreadable):
-    """Normalizes vectors, or the channels of images; learns a scale and an offset.
+    """Normalizes vectors or the channels of images; has a learned scale and offset.
 
     Source: arXiv:1607.06450.
     """
@@ -60,12 +60,12 @@ class LayerNorm(Unreadable):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its weights by name."""
+        """Return the shapes of its weights by name."""
         channels = self.output_shape[-1:]
         return {f"{self.name}/gamma": channels, f"{self.name}/beta": channels}
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of its input times a scale."""
+        """Return its forward pass in NumPy, for its input times a scale."""
         gamma, beta = arrays[f"{self.name}/gamma"], arrays[f"{self.name}/beta"]
 
         def normalized(x: Array) -> FloatArray:
@@ -89,17 +89,17 @@ class LayerNorm(Unreadable):
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding(Unreadable):
-    """A learned vector for each of the whole numbers 0, 1, …, in place of them."""
+    """Replaces each of the integers 0, 1, … by a learned vector."""
 
     count: int  # of numbers that have one
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its weights by name."""
+        """Return the shapes of its weights by name."""
         return {f"{self.name}/embeddings": (self.count, self.output_shape[-1])}
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; what it reads is not scaled."""
+        """Return its forward pass in NumPy; its input is not scaled."""
         table = arrays[f"{self.name}/embeddings"]
         return lambda x: table[x.astype(np.int32)]
 
@@ -115,9 +115,9 @@ class Embedding(Unreadable):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel(Unreadable):
-    """A Keras model that NumPy can't compute; it brings TensorFlow to what acts.
+    """A Keras model that NumPy can't compute; acting with it requires TensorFlow.
 
-    Its output is those of the model, side by side.
+    Its output is the concatenation of the model's outputs.
     """
 
     model: str  # its name, for messages
@@ -127,32 +127,32 @@ class WholeModel(Unreadable):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its weights by name."""
+        """Return the shapes of its weights by name."""
         return dict(self.weights)
 
     @property
     def kinds(self) -> set[str]:
-        """Names of its layers' classes."""
+        """Return the class names of its layers."""
         return set(re.findall(r'"class_name": "(\w+)"', self.config))
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of its forward pass, if all are matrix products."""
+        """Floating-point operations of a forward pass made of matrix products only."""
         return 2 * sum(math.prod(shape) for _, shape in self.weights)
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass, of its input times a scale, by TensorFlow."""
+        """Return its TensorFlow forward pass, for its input times a scale."""
         check_complete(self.model)
         forward = resolve_name("xagents_ray.networks.keras_models:forward")
         bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
 
     def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Refuse: only Keras knows what is in it."""
+        """Raise UserError: only Keras can compute the model."""
         raise UserError(
             f"{self.model} has layers that only Keras knows: export it with "
             "to_keras() and Keras' own export."
@@ -161,7 +161,7 @@ class WholeModel(Unreadable):
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Unreadable):
-    """Some of the numbers of a vector: one output of a whole model."""
+    """A slice of a vector: one output of a whole model."""
 
     first: int  # index of the first one
     is_linear: bool  # whether the model's own output ends without an activation
@@ -171,12 +171,12 @@ class Part(Unreadable):
         return replace(self, activation="tanh") if self.is_linear else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return the numbers in NumPy; they are not scaled."""
+        """Return the slice in NumPy; its input is not scaled."""
         own = slice(self.first, self.first + self.output_shape[0])
         return lambda x: ACTIVATIONS[self.activation](x[:, own].copy())
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         end = self.first + self.output_shape[0]
         part = resolve_name("xagents_ray.networks.keras_models:part")
         return part(self.first, end, self.activation, self.name)

@@ -1,4 +1,4 @@
-"""Keras models of the user's: to a file and back, and as parts of our networks."""
+"""Keras models of the user's: saved to files, and used as parts of our networks."""
 
 import contextlib
 import functools
@@ -26,10 +26,10 @@ with quiet_stderr():  # for what TensorFlow writes while it is imported
 
 
 def saved(model: Any, name: str) -> bytes:
-    """Return a Keras model as the content of a `.keras` file.
+    """Return the content of a `.keras` file with a Keras model.
 
     Raises:
-        UserError: it is no model, is not built, or computes in other numbers.
+        UserError: it isn't a model, isn't built, or doesn't compute in float32.
     """
     if not isinstance(model, keras.Model):
         raise UserError(
@@ -53,7 +53,7 @@ def saved(model: Any, name: str) -> bytes:
 
 
 def with_heads(features: Any, units: Sequence[int], name: str) -> Any:
-    """Return a model with an output of so many units each after the features."""
+    """Return a model with one dense output per number of units after the features."""
     if not isinstance(features, keras.Model) or len(features.outputs) != 1:
         raise UserError(f"{name}: return a keras.Model with one output, the features.")
     x = features.outputs[0]
@@ -62,7 +62,7 @@ def with_heads(features: Any, units: Sequence[int], name: str) -> Any:
 
 
 def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any:
-    """Return the model of a `.keras` file."""
+    """Return the model in a `.keras` file."""
     with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
         path = Path(folder, "model.keras")
         path.write_bytes(file)
@@ -79,9 +79,9 @@ def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any
 def weights_of(
     name: str, file: bytes, layout: Layout, redrawn: str | None = None
 ) -> dict[str, FloatArray]:
-    """Return the weights in a `.keras` file by the layout's names.
+    """Return the weights in a `.keras` file, by the layout's names.
 
-    With a seed in `redrawn`, they are drawn again by the model's own initializers.
+    With a seed in `redrawn`, the model's own initializers draw new weights.
     """
     own = layout.layers[0]
     custom = dict(own.custom) if isinstance(own, WholeModel) else None
@@ -102,7 +102,7 @@ def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
 
 
 def _reseeded(config: Any, draws: random.Random) -> Any:
-    """Return a config of Keras with other seeds."""
+    """Return a Keras config with other seeds."""
     if isinstance(config, list | tuple):
         return [_reseeded(each, draws) for each in config]
     if not isinstance(config, dict):
@@ -163,7 +163,7 @@ def whole_model(
 
 
 def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return variables' names, the same in each process, and their shapes."""
+    """Return the shapes of variables by names that are the same in each process."""
     # Keras numbers those without names throughout a process.
     names = [re.sub(r"^variable_\d+$", "variable", v.name) for v in variables]
     return tuple(
@@ -173,7 +173,7 @@ def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]]
 
 
 def _is_linear(output: Any) -> bool:
-    """Return whether an output is a dense layer's, without an activation."""
+    """Return whether an output comes from a dense layer without an activation."""
     layer = output._keras_history.operation
     # Other layers, and those derived from it, may bound what they give.
     is_dense = type(layer) is keras.layers.Dense
@@ -190,7 +190,7 @@ def _without_softmax(model: Any) -> tuple[Any, list[str]]:
 
 
 def _before_softmax(output: Any) -> Any:
-    """Return what a layer of softmax reads, or an output without one."""
+    """Return the input of a softmax layer, or the output itself."""
     layer, node, _ = output._keras_history
     if not isinstance(layer, keras.layers.Softmax):
         return output
@@ -198,7 +198,7 @@ def _before_softmax(output: Any) -> Any:
 
 
 def _ended_by_softmax(output: Any) -> str:
-    """Return the activation of an output, and leave a softmax out of its layer."""
+    """Return an output's activation, and remove a softmax from its layer."""
     layer = output._keras_history.operation
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
@@ -209,13 +209,13 @@ def _ended_by_softmax(output: Any) -> str:
 
 
 def _made(whole: WholeModel) -> Any:
-    """Return the model, with new weights."""
+    """Return the model with new weights."""
     config, custom = json.loads(whole.config), dict(whole.custom)
     return keras.saving.deserialize_keras_object(config, custom_objects=custom)
 
 
 class _Whole(keras.layers.Layer):
-    """A model as one layer, its outputs side by side."""
+    """A model as one layer that concatenates its outputs."""
 
     def __init__(self, whole: WholeModel) -> None:
         super().__init__(name=whole.name)
@@ -223,12 +223,12 @@ class _Whole(keras.layers.Layer):
         self.names = [name for name, _ in whole.weights]
 
     def call(self, x: Any) -> Any:
-        """Return float32 [B, units] of [B, *input_shape]."""
+        """Return float32 [B, units] from [B, *input_shape]."""
         return _joined(self.model(x, training=False))
 
 
 class _Part(keras.layers.Layer):
-    """Some of the numbers of a vector."""
+    """A slice of a vector."""
 
     def __init__(self, first: int, end: int, activation: str, name: str) -> None:
         super().__init__(name=name)
@@ -236,12 +236,12 @@ class _Part(keras.layers.Layer):
         self._activate = keras.activations.get(activation)
 
     def call(self, x: Any) -> Any:
-        """Return float32 [B, n] of [B, units]."""
+        """Return float32 [B, n] from [B, units]."""
         return self._activate(x[:, self._first : self._end])
 
 
 def layer_of(whole: WholeModel) -> Any:
-    """Return a whole model as one layer."""
+    """Return a whole model as one Keras layer."""
     return _Whole(whole)
 
 
@@ -258,7 +258,7 @@ def _joined(outputs: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def forward(whole: WholeModel) -> Callable[[list[FloatArray], Array], tf.Tensor]:
-    """Return the model as a function of its weights and float32 [B, *input_shape]."""
+    """Return the model as a function of its weights and inputs [B, *input_shape]."""
     with contextlib.suppress(RuntimeError):  # where a learner has chosen already
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)

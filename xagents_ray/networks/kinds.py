@@ -1,4 +1,4 @@
-"""The kinds of layers that .cfg files name: ours, and those of others."""
+"""The kinds of layers in .cfg files: built-in ones and those of other packages."""
 
 import functools
 from collections.abc import Mapping
@@ -21,17 +21,17 @@ GROUP = "xagents_ray.layers"
 def register_layer(kind: str, layer: type[Layer]) -> None:
     """Add a kind of layer, which .cfg files then name: `[scale-0]` for `scale`.
 
-    For the command line, a package gives it as an entry point of the group
-    `xagents_ray.layers`, named like the kind. A kind that is registered again is
-    replaced, as when a notebook's cell runs again.
+    For the command line, a package declares it as an entry point of the group
+    `xagents_ray.layers`, named like the kind. Registering a kind again replaces it, for
+    instance when a notebook's cell runs again.
 
     Args:
-        kind: letters only.
+        kind: name of the kind, letters only.
         layer: a class that extends `Layer`; the weights of the Keras layer that its
             `keras` returns must be named as in its `shapes`. With a method `onnx`,
             policies that have the layer can be exported.
     Raises:
-        UserError: the kind is one of the package's own, or the class is no layer.
+        UserError: the kind is built in, or the class is not a layer.
     Example:
         >>> from xagents_ray.extend import Layer, Section, register_layer
         >>> class Identity(Layer):
@@ -55,15 +55,15 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
 
 @functools.cache
 def failures() -> Mapping[str, str]:
-    """Add kinds of other packages; return a sentence for each that can't be used."""
+    """Add kinds of other packages; return a sentence for each unusable one."""
     return load_plugins(GROUP, register_layer)
 
 
 def find_kind(kind: str) -> type[Layer] | None:
-    """Return the layers of a kind, ours or another's; None if there are none.
+    """Return the layer class of a kind, built-in or added; None if there is none.
 
     Raises:
-        UserError: another package's can't be loaded.
+        UserError: another package's kind can't be loaded.
     """
     if kind in KINDS:
         return KINDS[kind]

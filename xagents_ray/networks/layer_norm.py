@@ -1,4 +1,4 @@
-"""Layer normalization of a network that has none."""
+"""Layer normalization, added to a network without one."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ _EPSILON = 1e-5
 def with_layer_norm(layout: Layout) -> Layout:
     """Return a network that normalizes hidden dense layers before their activations.
 
-    What follows `dense-0` are `dense-0-norm` and `dense-0-activation`.
+    `dense-0` is followed by `dense-0-norm` and `dense-0-activation`.
 
     Source: arXiv:1607.06450; in critics, arXiv:2110.02034, section 3.
     """

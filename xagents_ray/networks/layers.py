@@ -1,4 +1,4 @@
-"""The kinds of layers: their sections, the shapes of their weights, their passes."""
+"""The kinds of layers: sections, shapes of weights, and forward passes."""
 
 import math
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ Initializer = Callable[[str, float], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Layer(ABC):
-    """One layer."""
+    """Base of all layers of a network."""
 
     keys: ClassVar[tuple[str, ...]] = ("common",)  # of its section in a .cfg file
     name: str  # its section, `dense-0`
@@ -42,39 +42,39 @@ class Layer(ABC):
     def read(
         cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
     ) -> "Layer":
-        """Return the layer of a section; UserError when it doesn't fit.
+        """Return the layer of a section; UserError if it doesn't fit.
 
-        The shape is that of its input, without the batch; `units` are what the agent
-        needs of an output, None for other layers.
+        `shape` is the input's shape without the batch; `units` is the number of units
+        that the agent needs of an output, None for other layers.
         """
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its weights by name, `dense-0/kernel`."""
+        """Return the shapes of its weights by name, `dense-0/kernel`."""
         return {}
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of its forward pass on one input."""
         return 0
 
     @property
     def noise_units(self) -> int:
-        """Standard normal numbers that it takes besides each input, to explore."""
+        """Number of standard normal numbers that it takes per input to explore."""
         return 0
 
     def moved(self, places: Mapping[int, int]) -> "Layer":
-        """Return it with other indices of the layers that it reads; -1 is the input."""
+        """Return the layer with other indices of its sources; -1 is the input."""
         more = tuple(places[i] for i in self.more_sources)
         return replace(self, source=places[self.source], more_sources=more)
 
     def bounded(self) -> "Layer":
-        """Return it with a tanh if it is known to end without an activation."""
+        """Return the layer with a tanh if it is known to end without an activation."""
         return self
 
     @abstractmethod
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of its input times a scale."""
+        """Return its forward pass in NumPy, for its input times a scale."""
 
     @abstractmethod
     def keras(self, layers: Any, initializer: Initializer) -> Any:
@@ -104,7 +104,7 @@ class Flatten(Layer):
         return cls(name=section.name, source=source, output_shape=joined)
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; it has no weights to scale."""
+        """Return its forward pass in NumPy; without weights, nothing is scaled."""
         return lambda x: x.reshape(len(x), -1)
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
@@ -118,7 +118,7 @@ class Flatten(Layer):
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Layer):
-    """Reads a vector; it alone can be an output."""
+    """A dense layer on a vector; the only kind that can be an output."""
 
     keys: ClassVar[tuple[str, ...]] = ("units", *Section.WEIGHTED, "common", "output")
     kernel_shape: tuple[int, ...]  # its last axis are the units
@@ -129,7 +129,7 @@ class Dense(Layer):
     def read(
         cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
     ) -> "Dense":
-        """Return the layer of a section; an output's units need not be there."""
+        """Return the layer of a section; an output may omit its units."""
         if len(shape) != 1:
             raise section.error("", "a dense layer needs a [flatten-0] before it")
         if "units" not in section.values and units is None:
@@ -147,21 +147,21 @@ class Dense(Layer):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of kernel and bias by name."""
+        """Return the shapes of kernel and bias by name."""
         kernel, bias = self.kernel_shape, self.kernel_shape[-1:]
         return {f"{self.name}/kernel": kernel, f"{self.name}/bias": bias}
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of its forward pass on one input."""
         return 2 * math.prod(self.kernel_shape) * math.prod(self.output_shape[:-1])
 
     def bounded(self) -> "Dense":
-        """Return it with a tanh if it has no activation."""
+        """Return the layer with a tanh if it has no activation."""
         return replace(self, activation="tanh") if self.activation == "linear" else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of [N, inputs] times a scale."""
+        """Return its forward pass in NumPy, for [N, inputs] times a scale."""
         kernel, bias = arrays[f"{self.name}/kernel"], arrays[f"{self.name}/bias"]
         kernel = kernel.reshape(-1, len(bias))
         if scale != 1:
@@ -238,7 +238,7 @@ class Convolutional(Dense):
         return layers.Conv2D(units, size, self.stride, **settings)
 
     def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph, which has channels before pixels."""
+        """Add its forward pass to an ONNX graph, which has channels first."""
         kernel = arrays[f"{self.name}/kernel"].transpose(3, 2, 0, 1)
         image = graph.add("Transpose", x, perm=[0, 3, 1, 2])
         strides = [self.stride, self.stride]

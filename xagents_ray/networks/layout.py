@@ -1,8 +1,8 @@
-"""Read a network's .cfg file into layers with known shapes.
+"""Reads a network's .cfg file into layers with known shapes.
 
 Layers form a chain. A layer with `output=1` ends a branch; the next layer continues
-from the newest `common=1` layer, or from the input when there is none. A dense
-output layer without `units` gets as many as the algorithm expects there.
+from the last `common=1` layer, or from the input if there is none. A dense output layer
+without `units` gets as many as the algorithm needs.
 """
 
 import itertools
@@ -33,22 +33,22 @@ class Layout:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its weights by name, `dense-0/kernel`."""
+        """Return the shapes of its weights by name, `dense-0/kernel`."""
         return {k: shape for layer in self.layers for k, shape in layer.shapes.items()}
 
     @property
     def n_weights(self) -> int:
-        """How many numbers its weights are."""
+        """Number of parameters."""
         return sum(map(math.prod, self.shapes.values()))
 
     @property
     def noise_units(self) -> int:
-        """Standard normal numbers that its layers take besides each input."""
+        """Number of standard normal numbers that its layers take per input."""
         return sum(layer.noise_units for layer in self.layers)
 
     @property
     def noise_places(self) -> list[slice | None]:
-        """The part of a row of noise that each layer takes; None if it takes none."""
+        """Slice of a row of noise for each layer; None for layers without noise."""
         ends = itertools.accumulate(layer.noise_units for layer in self.layers)
         return [
             slice(end - layer.noise_units, end) if layer.noise_units else None
@@ -56,7 +56,7 @@ class Layout:
         ]
 
     def without_softmax(self) -> "Layout":
-        """Return it with logits for each output that ends in a softmax."""
+        """Return the network with logits for each output that ends in a softmax."""
         layers = [
             replace(layer, activation="linear")
             if i in self.outputs and layer.activation == "softmax"
@@ -66,7 +66,7 @@ class Layout:
         return replace(self, layers=tuple(layers))
 
     def bounded(self) -> "Layout":
-        """Return it with a tanh for each output that ends linearly."""
+        """Return the network with a tanh for each output that ends linearly."""
         layers = [
             layer.bounded() if i in self.outputs else layer
             for i, layer in enumerate(self.layers)
@@ -74,9 +74,9 @@ class Layout:
         return replace(self, layers=tuple(layers))
 
     def separated(self) -> "Layout":
-        """Return it with layers of its own for each output; the first keeps its names.
+        """Return the network with separate layers per output; the first keeps names.
 
-        What another output reads besides gets copies: `dense-0-2` for the second.
+        Layers that another output also reads are copied: `dense-0-2` for the second.
         """
         layers: list[Layer] = []
         ends: list[int] = []
@@ -96,15 +96,16 @@ class Layout:
 def read_layout(
     path: Path, input_shape: tuple[int, ...], outputs: Sequence[int], scale: float
 ) -> Layout:
-    """Return the network of a .cfg file for these input and output sizes.
+    """Return the network of a .cfg file for the given input and output sizes.
 
     Args:
-        path: the file.
-        input_shape: without the batch, `(H, W, C)` or `(D,)`.
+        path: path of the file.
+        input_shape: shape of the input without the batch, `(H, W, C)` or `(D,)`.
         outputs: units of each output, in order.
-        scale: what inputs are multiplied by.
+        scale: factor by which inputs are multiplied.
     Raises:
-        UserError: names the file, section and key, and what to write there.
+        UserError: the file doesn't fit; the message names file, section and key, and a
+            remedy.
     """
     layers: list[Layer] = []
     ends: list[int] = []
@@ -133,7 +134,7 @@ def read_layout(
 
 
 def _check_outputs(path: Path, layout: Layout, count: int) -> None:
-    """Raise UserError when outputs are missing, or a layer leads to none."""
+    """Raise UserError if outputs are missing, or a layer leads to none."""
     if len(layout.outputs) != count:
         raise UserError(
             f"{path}: has {counted(len(layout.outputs), 'output layer')} and the "
@@ -158,12 +159,14 @@ def layout_for(
     """Return an agent's network for an environment.
 
     Args:
-        model: path of the user's .cfg or .keras file, or name of an object that a
-            file was made of; None for the default.
-        default: name of the default file, `{kind}` becomes `vector` or `image`.
+        model: path of the user's .cfg or .keras file, or name of an object that a file
+            was made from; None for the default.
+        default: name of the default file, in which `{kind}` becomes `vector` or
+            `image`.
         spec: the environment.
         outputs: units of each output.
-        action_units: of an action that is read together with an observation vector.
+        action_units: size of an action that the network reads together with an
+            observation vector.
     """
     kind = "image" if spec.is_image else "vector"
     scale = 1 / 255 if spec.observation_dtype == "uint8" else 1.0

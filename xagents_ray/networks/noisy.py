@@ -1,4 +1,4 @@
-"""Dense layers with learned noise on their weights, which explores."""
+"""Dense layers with learned noise on their weights, for exploration."""
 
 import math
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Dense):
-    """A dense layer whose weights and biases have normal noise of learned deviation.
+    """A dense layer with normal noise of learned deviation on weights and biases.
 
-    Without noise it computes with the mean weights. Independent noise is drawn as what
-    it adds to each unit, which has the same distribution (arXiv:1506.02557, eq. 6).
+    Without noise it uses the mean weights. Independent noise is drawn directly for each
+    unit's sum, which has the same distribution (arXiv:1506.02557, eq. 6).
 
     Source: arXiv:1706.10295, section 3.
     """
@@ -33,25 +33,25 @@ class Noisy(Dense):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of means and deviations of kernel and bias by name."""
+        """Return the shapes of means and deviations of kernel and bias by name."""
         means = super().shapes
         return means | {f"{name}_sigma": shape for name, shape in means.items()}
 
     @property
     def noise_units(self) -> int:
-        """One number for each unit, and for factorised noise one for each input."""
+        """One number per unit and, with factorised noise, one per input."""
         inputs, units = self.kernel_shape
         return units + (inputs if self.noise == FACTORISED else 0)
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of its forward pass on one input."""
         return 2 * super().flops
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of [B, inputs] times a scale.
+        """Return its forward pass in NumPy, for [B, inputs] times a scale.
 
-        It takes noise too, float32 [B, noise_units], or none.
+        Its second argument is optional noise, float32 [B, noise_units].
         """
         mean = super().bind(arrays, scale)
         exact = replace(self, activation="linear")
@@ -82,7 +82,7 @@ class Noisy(Dense):
         return noisy
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         inputs = self.kernel_shape[0]
         is_factorised = self.noise == FACTORISED
         bound = math.sqrt((1 if is_factorised else 3) / inputs)
@@ -94,9 +94,9 @@ class Noisy(Dense):
 def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout:
     """Return a network with noise on the weights of dense layers.
 
-    These are all but a first one, which finds features of vectors as convolutions do
-    of images; a network of one layer has noise on that. The noise is FACTORISED or
-    INDEPENDENT, its initial deviation the paper's unless it is given.
+    All dense layers get noise but one that reads the input, as it extracts features
+    like convolutions do; a network of one layer gets noise on that. The noise is
+    FACTORISED or INDEPENDENT; its initial deviation `sigma` defaults to the paper's.
     """
     weighted = [layer for layer in layout.layers if layer.shapes]
     features = weighted[: len(weighted) > 1]

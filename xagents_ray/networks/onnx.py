@@ -1,4 +1,4 @@
-"""ONNX graphs, of which layers add their parts. Imports onnx when one is built."""
+"""ONNX graphs, to which layers add their parts. Imports onnx when one is built."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,16 +12,16 @@ _OPSET, _IR_VERSION = 17, 8
 
 
 class Graph:
-    """A graph that grows: operations in their order, and the arrays that they read."""
+    """A growing ONNX graph: operations in order, and the arrays that they read."""
 
     def __init__(self) -> None:
         self._operations: list[tuple[str, list[str], str, dict[str, Any]]] = []
         self._arrays: dict[str, Array] = {}
 
     def add(self, operation: str, *inputs: str | Array, **attributes: Any) -> str:
-        """Add an operation of ONNX; return the name of its output.
+        """Add an ONNX operation; return the name of its output.
 
-        Its inputs are names of outputs, or arrays.
+        Inputs are names of outputs, or arrays.
         """
         names = [x if isinstance(x, str) else self._constant(x) for x in inputs]
         output = f"{operation.lower()}-{len(self._operations)}"
@@ -29,7 +29,7 @@ class Graph:
         return output
 
     def cast(self, x: str, dtype: Any) -> str:
-        """Convert an output to numbers of NumPy's dtype; return the result's name."""
+        """Convert an output to a NumPy dtype; return the result's name."""
         from onnx.helper import np_dtype_to_tensor_dtype
 
         return self.add("Cast", x, to=np_dtype_to_tensor_dtype(np.dtype(dtype)))
@@ -43,10 +43,10 @@ class Graph:
         """Return the graph as an `onnx.ModelProto`.
 
         Args:
-            given: name, dtype and shape of the input, without the batch.
-            results: the model's outputs by name, each as an operation's output, dtype
-                and shape.
-            facts: of the model, `doc_string`, `producer_name`, ….
+            given: name, dtype and shape of the input without the batch.
+            results: the model's outputs by name, each as the name of an operation's
+                output, dtype and shape.
+            facts: fields of the model, `doc_string`, `producer_name`, ….
         """
         from onnx import helper, numpy_helper
 
@@ -80,7 +80,7 @@ class Graph:
 
 
 def activate(graph: Graph, activation: str, x: str) -> str:
-    """Add an activation, by the name that Keras has for it; return its output."""
+    """Add an activation by Keras' name for it; return the name of its output."""
     return _ACTIVATIONS[activation](graph, x)
 
 

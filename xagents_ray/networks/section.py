@@ -1,4 +1,4 @@
-"""Sections of a network's .cfg file, read with errors that name file, section, key."""
+"""Sections of a network's .cfg file; errors name file, section and key."""
 
 import configparser
 import math
@@ -22,7 +22,7 @@ INITIALIZERS = (
 
 
 class Section:
-    """One section, `dense-0` of the kind `dense`, with text by key as its values."""
+    """One section, such as `dense-0` of the kind `dense`, with text values by key."""
 
     WEIGHTED = ("activation", "initializer", "gain")
     """Keys of layers with weights."""
@@ -34,7 +34,7 @@ class Section:
         self.kind, _, self._number = name.partition("-")
 
     def check(self, keys: Sequence[str], kinds: Sequence[str]) -> None:
-        """Raise UserError for a wrong name, or a key that isn't one of these."""
+        """Raise UserError for a wrong section name or an unknown key."""
         if self.kind not in kinds or not self._number.isalnum():
             words = ", ".join(kinds)
             remedy = f"sections are named KIND-NUMBER with a kind of {words}"
@@ -45,12 +45,12 @@ class Section:
                 raise self.error(key, f"unknown key; {self.kind} takes {known}")
 
     def error(self, key: str, remedy: str) -> UserError:
-        """Return an error of this section and key."""
+        """Return an error about a key of this section."""
         where = f"[{self.name}] {key}".rstrip()
         return UserError(f"{self._path}: {where}: {remedy}.")
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return a whole number above 0."""
+        """Return a positive integer."""
         text = self.values.get(key, default)
         if text is None:
             raise self.error(key, f"missing; add {key}=NUMBER")
@@ -63,7 +63,7 @@ class Section:
         return number
 
     def switch(self, key: str) -> bool:
-        """Return whether a key is 1."""
+        """Return whether the value of a key is 1."""
         text = self.values.get(key, "0")
         if text not in ("0", "1"):
             raise self.error(key, f"must be 0 or 1, got {text!r}")
@@ -97,7 +97,7 @@ class Section:
 
 
 def read_sections(path: Path) -> list[Section]:
-    """Return the sections of a file in their order; UserError when it has none."""
+    """Return the sections of a file in order; UserError if it has none."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         with path.open(encoding="utf-8") as file:
@@ -115,7 +115,7 @@ def read_sections(path: Path) -> list[Section]:
 
 
 def _reason(error: configparser.Error | UnicodeDecodeError) -> str:
-    """Return why a file has no sections that can be read."""
+    """Return why no sections can be read from a file."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8"
     if isinstance(error, configparser.DuplicateSectionError):

@@ -1,4 +1,4 @@
-"""Deviations of continuous actions that depend on what the policy's last layer reads.
+"""Standard deviations of continuous actions that depend on the state.
 
 Source: generalized state-dependent exploration (gSDE), arXiv:2005.05719.
 """
@@ -23,10 +23,10 @@ _NAME = "sde"
 
 @dataclass(frozen=True, kw_only=True)
 class StateDependentLogStd(Unreadable):
-    """Returns the logarithms of the deviations of noise that is linear in features.
+    """Returns log standard deviations of noise that is linear in features.
 
-    Each number of a matrix [L, A] has a learned deviation: that of `features @ matrix`
-    is the root of `features**2 @ deviations**2`.
+    Each number of a matrix [L, A] has a learned deviation. The deviation of `features @
+    matrix` is then the square root of `features**2 @ deviations**2`.
     """
 
     features: int  # L
@@ -36,24 +36,24 @@ class StateDependentLogStd(Unreadable):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of the logarithms of deviations by name."""
+        """Return the shape of the log standard deviations by name."""
         return {f"{self.name}/log_std": (self.features, *self.output_shape)}
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of its forward pass on one input."""
         return 2 * self.features * self.output_shape[0]
 
     @property
     def noise_units(self) -> int:
-        """The numbers of a matrix if it draws, else none."""
+        """Size of a noise matrix if the layer draws actions, else 0."""
         return self.features * self.output_shape[0] if self.draws else 0
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, of [B, L] times a scale.
+        """Return its forward pass in NumPy, for [B, L] times a scale.
 
-        With standard normal matrices, float32 [B, L * A], it returns [B, 2 * A]: after
-        the logarithms, the noise that the matrices make, divided by its deviations.
+        With standard normal matrices, float32 [B, L * A], it returns [B, 2 * A]: the
+        logarithms, then the noise from the matrices, divided by its deviations.
         """
         deviations = np.exp(arrays[f"{self.name}/log_std"]) * np.float32(scale)
         variances = np.square(deviations)
@@ -70,7 +70,7 @@ class StateDependentLogStd(Unreadable):
         return log_std
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of Keras."""
+        """Return the Keras layer."""
         made = resolve_name("xagents_ray.networks.keras_heads:StateDependentLogStd")
         return made(self)
 
@@ -81,17 +81,17 @@ def with_log_std(
     output: int | None = None,
     learns_features: bool = False,
 ) -> Layout:
-    """Return a policy network with a `StateDependentLogStd` as one more output.
+    """Return a policy network with a `StateDependentLogStd` as a further output.
 
-    It reads what the last dense layer of the first output, the means, reads.
+    It reads the input of the last dense layer of the first output, the means.
 
     Args:
-        layout: of the network.
-        initial: logarithm of the deviations at the start.
-        output: the one whose place it takes; None for one after all others.
-        learns_features: whether gradients flow through it to the layers before it.
+        layout: layout of the network.
+        initial: initial log standard deviation.
+        output: index of the output that it replaces; None appends it.
+        learns_features: whether its gradients flow into the layers before it.
     Raises:
-        UserError: there is no such layer.
+        UserError: the first output has no dense layer.
     """
     layer = layout.layers[layout.outputs[0]]
     while not isinstance(layer, Dense) and layer.source >= 0:
@@ -116,9 +116,9 @@ def with_log_std(
 
 
 def drawing(layout: Layout) -> tuple[Layout, int]:
-    """Return a network with its `StateDependentLogStd` drawing, and which output it is.
+    """Return a network that draws noise in its `StateDependentLogStd`, and its index.
 
-    The network takes matrices as noise.
+    The network takes matrices as noise. The index is that of the layer's output.
     """
     [added] = [x for x in layout.layers if isinstance(x, StateDependentLogStd)]
     place, layers = layout.layers.index(added), [*layout.layers]
@@ -127,7 +127,7 @@ def drawing(layout: Layout) -> tuple[Layout, int]:
 
 
 def _pruned(layout: Layout) -> Layout:
-    """Return a network without layers that no output reads."""
+    """Return a network without the layers that no output reads."""
     used, new = set[int](), [*layout.outputs]
     while new:
         if (i := new.pop()) >= 0 and i not in used:

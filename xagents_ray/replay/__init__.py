@@ -1,1 +1,1 @@
-"""Data to learn from more than once."""
+"""Data that is learned from repeatedly."""

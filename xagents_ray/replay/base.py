@@ -1,4 +1,4 @@
-"""What all replay buffers share: rings in memory of a fixed size, and their files."""
+"""The base of all replay buffers: rings in fixed memory, and their files."""
 
 import json
 from abc import ABC, abstractmethod
@@ -47,7 +47,7 @@ class Fill(NamedTuple):
 
     @property
     def sampled(self) -> float:
-        """In proportion to what shards of one replay are sampled."""
+        """The weight by which shards of one replay are sampled."""
         return self.size if self.priority is None else self.priority
 
 
@@ -60,51 +60,50 @@ class Replay(ABC):
 
     @property
     @abstractmethod
-    def fill(self) -> Fill:
-        """The fill level."""
+    def fill(self) -> Fill: ...
 
     @abstractmethod
     def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in; the oldest contents make room."""
+        """Copy a trajectory in, overwriting the oldest contents."""
 
     @abstractmethod
     def sample(self, batches: int, batch_size: int) -> Sampled | Replayed:
-        """Draw K batches, with replacement.
+        """Draw K batches with replacement.
 
         Args:
-            batches: K.
-            batch_size: transitions, or trajectories of each environment.
+            batches: number of batches, K.
+            batch_size: number of transitions, or of trajectories per environment.
         Raises:
-            ValueError: it is empty.
+            ValueError: the replay is empty.
         """
 
     def update(self, rows: IntArray, errors: FloatArray) -> int:
-        """Take the errors of sampled transitions; return how many are not held.
+        """Update errors of sampled transitions; return how many are no longer held.
 
         Args:
-            rows: int64 [M, 2], see `PrioritizedTransitions`; others are ignored.
-            errors: float32 [M], differences to what was to be learned.
+            rows: int64 [M, 2], see `PrioritizedTransitions`; other replays ignore them.
+            errors: float32 [M], differences from the learning targets.
         """
         raise NotImplementedError
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything."""
+        """Total size in bytes."""
         return sum(array.nbytes for array in self._rings().values())
 
     def commit(self) -> None:
-        """Take the memory now, so that a run can't fail for it hours later."""
+        """Allocate the memory now, so that a run can't run out of it hours later."""
         self._observations.fill(0)
 
     def save(self, directory: Path, shard: int = 0) -> None:
-        """Write everything to a file there; OSError if it can't be written."""
+        """Write all contents to a file in a directory; OSError if that fails."""
         write_arrays(directory / replay_file(shard), self.arrays())
 
     def load(self, checkpoint: Path, shard: int = 0) -> None:
-        """Restore everything from a checkpoint; nothing from one without a replay.
+        """Restore all contents from a checkpoint, if it has a replay.
 
         Raises:
-            UserError: the file is damaged, or of another replay.
+            UserError: the file is damaged, or belongs to another replay.
         """
         arrays = self.arrays()
         for file in replay_files(checkpoint):
@@ -117,7 +116,7 @@ class Replay(ABC):
         self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
 
     def arrays(self) -> dict[str, Array]:
-        """Return everything by name: the rings themselves, the generator's state."""
+        """Return all contents by name: the rings, and the generator's state."""
         state = json.dumps(self._random.bit_generator.state).encode()
         random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
         return self._rings() | {"random": random}
@@ -133,12 +132,12 @@ def replay_file(shard: int) -> str:
 
 
 def shard_bounds(total: int, shards: int) -> list[int]:
-    """Return where each shard begins among all environments, and the end of all."""
+    """Return the index of each shard's first environment, and the total at the end."""
     return [total * shard // shards for shard in range(shards + 1)]
 
 
 def quotas(capacity: int, n_envs: int) -> Array:
-    """Return int64 [B], each environment's share of the capacity."""
+    """Return each environment's share of the capacity, int64 [B]."""
     shares = np.full(n_envs, capacity // n_envs)
     shares[: capacity % n_envs] += 1
     return shares
@@ -152,7 +151,7 @@ def empty_replay(
     n_envs: int,
     seed: int,
 ) -> Replay:
-    """Return a replay of a class whose memory is not taken yet."""
+    """Return a replay of a class, before its memory is committed."""
     make: Callable[..., Replay] = resolved("replay", kind)
     own = config.batch_steps, seed, *config.replay_settings
     return make(spec, capacity, n_envs, *own)
@@ -170,13 +169,14 @@ def replay_for(
     """Return the replay of a run, or a shard of it.
 
     Args:
-        kind: its class, or `module:class`.
-        spec: of the environments.
-        config: of the algorithm.
+        kind: class of the replay, or its import path `module:class`.
+        spec: spec of the environments.
+        config: settings of the algorithm.
         n_envs: environments of the run; a shard has those between its bounds.
-        seed: of the run.
-        shard: which one of `config.replay_shards`.
-        goal_rewards: of the environment, for a replay that relabels goals.
+        seed: seed of the run.
+        shard: index of the shard, among `config.replay_shards`.
+        goal_rewards: rewards of the environment's goals, for a replay that relabels
+            goals.
     Raises:
         UserError: the machine's memory can't hold it.
     """

@@ -1,4 +1,4 @@
-"""Hindsight experience replay: achieved goals in the place of desired ones."""
+"""Hindsight experience replay: achieved goals replace desired ones."""
 
 from typing import NamedTuple
 
@@ -9,23 +9,23 @@ from xagents_ray.core.trajectory import FloatArray, IntArray
 
 
 class Relabeled(NamedTuple):
-    """Sampled transitions with other goals than those that were pursued."""
+    """Sampled transitions with goals that differ from the pursued ones."""
 
     rows: IntArray  # int64 [M], which of the sample
     goals: FloatArray  # float32 [M, G]
 
 
 class Hindsight:
-    """Draws which sampled transitions get an achieved goal, and when it was achieved.
+    """Draws which sampled transitions get an achieved goal, and from which step.
 
     Args:
-        goals: where they are in an observation.
-        strategy: of whose steps: `future`, this and later ones of the episode;
-            `final`, the last one held; `episode`, all that are held.
-        count: transitions with an achieved goal, for each one that keeps its own.
+        goals: positions of the goals in an observation.
+        strategy: steps whose achieved goals are drawn: `future`, this and later ones of
+            the episode; `final`, the last one held; `episode`, all that are held.
+        count: relabeled transitions for each one that keeps its goal.
     Attributes:
-        achieved: the numbers of an observation that are the achieved goal.
-        desired: likewise the desired one.
+        achieved: slice of an observation that is the achieved goal.
+        desired: slice of an observation that is the desired goal.
     Source: arXiv:1707.01495, section 4.5.
     """
 
@@ -43,10 +43,11 @@ class Hindsight:
         """Return which of N transitions get another goal, and which steps achieved it.
 
         Args:
-            first: int64 [N], position of the first step held of each one's episode.
-            step: int64 [N], of its own.
-            last: int64 [N], of the last one.
-            random: draws them.
+            first: int64 [N], position of the first held step of each transition's
+                episode.
+            step: int64 [N], position of the transition's own step.
+            last: int64 [N], position of the last held step of the episode.
+            random: generator of random numbers.
         Returns:
             int64 [M] indices, and int64 [M] positions.
         """

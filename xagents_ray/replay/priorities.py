@@ -1,4 +1,4 @@
-"""Priorities of transitions, drawn in proportion from a sum tree."""
+"""Priorities of transitions, sampled in proportion with a sum tree."""
 
 import math
 
@@ -15,15 +15,15 @@ _LEAST_ERROR = 1e-6
 class Priorities:
     """Priorities of a replay's rows: |error| to the power of alpha; 0 is never drawn.
 
-    A place is a row's number through the rings of all environments, one behind another.
+    A place is a row's index in the concatenated rings of all environments.
 
     Args:
-        n_envs: environments.
-        length: rows of each one's ring.
-        alpha: 0 gives all transitions the same priority.
+        n_envs: number of environments.
+        length: number of rows in each environment's ring.
+        alpha: exponent of the errors; 0 gives all transitions the same priority.
     Attributes:
         rows: float64 [n_envs, length], the priority of each row.
-        largest: float64 [1], the largest so far, which new transitions get.
+        largest: float64 [1], the largest priority so far, which new transitions get.
 
     Source: arXiv:1511.05952, section 3.3.
     """
@@ -39,14 +39,14 @@ class Priorities:
 
     @property
     def total(self) -> float:
-        """The sum of all."""
+        """The sum of all priorities."""
         return float(self._levels[-1].sum())
 
     def draw(self, batches: int, size: int, generator: np.random.Generator) -> IntArray:
-        """Return places of K batches of N in proportion to priorities; some must be.
+        """Return the places of K batches of N, drawn in proportion to priorities.
 
-        They are int64 [K * N], one batch behind another. Each batch has one place of
-        each Nth of the sum of all priorities.
+        They are int64 [K * N], batch after batch. Each batch has one place from each
+        Nth of the sum of priorities, which must not be 0.
 
         Source: arXiv:1511.05952, appendix B.2.1.
         """
@@ -62,17 +62,17 @@ class Priorities:
         return places
 
     def at(self, places: IntArray) -> Array:
-        """Return the priorities there, float64."""
+        """Return the priorities of places, float64."""
         return self._levels[0].take(places)
 
     def keep(self, places: IntArray, held: BoolArray, new: BoolArray) -> None:
-        """Give new rows the largest priority, and those that aren't held none."""
+        """Give new rows the largest priority, and set that of dropped rows to 0."""
         self._set(places, np.where(new, self.largest, self.at(places)) * held)
 
     def update(self, places: IntArray, errors: FloatArray) -> None:
-        """Set priorities by errors; of the same place several times, by the last one.
+        """Set priorities from errors; the last error of a repeated place counts.
 
-        An error that is not finite is ignored.
+        Errors that are not finite are ignored.
         """
         known = np.isfinite(errors)
         sizes = np.abs(errors[known].astype(np.float64)) + _LEAST_ERROR
@@ -81,7 +81,7 @@ class Priorities:
         self._set(places[known], priorities)
 
     def add_up(self) -> None:
-        """Sum all rows again, once they were set from outside."""
+        """Recompute all sums, after the rows were set directly."""
         for below, above in zip(self._levels, self._levels[1:], strict=False):
             above[:] = below[::2] + below[1::2]
 
@@ -93,9 +93,9 @@ class Priorities:
             above[places] = below.take(left) + below.take(left + 1)
 
     def _descend(self, parts: Array) -> IntArray:
-        """Return the places at which the sum of all before reaches parts of the total.
+        """Return the places where the cumulative sum reaches given parts of the total.
 
-        The parts are float64 [M], from 0 to 1, and found fastest in rising order.
+        The parts are float64 [M], from 0 to 1, and fastest in ascending order.
         """
         *levels, top = self._levels
         ends = top.cumsum()

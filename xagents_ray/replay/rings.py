@@ -1,4 +1,4 @@
-"""Rings of single transitions, every observation stored once, and how they fill."""
+"""Rings of single transitions, each observation stored once."""
 
 import math
 from abc import abstractmethod
@@ -17,15 +17,15 @@ _ROWS_PER_TRANSITION = 31 / 30
 class TransitionRings(Replay):
     """Holds the newest transitions of every environment.
 
-    Each environment has a ring of its own, so env actors insert independently. Ring
-    row `p % length` holds observation `p` of its environment and the step taken on
-    it; the next observation is the next row.
+    Each environment has its own ring, so env actors insert independently. Ring row `p %
+    length` holds observation `p` of its environment and the step taken on it; the next
+    observation is the next row.
 
     Args:
-        spec: of the environments.
-        capacity: transitions of all environments together.
-        n_envs: how many environments insert.
-        longest: rows of the longest trajectory.
+        spec: spec of the environments.
+        capacity: maximum number of transitions, all environments together.
+        n_envs: number of environments that insert.
+        longest: number of rows of the longest trajectory.
     """
 
     def __init__(self, spec: EnvSpec, capacity: int, n_envs: int, longest: int) -> None:
@@ -51,13 +51,13 @@ class TransitionRings(Replay):
 
     @abstractmethod
     def _note(self, tails: IntArray, heads: IntArray) -> None:
-        """Note what an insertion changed.
+        """Update what depends on the rings' contents after an insertion.
 
-        Each environment, [n_envs], held the steps from its tail to its head before.
+        Before it, each environment held the steps from its tail to its head, [n_envs].
         """
 
     def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in; the oldest transitions make room."""
+        """Copy a trajectory in, overwriting the oldest transitions."""
         shown = seen(trajectory.starts[: self._stack])
         tails, heads = self._tail.copy(), self._head.copy()
         for column in range(trajectory.rewards.shape[1]):
@@ -65,11 +65,11 @@ class TransitionRings(Replay):
         self._note(tails, heads)
 
     def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
-        """Copy one environment's steps in; `shown` rows are in their first stack.
+        """Copy in one environment's steps; `shown` rows are in their first stack.
 
-        Where they don't follow the steps held (a rollout between was lost, or this
-        replay replaces another), the older frames of that stack come with them, behind
-        the observation that follows the last step held.
+        If they don't follow the steps held (a rollout between was lost, or this replay
+        replaces another), the older frames of that stack are inserted first, after the
+        observation that follows the last step held.
         """
         env, first = trajectory.first_env + column, self._stack - 1
         head, length = int(self._head[env]), len(trajectory.rewards)
@@ -107,7 +107,7 @@ class TransitionRings(Replay):
         )
 
     def _make_room(self, env: int, head: int) -> None:
-        """Drop the rows that a head at this position overwrites, or cuts a stack of."""
+        """Drop the rows that a head at this position overwrites or makes incomplete."""
         oldest = head + self._stack - self._length
         tail = int(self._tail[env])
         if oldest > tail:
@@ -117,7 +117,7 @@ class TransitionRings(Replay):
             self._full[env] = True
 
     def _evict(self, env: int) -> None:
-        """Drop the oldest transitions that are above the environment's quota."""
+        """Drop the oldest transitions beyond the environment's quota."""
         surplus = int(self._count[env] - self._quota[env])
         if surplus > 0:
             tail, span = int(self._tail[env]), 2 * surplus + 1

@@ -12,18 +12,18 @@ from xagents_ray.replay.base import Fill, Replay, quotas
 class TrajectoryReplay(Replay):
     """Holds the newest trajectories of every environment, sampled uniformly.
 
-    Each environment has a ring of its own, so env actors insert independently. Slot
-    `p % quota` holds the p-th trajectory of its environment: every frame once, with
-    those before that its first stacks show.
+    Each environment has its own ring, so env actors insert independently. Slot `p %
+    quota` holds the p-th trajectory of its environment: each frame once, preceded by
+    those that its first stacks need.
 
     Args:
-        spec: of the environments.
-        capacity: trajectories of all environments together.
-        n_envs: how many environments insert; at most the capacity.
-        longest: rows of each trajectory.
-        seed: of the sampling.
-        behavior: what it holds of the policies that acted: a trajectory's
-            `probabilities`, of discrete actions, or its `log_probs`.
+        spec: spec of the environments.
+        capacity: maximum number of trajectories, all environments together.
+        n_envs: number of environments that insert; at most the capacity.
+        longest: number of rows of each trajectory.
+        seed: seed of the sampling.
+        behavior: what is stored of the behavior policies: a trajectory's
+            `probabilities`, for discrete actions, or its `log_probs`.
     """
 
     def __init__(
@@ -57,12 +57,11 @@ class TrajectoryReplay(Replay):
 
     @property
     def fill(self) -> Fill:
-        """The fill level."""
         held = np.minimum(self._inserted, self._quota)
         return Fill(int(held.sum()), bool((held == self._quota).all()))
 
     def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in, each environment's part in place of its oldest one."""
+        """Copy a trajectory in, in place of each environment's oldest one."""
         first, count = trajectory.first_env, trajectory.rewards.shape[1]
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
@@ -72,10 +71,11 @@ class TrajectoryReplay(Replay):
             self._inserted[env] += 1
 
     def sample(self, batches: int, batch_size: int) -> Replayed:
-        """Draw K batches, in each of them N trajectories of every environment.
+        """Draw K batches, each with N trajectories of every environment.
 
-        Each is drawn by itself, uniformly with replacement. The environments come in
-        turn, without those that have inserted none; ValueError if all have.
+        Each trajectory is drawn independently, uniformly with replacement. The
+        environments take turns; those that have inserted nothing are left out.
+        ValueError if the replay is empty.
         """
         if not self._inserted.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
@@ -89,6 +89,6 @@ class TrajectoryReplay(Replay):
         return Replayed(**drawn)
 
     def _contents(self) -> Iterator[tuple[str, Array]]:
-        """Yield the ring of each of a trajectory's arrays, by its name."""
+        """Yield the name and the ring of each array of a trajectory."""
         rings = self._rings()
         yield from ((n, rings[n]) for n in Replayed._fields if n in rings)

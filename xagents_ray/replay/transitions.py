@@ -1,4 +1,4 @@
-"""The replay buffer of single transitions, every observation stored once."""
+"""The replay buffer of single transitions, each observation stored once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,15 +25,16 @@ class TransitionReplay(TransitionRings):
     """Samples the newest transitions of every environment.
 
     Args:
-        spec: of the environments.
-        capacity: transitions of all environments together.
-        n_envs: how many environments insert.
-        longest: rows of the longest trajectory.
-        seed: of the sampling.
-        n_step: steps that one sampled transition spans, fewer at an episode's end.
+        spec: spec of the environments.
+        capacity: maximum number of transitions, all environments together.
+        n_envs: number of environments that insert.
+        longest: number of rows of the longest trajectory.
+        seed: seed of the sampling.
+        n_step: number of steps that a sampled transition spans, fewer at an episode's
+            end.
         gamma: discount factor.
-        relabeling: strategy and count of `Hindsight`; None leaves goals as they are.
-        alpha: power of the errors by which it samples; None samples uniformly.
+        relabeling: strategy and count of `Hindsight`; None keeps all goals.
+        alpha: exponent of the errors in sampling; None samples uniformly.
     """
 
     def __init__(
@@ -64,12 +65,10 @@ class TransitionReplay(TransitionRings):
 
     @property
     def fill(self) -> Fill:
-        """The fill level."""
         total = None if self._priorities is None else self._priorities.total
         return Fill(int(self._count.sum()), bool(self._full.all()), total)
 
     def _note(self, tails: IntArray, heads: IntArray) -> None:
-        """Note what an insertion changed."""
         changed = np.flatnonzero(self._head > heads).tolist()
         if self._hindsight is not None:
             for env in changed:
@@ -78,7 +77,7 @@ class TransitionReplay(TransitionRings):
             self._prioritize(self._priorities, changed, tails, heads)
 
     def _mark_episodes(self, env: int, head: int) -> None:
-        """Set the bounds of the episodes of steps at and behind position `head`."""
+        """Set the episode bounds of the steps at and after position `head`."""
         begin, end, length = head, int(self._head[env]), self._length
         if self._tail[env] < head:  # the newest episode before may continue
             begin = max(self._first_steps[env, (head - 1) % length], self._tail[env])
@@ -97,7 +96,7 @@ class TransitionReplay(TransitionRings):
         tails: IntArray,
         heads: IntArray,
     ) -> None:
-        """Keep the priorities of what is held of environments that changed."""
+        """Update the priorities of environments that changed."""
         parts = []
         for env in changed:
             dropped = np.arange(tails[env], self._tail[env])
@@ -110,7 +109,7 @@ class TransitionReplay(TransitionRings):
         priorities.keep(places, held, new=steps >= heads[envs])
 
     def update(self, rows: IntArray, errors: FloatArray) -> int:
-        """Set the priorities of rows by their errors; return how many are not held."""
+        """Set priorities of rows from errors; return how many rows are not held."""
         assert self._priorities is not None
         envs, steps = rows[:, 0], rows[:, 1]
         places = envs * self._length + steps % self._length
@@ -120,7 +119,7 @@ class TransitionReplay(TransitionRings):
         return len(rows) - int(held.sum())
 
     def restore_generator(self, arrays: Mapping[str, Array]) -> None:
-        """Restore the generator, and the sums of priorities."""
+        """Restore the generator and the sums of priorities."""
         super().restore_generator(arrays)
         if self._priorities is not None:
             self._priorities.add_up()
@@ -133,7 +132,7 @@ class TransitionReplay(TransitionRings):
         return rings
 
     def sample(self, batches: int, batch_size: int) -> Sampled:
-        """Draw K batches of N transitions; ValueError if it is empty."""
+        """Draw K batches of N transitions; ValueError if the replay is empty."""
         if not self._count.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
         envs, rows, places = self._draw(batches, batch_size)
@@ -172,7 +171,7 @@ class TransitionReplay(TransitionRings):
     def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray
     ) -> Relabeled | None:
-        """Return other goals for some of the steps there; None without HER."""
+        """Return other goals for some of the steps; None without HER."""
         if self._hindsight is None:
             return None
         head, tail = self._head.take(envs), self._tail.take(envs)
@@ -183,7 +182,7 @@ class TransitionReplay(TransitionRings):
         return Relabeled(chosen, self._achieved(envs[chosen], steps))
 
     def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
-        """Return float32 [..., G], what steps achieved: the observations after them."""
+        """Return the goals that steps achieved, float32 [..., G], one step later."""
         assert self._hindsight is not None
         places = envs * self._length + (steps + 1) % self._length
         goals = _take(self._observations, places)[..., self._hindsight.achieved]
@@ -192,9 +191,10 @@ class TransitionReplay(TransitionRings):
     def _reward(
         self, envs: IntArray, steps: IntArray, goals: FloatArray
     ) -> tuple[FloatArray, BoolArray | None]:
-        """Return rewards of [M, n] steps for goals [M, G], and whether they terminate.
+        """Return rewards and terminations of [M, n] steps for goals [M, G].
 
-        float32 and bool [M, n]; None where the environment doesn't say.
+        They are float32 and bool [M, n]; the latter is None if the environment doesn't
+        define it.
         """
         assert self.goal_rewards is not None
         achieved = self._achieved(envs, steps)
@@ -208,9 +208,9 @@ class TransitionReplay(TransitionRings):
     def _ends_of_other_causes(
         self, envs: IntArray, steps: IntArray, at: IntArray
     ) -> BoolArray:
-        """Return which steps, at places [M, n], terminated whatever their goals.
+        """Return which steps, at places [M, n], terminated regardless of their goals.
 
-        bool [M, n]: those that the environment doesn't end for the desired goal.
+        bool [M, n]: the terminations that the desired goal doesn't explain.
         """
         assert self.goal_rewards is not None and self._hindsight is not None
         found = self._terminated.take(at)
@@ -230,10 +230,10 @@ class TransitionReplay(TransitionRings):
         places: IntArray,
         relabeled: Relabeled | None,
     ) -> tuple[FloatArray, FloatArray, IntArray | int]:
-        """Return rewards, discounts and steps of up to `n_step` steps of one episode.
+        """Return rewards, discounts and lengths of up to `n_step` steps of an episode.
 
-        They are [M] each: the discounted sum of rewards from a row on, the discount of
-        the value that follows, and the steps taken.
+        Each is [M]: the discounted sum of rewards from a row on, the discount of the
+        following value, and the number of steps.
         Source: arXiv:1710.02298, "Multi-step learning".
         """
         if self._n_step == 1 and relabeled is None:
@@ -263,8 +263,8 @@ class TransitionReplay(TransitionRings):
     def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return environments, ring rows and places of K * N valid transitions.
 
-        A place counts rows through all rings one behind another: `take` with it is many
-        times faster than indexing with two arrays.
+        A place is a row's index in the concatenated rings: `take` with it is many times
+        faster than indexing with two arrays.
         """
         if self._priorities is not None:
             places = self._priorities.draw(batches, size, self._random)
@@ -278,7 +278,7 @@ class TransitionReplay(TransitionRings):
         return envs, rows, places
 
     def _any(self, count: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return environments, ring rows and places of M rows, valid or not."""
+        """Return environments, ring rows and places of M random rows, valid or not."""
         ends = (self._head - self._tail).cumsum()
         drawn = self._random.integers(ends[-1], size=count)
         envs = np.searchsorted(ends, drawn, side="right")
@@ -287,5 +287,5 @@ class TransitionReplay(TransitionRings):
 
 
 def _take(rings: Array, places: IntArray) -> Array:
-    """Return what is at these places of rings [n_envs, length, ...]."""
+    """Return the contents of rings [n_envs, length, ...] at the given places."""
     return rings.reshape(-1, *rings.shape[2:]).take(places, axis=0)
