@@ -54,7 +54,7 @@ class EnvSpec:
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action: `()` of an integer, `(P,)` of several, `(A,)` of floats."""
+        """Shape of an action: `()` if discrete, `(P,)` of several, `(A,)` of floats."""
         return () if self.n_actions else (len(self.action_sizes or self.action_low),)
 
     @property
