@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.interface import naming_their_line
+from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Diverged
@@ -19,7 +19,7 @@ _MOST_STEPS = 5_000
 
 
 @dataclass(frozen=True)
-class Began:
+class StepBegan:
     """The start of a step that may hang, as an infinitive: "can't reset"."""
 
     activity: str
@@ -52,7 +52,7 @@ class SteppedAtRandom:
 
 
 @dataclass(frozen=True)
-class Acted:
+class ActedWithPolicy:
     """What rollouts with an untrained policy cost.
 
     Attributes:
@@ -64,10 +64,10 @@ class Acted:
     row_bytes: float
 
 
-Event: TypeAlias = Began | EnvsMade | SteppedAtRandom | Acted
+TrialEvent: TypeAlias = StepBegan | EnvsMade | SteppedAtRandom | ActedWithPolicy
 
 
-def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
+def try_env_actor(setup: ActorSetup, seconds: float) -> Iterator[TrialEvent]:
     """Make the environments of an env actor, step them at random, then act in them.
 
     Both take some seconds. Yield each step as it begins, then its result.
@@ -76,16 +76,16 @@ def diagnose(setup: ActorSetup, seconds: float) -> Iterator[Event]:
         Diverged: a reward or an observation is not finite.
         EnvironmentFault: the environment raised.
     """
-    with naming_their_line(str(setup.config.env.env)):
-        yield Began("be made")
+    with errors_name_line(str(setup.config.env.env)):
+        yield StepBegan("be made")
         began = time.perf_counter()
         envs = setup.make_envs()
         yield EnvsMade(time.perf_counter() - began)
-        yield Began("reset")
+        yield StepBegan("reset")
         first = envs.reset(setup.seed)
-        yield Began("step")
+        yield StepBegan("step")
         yield _step_at_random(envs, first, setup.seed, seconds)
-        yield Began("act")
+        yield StepBegan("act")
         envs.close()
         yield _act(setup, seconds)
 
@@ -141,7 +141,7 @@ def _check(what: str, numbers: Array) -> None:
         )
 
 
-def _act(setup: ActorSetup, seconds: float) -> Acted:
+def _act(setup: ActorSetup, seconds: float) -> ActedWithPolicy:
     """Roll out with zero weights: near-uniform actions, or near the middle."""
     actor = EnvActor(setup)
     row, config = setup.algorithm, setup.config.algorithm
@@ -160,4 +160,4 @@ def _act(setup: ActorSetup, seconds: float) -> Acted:
         fit = seconds / 4 / max(report.seconds, 1e-9) * length
         length = max(length, min(config.batch_steps, int(fit)))
     actor.close()
-    return Acted(float(np.median(times[1:])) * 1e6, size)
+    return ActedWithPolicy(float(np.median(times[1:])) * 1e6, size)

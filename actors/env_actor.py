@@ -9,8 +9,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.envs.registry import register
-from xagents_ray.actors.envs.state import decode, encode
+from xagents_ray.actors.envs.registry import install_definitions
+from xagents_ray.actors.envs.state import decode_array, encode_array
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import Policy, noise_generators
 from xagents_ray.actors.rollout import (
@@ -86,7 +86,7 @@ class ActorSetup:
 
     def make_envs(self) -> Envs:
         """Make the environments; UserError when they can't be made."""
-        register(self.definitions)
+        install_definitions(self.definitions)
         threads, first_env = self.env_threads, self.first_env
         return make_envs(self.config.env, self.n_envs, threads, first_env)
 
@@ -204,13 +204,13 @@ class EnvActor:
             "restarts": self._restarts,
             "unfinished": int(np.count_nonzero(self._counter.lengths)),
             "noise": [generator.bit_generator.state for generator in self._noise],
-            "returns": encode(self._counter.returns),
-            "lengths": encode(self._counter.lengths),
-            "ended": encode(self._counter.ended),
-            "discounted": encode(self._moments.returns),
-            "memory": encode(self._policy.memory),
+            "returns": encode_array(self._counter.returns),
+            "lengths": encode_array(self._counter.lengths),
+            "ended": encode_array(self._counter.ended),
+            "discounted": encode_array(self._moments.returns),
+            "memory": encode_array(self._policy.memory),
             "envs": envs,
-            "history": [encode(x) for x in self._window or ()] if envs else None,
+            "history": [encode_array(x) for x in self._window or ()] if envs else None,
         }
 
     def restore(self, state: dict[str, Any]) -> int:
@@ -250,7 +250,7 @@ class EnvActor:
         self._restarts = operator.index(state["restarts"])
         if self._restarts < 0:
             raise ValueError(f"expected restarts >= 0, got {self._restarts}")
-        lengths = decode(state["lengths"], self._counter.lengths)
+        lengths = decode_array(state["lengths"], self._counter.lengths)
         if not state["begun"]:
             return 0
         if state["envs"] is None:
@@ -260,14 +260,14 @@ class EnvActor:
         observations, starts = self._reset()
         self._envs.restore(state["envs"])
         frames, firsts = state["history"]
-        self._window = decode(frames, observations), decode(firsts, starts)
+        self._window = decode_array(frames, observations), decode_array(firsts, starts)
         self._counter.lengths = lengths
-        self._counter.returns = decode(state["returns"], self._counter.returns)
-        self._counter.ended = decode(state["ended"], self._counter.ended)
-        self._moments.returns = decode(state["discounted"], self._moments.returns)
+        self._counter.returns = decode_array(state["returns"], self._counter.returns)
+        self._counter.ended = decode_array(state["ended"], self._counter.ended)
+        self._moments.returns = decode_array(state["discounted"], self._moments.returns)
         shape = (self._setup.n_envs, self._policy.memory_units)
         like = np.zeros(shape if state["memory"]["base64"] else 0, np.float32)
-        self._policy.memory = decode(state["memory"], like)
+        self._policy.memory = decode_array(state["memory"], like)
         return 0
 
     def _reset(self) -> tuple[Array, BoolArray]:

@@ -18,7 +18,7 @@ SIDE = 84  # pixels of a preprocessed frame's side
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
-def settings(env: str | EnvSpec) -> dict[str, Any] | None:
+def emulator_settings(env: str | EnvSpec) -> dict[str, Any] | None:
     """Return the emulator settings of an Atari id or spec, None for other ids.
 
     Raises:
@@ -30,7 +30,7 @@ def settings(env: str | EnvSpec) -> dict[str, Any] | None:
     return dict(spec.kwargs)
 
 
-def vector_env(
+def make_ale_vector(
     settings: dict[str, Any], n_envs: int, threads: int, max_frame: bool
 ) -> Any:
     """Return games that step in ALE's threads: uint8 [B, 1, 84, 84], raw rewards."""
@@ -53,7 +53,7 @@ def vector_env(
     )
 
 
-class Preprocessing(gym.Wrapper[Array, Any, Array, Any]):
+class AtariPreprocessing(gym.Wrapper[Array, Any, Array, Any]):
     """Every 4th frame, gray, 84x84; no-ops and FIRE on reset if the game has them.
 
     Source: the steps of doi:10.1038/nature14236.

@@ -19,7 +19,7 @@ def makes_vectors(factory: Factory) -> bool:
     return "num_envs" in _signature(factory).parameters
 
 
-def call(
+def call_factory(
     env: str,
     factory: Factory,
     arguments: Mapping[str, Any],
@@ -50,20 +50,20 @@ def call(
     raise _wrong_kind(env, factory, made, remedy)
 
 
-def call_vector(
+def call_vector_factory(
     env: str,
     factory: Factory,
     arguments: Mapping[str, Any],
     n_envs: int,
     render_mode: str | None = None,
 ) -> Any:
-    """Return the vector environment that a factory makes; see `call`."""
+    """Return the vector environment that a factory makes; see `call_factory`."""
     made = _call(env, factory, {"num_envs": n_envs, **arguments}, render_mode)
     if not isinstance(made, gym.vector.VectorEnv):
         raise _wrong_kind(env, factory, made, "return a gymnasium.vector.VectorEnv")
     if made.num_envs != n_envs:
         what = f"its factory made {made.num_envs} environments of {n_envs}"
-        raise interface.fault(env, what, line_of(factory), "make num_envs")
+        raise interface.env_fault(env, what, line_of(factory), "make num_envs")
     return made
 
 
@@ -88,7 +88,7 @@ def check_call(
         is_missing = "missing" in str(error)
         what = f"it is called with {given} and {'is ' if is_missing else ''}{error}"
         remedy = remedy if is_missing else "change what it takes, or what it is given"
-        raise interface.fault_of(subject, what, line_of(function), remedy) from None
+        raise interface.flag_fault(subject, what, line_of(function), remedy) from None
 
 
 def check_arguments(env: str, factory: Factory, arguments: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ def _call(
 
 def _wrong_kind(env: str, factory: Factory, made: Any, remedy: str) -> UserError:
     what = f"its factory returned {made!r:.80}"
-    return interface.fault(env, what, line_of(factory), remedy)
+    return interface.env_fault(env, what, line_of(factory), remedy)
 
 
 def _signature(function: Factory) -> inspect.Signature:

@@ -34,11 +34,11 @@ class GoalRewards:
     def __init__(self, config: EnvConfig) -> None:
         self._env = env = make_single(config, None)
         if not env.has_wrapper_attr("compute_reward"):
-            place = interface.place_of(env, "step")
+            place = interface.method_line(env, "step")
             remedy = "add compute_reward(achieved_goal, desired_goal, info) to it"
             what = "--her needs its rewards for other goals"
-            raise interface.fault(str(config.env), what, place, remedy)
-        space: Any = wrapping.flattened(env)
+            raise interface.env_fault(str(config.env), what, place, remedy)
+        space: Any = wrapping.space_before_flattening(env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
         samples = np.stack(goals), np.stack(goals[:1] * 2)
         self._reward = _by_rows(env.get_wrapper_attr("compute_reward"), *samples)
@@ -86,16 +86,16 @@ def goal_rewards(config: Config) -> GoalRewards | None:
     return GoalRewards(config.env) if config.algorithm.relabels_goals else None
 
 
-def check(
+def check_goal_rewards(
     config: Config, spec: EnvSpec, definitions: tuple[bytes, ...] = ()
 ) -> tuple[str, ...]:
     """Return notes for the user; raise UserError if --her can't compute rewards.
 
-    The definitions are those of `make.probe`.
+    The definitions are those of `make.probe_env`.
     """
     if not config.algorithm.relabels_goals:
         return ()
-    registry.register(definitions)
+    registry.install_definitions(definitions)
     env_id = str(config.env.env)
     if spec.goals is None:
         raise UserError(
@@ -103,7 +103,7 @@ def check(
             "observation, achieved_goal and desired_goal (vectors of one size), and "
             f"{env_id} is none: leave it out."
         )
-    with interface.naming_their_line(env_id), closing(GoalRewards(config.env)) as found:
+    with interface.errors_name_line(env_id), closing(GoalRewards(config.env)) as found:
         differing = found.differing(spec.goals)
     if differing is None:
         return ()

@@ -45,9 +45,9 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         self._id = env_id
         for name in ("observation_space", "action_space"):
             if not isinstance(getattr(env, name, None), gym.Space):
-                place = place_of(env, "__init__")
+                place = method_line(env, "__init__")
                 what = f"its {name} is not a space of gymnasium.spaces"
-                raise fault(env_id, what, place, "set one when it is made")
+                raise env_fault(env_id, what, place, "set one when it is made")
         self._parameters = _named(env)
         space = env.observation_space
         self._space = space if isinstance(space, gym.spaces.Box) else None
@@ -114,31 +114,31 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
     def _fault(
         self, name: str, what: str, remedy: str, trace: str = ""
     ) -> EnvironmentFault:
-        return fault(self._id, what, place_of(self.env, name), remedy, trace)
+        return env_fault(self._id, what, method_line(self.env, name), remedy, trace)
 
 
 _FINITE = "return finite numbers"
 
 
-def check_finite(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
+def check_observations(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
     """Raise EnvironmentFault if an observation is not finite.
 
     The observations may come from any environment; `env` is an instance of it, if this
     process has one.
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        place = "" if env is None else place_of(env, "step")
-        raise fault(env_id, f"it gave {_infinite(rows)}", place, _FINITE)
+        place = "" if env is None else method_line(env, "step")
+        raise env_fault(env_id, f"it gave {_infinite(rows)}", place, _FINITE)
 
 
-def fault(
+def env_fault(
     env_id: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
     """Return the error for an environment that breaks Gymnasium's interface."""
-    return fault_of(f"--env {env_id}", what, place, remedy, trace)
+    return flag_fault(f"--env {env_id}", what, place, remedy, trace)
 
 
-def fault_of(
+def flag_fault(
     subject: str, what: str, place: str, remedy: str, trace: str = ""
 ) -> EnvironmentFault:
     """Return the error for a user-defined object that a flag names."""
@@ -148,7 +148,7 @@ def fault_of(
 
 
 @contextmanager
-def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
+def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
     """Turn an error of the user's code into one sentence: flag, file and line."""
     try:
         yield
@@ -160,12 +160,12 @@ def naming_their_line(name: str, flag: str = "--env") -> Iterator[None]:
             raise
         remedy = "fix it there; --traceback shows the traceback"
         subject, what = f"{flag} {name}", one_line(error)
-        raise fault_of(subject, what, place, remedy, traceback_of(error)) from error
+        raise flag_fault(subject, what, place, remedy, traceback_of(error)) from error
 
 
-def place_of(env: gym.Env[Any, Any], name: str) -> str:
+def method_line(env: gym.Env[Any, Any], name: str) -> str:
     """Return `file, line N` of a method that the user defines; "" if they don't."""
-    for layer in layers(env):
+    for layer in wrapper_layers(env):
         function = getattr(type(layer), name, None)
         if isinstance(function, FunctionType) and not is_library(function.__module__):
             return line_of(function)
@@ -173,7 +173,7 @@ def place_of(env: gym.Env[Any, Any], name: str) -> str:
     return "" if is_library(kind.__module__) else line_of(kind)
 
 
-def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
+def wrapper_layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
     """Yield the wrappers of an environment from the outside in, then itself."""
     while isinstance(env, gym.Wrapper):
         yield env
@@ -184,7 +184,7 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
 def _named(env: gym.Env[Any, Any]) -> set[str]:
     """Return which of `seed` and `options` the reset of every layer accepts."""
     names = {"seed", "options"}
-    for layer in layers(env):
+    for layer in wrapper_layers(env):
         parameters = inspect.signature(type(layer).reset).parameters
         kinds = {each.kind for each in parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:

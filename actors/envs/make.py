@@ -26,29 +26,29 @@ _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
-def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
-    """Return the spec of an environment by making one; see `registry.export`.
+def probe_env(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
+    """Return the spec of an environment by making one.
 
     Raises:
         UserError: there is no such environment, or no algorithm can learn in it.
     """
-    registry.register(definitions)
-    with interface.naming_their_line(str(config.env)):
+    registry.install_definitions(definitions)
+    with interface.errors_name_line(str(config.env)):
         envs = make_envs(config, 1, 1)
         envs.close()
     return envs.spec
 
 
-def check(config: EnvConfig) -> EnvSpec:
+def check_env(config: EnvConfig) -> EnvSpec:
     """Return the spec of an environment after making and resetting one.
 
     Raises:
-        UserError: as in `probe`, or the environment breaks Gymnasium's interface so
+        UserError: as in `probe_env`, or the environment breaks Gymnasium's interface so
             that a run would end at its first step.
     """
     if config.vectorization == "async":  # its processes would hide what goes wrong
         config = dataclasses.replace(config, vectorization="sync")
-    with interface.naming_their_line(str(config.env)):
+    with interface.errors_name_line(str(config.env)):
         envs = make_envs(config, 1, 1)
         if envs.is_checked:
             envs.check_finite(envs.reset(0))
@@ -56,7 +56,7 @@ def check(config: EnvConfig) -> EnvSpec:
     return envs.spec
 
 
-def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
+def env_notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
     """Return notes for the user about an environment and its spec."""
     env_id = str(config.env)
     newest = None if ":" in env_id else registry.newest_version(env_id)
@@ -72,7 +72,7 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def choose(config: EnvConfig) -> EnvConfig:
+def choose_vectorization(config: EnvConfig) -> EnvConfig:
     """Return the config with the fastest correct vectorization in place of `auto`.
 
     That is `envpool` if it is installed and has the environment, which must be one of
@@ -90,7 +90,7 @@ def choose(config: EnvConfig) -> EnvConfig:
     except ImportError:
         return config
     chosen = dataclasses.replace(config, vectorization="envpool")
-    return chosen if pool.knows(env_id) else config
+    return chosen if pool.has_env(env_id) else config
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
@@ -108,9 +108,11 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
         if mode == "envpool":
             return Envs(_envpool(config, n_envs, threads), config)
         if own is not None and factory.makes_vectors(own):
-            return Envs(vector_forms.call(config, own, n_envs), config)
+            return Envs(vector_forms.user_vector(config, own, n_envs), config)
         if own is None and mode in ("auto", "vector"):
-            if (envs := vector_forms.registered(config, n_envs, threads)) is not None:
+            if (
+                envs := vector_forms.native_vector(config, n_envs, threads)
+            ) is not None:
                 return Envs(envs, config)
         if mode == "vector":
             raise UserError(
@@ -142,7 +144,7 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
     """
     own = registry.find_factory(str(config.env))
     if own is not None and factory.makes_vectors(own):
-        return Envs(vector_forms.call(config, own, 1, render_mode), config)
+        return Envs(vector_forms.user_vector(config, own, 1, render_mode), config)
     make = functools.partial(make_single, config, render_mode)
     return Envs(gym.vector.SyncVectorEnv([make]), config)
 
@@ -190,26 +192,26 @@ def _single(
     """Return environment `index` of the run, wrapped as the config says."""
     env_id = str(config.env)
     if own is not None:
-        env = factory.call(env_id, own, config.arguments, index, render_mode)
+        env = factory.call_factory(env_id, own, config.arguments, index, render_mode)
     else:
         env = _registered(config, render_mode)
     is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
-    env = wrapping.wrap(env, config)
+    env = wrapping.wrap_env(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env, env_id):
-        env, is_own = atari.Preprocessing(env, config.max_frame), False
+        env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
-        env, is_own = wrapping.transform(env, config.state_to_input), True
-    env = wrapping.flatten(env)
+        env, is_own = wrapping.transform_observations(env, config.state_to_input), True
+    env = wrapping.flatten_observations(env)
     return interface.InterfaceCheck(env, env_id) if is_own else env
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
     """Return one environment that Gymnasium makes."""
-    found, arguments = registry.registered(str(config.env)), config.arguments
+    found, arguments = registry.find_registered(str(config.env)), config.arguments
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
-    if config.preprocess and atari.settings(found) is not None:
+    if config.preprocess and atari.emulator_settings(found) is not None:
         options["frameskip"] = 1
     try:
         return gym.make(found, **{**arguments, **options})
@@ -245,4 +247,4 @@ def _envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
             "--vectorization envpool needs EnvPool: pip install "
             "'xagents-ray[envpool]', or take --vectorization sync."
         ) from None
-    return pool.make(config, n_envs, threads)
+    return pool.make_envpool(config, n_envs, threads)

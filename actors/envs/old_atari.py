@@ -20,7 +20,7 @@ _MEANINGS = (
 )
 
 
-def make(game: str, render_mode: str | None = None, **arguments: Any) -> Any:
+def make_atari_py(game: str, render_mode: str | None = None, **arguments: Any) -> Any:
     """Return a game whose steps are single frames; see `AtariPy`.
 
     Raises:

@@ -14,7 +14,7 @@ from xagents_ray.core.process import quiet_stderr
 from xagents_ray.core.user_code import line_of
 
 
-def make(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
+def make_old_gym(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
     """Return an environment that is registered with gym.
 
     Gymnasium's TimeLimit replaces gym's wrappers, which expect five values per step.
@@ -42,7 +42,7 @@ def make(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
     if render_mode is not None and _takes(creator, "render_mode"):
         arguments["render_mode"] = render_mode
     factory.check_arguments(f"gym:{env_id}", creator, arguments)
-    env = Adapter(env_id, creator(**arguments), render_mode, str(place))
+    env = OldGymAdapter(env_id, creator(**arguments), render_mode, str(place))
     return env if limit is None else gym.wrappers.TimeLimit(env, limit)
 
 
@@ -61,7 +61,7 @@ def _import(env_id: str) -> Any:
     return old_gym
 
 
-class Adapter(gym.Env[Any, Any]):
+class OldGymAdapter(gym.Env[Any, Any]):
     """Adapts an environment with gym's newest interface or an older one.
 
     Before gym 0.26, `step` returned four values with a single `done`, and `reset` one;
@@ -107,7 +107,7 @@ class Adapter(gym.Env[Any, Any]):
             what = f"step() returned {count} values"
             remedy = "return observation, reward, terminated, truncated, info"
             place = line_of(type(self._env).step)
-            raise interface.fault(self._id, what, place, remedy)
+            raise interface.env_fault(self._id, what, place, remedy)
         observation, reward, *ends, info = found
         if len(ends) == 1:
             is_cut = bool(info.get("TimeLimit.truncated", False))

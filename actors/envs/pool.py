@@ -27,12 +27,12 @@ class _Pool(gym.vector.VectorWrapper):
         return self.env.reset()
 
 
-def knows(env_id: str) -> bool:
+def has_env(env_id: str) -> bool:
     """Return whether EnvPool has an environment."""
     return env_id in envpool.list_all_envs()
 
 
-def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
+def make_envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return `n_envs` environments of EnvPool that run on `threads` threads."""
     env_id = str(config.env)
     if config.env_kwargs:
@@ -40,7 +40,7 @@ def make(config: EnvConfig, n_envs: int, threads: int) -> Any:
             "--env-kwargs are for Gymnasium's environments and EnvPool has its own: "
             "use --vectorization auto."
         )
-    settings = atari.settings(env_id) if env_id in gym.registry else None
+    settings = atari.emulator_settings(env_id) if env_id in gym.registry else None
     known = envpool.list_all_envs()
     name, more = env_id, {}
     if settings is not None and config.preprocess:

@@ -1,7 +1,7 @@
 """What --env names: an id of Gymnasium or the old gym, or a factory; here or elsewhere.
 
 Other processes can't import what a script or a notebook registers, passes or defines in
-its `__main__`; `export` and `register` send it to them.
+its `__main__`; `export_definitions` and `install_definitions` send it to them.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from xagents_ray.settings.training import EnvConfig
 _MAIN = "__main__"
 
 
-def registered(env_id: str) -> str | EnvSpec:
+def find_registered(env_id: str) -> str | EnvSpec:
     """Return what Gymnasium makes: a kept EnvSpec, or an id.
 
     For `module:EnvId`, importing the module registers the id.
@@ -52,11 +52,11 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     if not colon:
         return None
     if module == "gym":
-        return functools.partial(old_gym.make, name)
+        return functools.partial(old_gym.make_old_gym, name)
     if module == "atari-py":
-        return functools.partial(old_atari.make, name)
+        return functools.partial(old_atari.make_atari_py, name)
     try:
-        with interface.naming_their_line(env_id):
+        with interface.errors_name_line(env_id):
             imported = importlib.import_module(module)
     except ImportError as error:
         raise UserError(
@@ -73,15 +73,17 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     place = getattr(imported, "__file__", None) or ""
     remedy = "name a function or a class that makes an environment"
     if found is not None:
-        raise interface.fault(env_id, f"its factory is {found!r}"[:80], place, remedy)
+        raise interface.env_fault(
+            env_id, f"its factory is {found!r}"[:80], place, remedy
+        )
     what = f"module {module} has no {name} and registers no such environment"
     hint = near(name, [*vars(imported), *gym.registry])
-    raise interface.fault(env_id, what, place, hint[2:] or remedy)
+    raise interface.env_fault(env_id, what, place, hint[2:] or remedy)
 
 
 def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
     """Return whether an environment is not from Gymnasium, ALE, gym or atari-py."""
-    if isinstance(env.unwrapped, old_gym.Adapter):
+    if isinstance(env.unwrapped, old_gym.OldGymAdapter):
         return not env.unwrapped.is_library
     if factory is not None:
         return not env_id.startswith("atari-py:")
@@ -103,7 +105,7 @@ def newest_version(env_id: str) -> str | None:
 
 @contextlib.contextmanager
 def without_version_warning() -> Iterator[None]:
-    """Hide Gymnasium's warning about an outdated version; `make.notes` gives it."""
+    """Hide Gymnasium's warning about an outdated version; `make.env_notes` gives it."""
     with warnings.catch_warnings():
         message = ".*The environment .* is out of date"
         warnings.filterwarnings("ignore", message, DeprecationWarning)
@@ -143,7 +145,7 @@ def _no_hint(env_id: str) -> str:
     )
 
 
-def export(
+def export_definitions(
     config: EnvConfig, more: Iterable[tuple[str, str]] = ()
 ) -> tuple[bytes, ...]:
     """Return the definitions that another process needs to make environments.
@@ -176,7 +178,7 @@ def export(
     return tuple(found)
 
 
-def register(definitions: Iterable[bytes]) -> None:
+def install_definitions(definitions: Iterable[bytes]) -> None:
     """Register the environments that another process exported.
 
     Raises:

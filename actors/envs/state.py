@@ -31,12 +31,12 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     gym.wrappers.TransformObservation: (),
     gym.wrappers.ClipAction: (),
     gym.wrappers.RescaleAction: (),
-    atari.Preprocessing: (),
-    wrapping.Flattened: (),
+    atari.AtariPreprocessing: (),
+    wrapping.FlattenedEnv: (),
 }
 
 
-def get_state(envs: Any) -> list[dict[str, Any]] | None:
+def get_envs_state(envs: Any) -> list[dict[str, Any]] | None:
     """Return the state of a vector environment that was reset, as JSON.
 
     Gymnasium's classic control environments are supported, and environments and
@@ -58,7 +58,7 @@ def get_state(envs: Any) -> list[dict[str, Any]] | None:
         return None
 
 
-def set_state(envs: Any, state: list[dict[str, Any]]) -> None:
+def set_envs_state(envs: Any, state: list[dict[str, Any]]) -> None:
     """Restore the state of a vector environment that was reset.
 
     Raises:
@@ -78,13 +78,13 @@ def set_state(envs: Any, state: list[dict[str, Any]]) -> None:
             layer.np_random.bit_generator.state = saved["random"]
 
 
-def encode(array: Array) -> dict[str, Any]:
+def encode_array(array: Array) -> dict[str, Any]:
     """Return a numeric array as JSON, bit for bit."""
     data = base64.b64encode(array.tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "base64": data}
 
 
-def decode(value: dict[str, Any], like: Array) -> Array:
+def decode_array(value: dict[str, Any], like: Array) -> Array:
     """Return an encoded array; its shape and kind must match those of `like`.
 
     Raises:
@@ -108,7 +108,7 @@ def _layers(envs: Any) -> list[Any]:
     """Return the vector environment and, if it is Gymnasium's, all layers in it."""
     layers = [envs]
     for env in envs.envs if type(envs) is SyncVectorEnv else ():
-        within = interface.layers(env)
+        within = interface.wrapper_layers(env)
         # The check of a user's interface has no state.
         layers += [x for x in within if type(x) is not interface.InterfaceCheck]
     return layers
@@ -141,12 +141,12 @@ def _random(layer: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    return value if isinstance(value, int) else encode(np.asarray(value))
+    return value if isinstance(value, int) else encode_array(np.asarray(value))
 
 
 def _decode(value: Any, like: Any) -> Any:
     if not isinstance(like, int):
-        return decode(value, np.asarray(like))
+        return decode_array(value, np.asarray(like))
     if type(value) is not int:
         raise ValueError(f"expected a whole number, got {value!r}")
     return value

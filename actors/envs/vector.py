@@ -56,17 +56,19 @@ class Envs:
         self._id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
-        made_at = "" if self._one is None else interface.place_of(self._one, "__init__")
+        made_at = (
+            "" if self._one is None else interface.method_line(self._one, "__init__")
+        )
         spec = _spec_of(space, actions, config, made_at)
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             self.flattened = envs.flattened
         else:
             one = envs if self._one is None else self._one
-            self.flattened = wrapping.flattened(one)
+            self.flattened = wrapping.space_before_flattening(one)
         kind = "" if self.flattened is None else type(self.flattened).__name__
         goals = wrapping.goals_of(self.flattened)
         self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
-        self._own_actions = wrapping.to_space(actions)
+        self._own_actions = wrapping.action_converter(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
         # float32(0.1), for one, is above 0.1
         is_wide = isinstance(actions, gym.spaces.Box) and actions.dtype != np.float32
@@ -136,12 +138,12 @@ class Envs:
 
     def check_finite(self, observations: Array) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""
-        interface.check_finite(self._id, self._one, observations)
+        interface.check_observations(self._id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
         """Return the state as JSON; None if a layer's state is not available."""
-        envs = env_state.get_state(self._envs)
-        lives = env_state.encode(self._lives.astype(np.int64))
+        envs = env_state.get_envs_state(self._envs)
+        lives = env_state.encode_array(self._lives.astype(np.int64))
         return None if envs is None else {"lives": lives, "envs": envs}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -151,8 +153,10 @@ class Envs:
             Exception: of any type; the state is damaged, or belongs to other
                 environments.
         """
-        env_state.set_state(self._envs, state["envs"])
-        self._lives = env_state.decode(state["lives"], self._lives.astype(np.int64))
+        env_state.set_envs_state(self._envs, state["envs"])
+        self._lives = env_state.decode_array(
+            state["lives"], self._lives.astype(np.int64)
+        )
 
     def close(self) -> None:
         self._envs.close()

@@ -12,18 +12,18 @@ from xagents_ray.settings.training import EnvConfig
 
 
 @registry.without_version_warning()
-def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
+def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     """Return the environment's native vector form; None if it has none."""
     is_changed = bool(config.env_kwargs or config.single_only)
     if is_changed and config.vectorization == "auto":
         return None  # it may lack these arguments
     refuse_single_only(config, "--vectorization vector")
-    env = registry.registered(str(config.env))
-    atari_settings = atari.settings(env)
+    env = registry.find_registered(str(config.env))
+    atari_settings = atari.emulator_settings(env)
     if atari_settings is not None:
         if not config.preprocess or is_changed:
             return None
-        return atari.vector_env(atari_settings, n_envs, threads, config.max_frame)
+        return atari.make_ale_vector(atari_settings, n_envs, threads, config.max_frame)
     spec = gym.spec(env) if isinstance(env, str) else env
     if config.preprocess or spec.vector_entry_point is None:
         return None
@@ -32,10 +32,10 @@ def registered(config: EnvConfig, n_envs: int, threads: int) -> Any:
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return wrapping.flatten(envs)
+    return wrapping.flatten_observations(envs)
 
 
-def call(
+def user_vector(
     config: EnvConfig, own: factory.Factory, n_envs: int, render_mode: str | None = None
 ) -> Any:
     """Return the vector environment that the user's factory makes."""
@@ -47,9 +47,11 @@ def call(
             f"can't be applied: leave {flag} out."
         )
     refuse_single_only(config, f"a factory of vector environments, {env_id}")
-    envs = factory.call_vector(env_id, own, config.arguments, n_envs, render_mode)
+    envs = factory.call_vector_factory(
+        env_id, own, config.arguments, n_envs, render_mode
+    )
     _check_autoreset(envs, env_id)
-    return wrapping.flatten(envs)
+    return wrapping.flatten_observations(envs)
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:
@@ -82,7 +84,7 @@ class AsyncEnvs(gym.vector.AsyncVectorEnv):
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
         one = makes[0]()
-        self.flattened = wrapping.flattened(one)
+        self.flattened = wrapping.space_before_flattening(one)
         one.close()
         super().__init__(makes)
 

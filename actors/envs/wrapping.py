@@ -21,7 +21,7 @@ from xagents_ray.settings.training import EnvConfig
 _NUMBERS = "biuf"
 
 
-def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
+def wrap_env(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
     """Return an environment in the wrappers of `config`, the first one innermost.
 
     Raises:
@@ -31,16 +31,16 @@ def wrap(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
         wrapper = _find("wrappers", name)
         subject, remedy = f"--wrappers {name}", "give a functools.partial from Python"
         factory.check_call(subject, wrapper, "an environment", remedy, env)
-        with interface.naming_their_line(name, "--wrappers"):
+        with interface.errors_name_line(name, "--wrappers"):
             wrapped = wrapper(env)
         if not isinstance(wrapped, gym.Env):
             what, remedy = f"it returned {wrapped!r:.80}", "return a gymnasium.Wrapper"
-            raise interface.fault_of(subject, what, line_of(wrapper), remedy)
+            raise interface.flag_fault(subject, what, line_of(wrapper), remedy)
         env = wrapped
     return env
 
 
-def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
+def transform_observations(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     """Return an environment with a function applied to its observations.
 
     The new space is derived by applying the function to one sample: uint8 stays, other
@@ -53,12 +53,12 @@ def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     sample = env.observation_space.sample()
     remedy = "give the others defaults"
     factory.check_call(subject, function, "an observation", remedy, sample)
-    name_line = interface.naming_their_line(name, "--state-to-input")
+    name_line = interface.errors_name_line(name, "--state-to-input")
     with np.errstate(all="ignore"), name_line:
         found = np.asarray(function(sample))
     if found.dtype.kind not in _NUMBERS:
         what, remedy = f"it returned {found!r:.80}", "return an array of numbers"
-        raise interface.fault_of(subject, what, line_of(function), remedy)
+        raise interface.flag_fault(subject, what, line_of(function), remedy)
     is_bytes = found.dtype == np.uint8
     low, high, dtype = (0, 255, np.uint8) if is_bytes else (-np.inf, np.inf, np.float32)
     space = gym.spaces.Box(low, high, found.shape, dtype)
@@ -66,7 +66,7 @@ def transform(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
     return gym.wrappers.TransformObservation(env, call, space)
 
 
-class Flattened(gym.wrappers.FlattenObservation[Any, Any, Any]):
+class FlattenedEnv(gym.wrappers.FlattenObservation[Any, Any, Any]):
     """Gymnasium's FlattenObservation, added by us and not by the user."""
 
 
@@ -74,7 +74,7 @@ class FlattenedVector(gym.wrappers.vector.FlattenObservation):
     """Gymnasium's FlattenObservation for vector environments, added by us."""
 
 
-def flatten(env: Any) -> Any:
+def flatten_observations(env: Any) -> Any:
     """Return a single or vector environment with array observations.
 
     Gymnasium's wrapper turns those of Dict, Tuple and discrete spaces into vectors;
@@ -86,15 +86,15 @@ def flatten(env: Any) -> Any:
     has_size = isinstance(space, gym.Space) and space.is_np_flattenable
     if not has_size or isinstance(space, gym.spaces.Box | gym.spaces.Text):
         return env
-    return FlattenedVector(env) if is_vector else Flattened(env)
+    return FlattenedVector(env) if is_vector else FlattenedEnv(env)
 
 
-def flattened(env: Any) -> gym.Space[Any] | None:
-    """Return the space of one observation before `flatten`; None if unchanged."""
+def space_before_flattening(env: Any) -> gym.Space[Any] | None:
+    """Return the space of one observation before flattening; None if unchanged."""
     if isinstance(env, FlattenedVector):
         return env.env.single_observation_space
-    layers = interface.layers(env) if isinstance(env, gym.Env) else ()
-    found = [each for each in layers if isinstance(each, Flattened)]
+    layers = interface.wrapper_layers(env) if isinstance(env, gym.Env) else ()
+    found = [each for each in layers if isinstance(each, FlattenedEnv)]
     return found[0].env.observation_space if found else None
 
 
@@ -143,7 +143,7 @@ def _find(setting: str, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def to_space(space: Any) -> Callable[[Array], Array]:
+def action_converter(space: Any) -> Callable[[Array], Array]:
     """Return a function from a policy's actions, [B] or [B, A], to those of a space."""
     shape, dtype = space.shape, space.dtype
     if isinstance(space, gym.spaces.Box):

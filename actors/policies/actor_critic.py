@@ -6,7 +6,7 @@ from xagents_ray.actors.policies.base import (
     Actions,
     Policy,
     categorical_log_probs,
-    largest,
+    largest_index,
     sample_categorical,
     split_parts,
 )
@@ -75,9 +75,9 @@ class ActorCriticPolicy(Policy):
         """Return the actions of the largest logits, or the means within bounds."""
         outputs = self._forward(observations)[0]
         if self._spec.action_sizes:
-            return np.stack([*map(largest, self._parts(outputs))], axis=-1)
+            return np.stack([*map(largest_index, self._parts(outputs))], axis=-1)
         if self._spec.is_discrete:
-            return largest(outputs)
+            return largest_index(outputs)
         return np.clip(outputs, self._low, self._high)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
@@ -134,4 +134,4 @@ class CategoricalPolicy(Policy):
 
     def greedy(self, observations: Array) -> Array:
         """Return the most likely actions, int32 [B]."""
-        return largest(self._forward(observations)[0])
+        return largest_index(self._forward(observations)[0])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xagents_ray.actors.policies.state_dependent import UNITS, StateDependentNoise
+from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.forward import bind
@@ -78,7 +78,7 @@ class Policy(ABC):
         self._sde: StateDependentNoise | None = None
         if config.uses_sde:
             self._sde = StateDependentNoise(layout, config.sde_steps)
-            self._layout, self.memory_units = self._sde.layout, UNITS
+            self._layout, self.memory_units = self._sde.layout, SEED_UNITS
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""
@@ -154,7 +154,7 @@ def split_parts(logits: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
     return np.split(logits, ends, axis=-1)
 
 
-def largest(outputs: FloatArray) -> Array:
+def largest_index(outputs: FloatArray) -> Array:
     """Return the indices of the largest of [B, n] outputs, int32 [B]."""
     return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from xagents_ray.actors.policies import parameter_noise
-from xagents_ray.actors.policies.base import Actions, Policy, largest
+from xagents_ray.actors.policies.base import Actions, Policy, largest_index
 from xagents_ray.actors.policies.scaled import ScaledPolicy
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.off_policy import DeterministicConfig
@@ -44,19 +44,19 @@ class EpsilonGreedyPolicy(Policy):
         actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
         if self._layout.noise_units:
             if env_steps >= self._config.initial_size:
-                actions = largest(self._forward(observations, noise[:, :-1])[0])
+                actions = largest_index(self._forward(observations, noise[:, :-1])[0])
             return Actions(actions, actions)
-        explore = noise[:, 0] < epsilon(self._config, env_steps, self.places)
+        explore = noise[:, 0] < decayed_epsilon(self._config, env_steps, self.places)
         if not explore.all():
             actions = np.where(explore, actions, self.greedy(observations))
         return Actions(actions, actions)
 
     def greedy(self, observations: Array) -> Array:
         """Return the actions of the largest values, int32 [B]."""
-        return largest(self._forward(observations)[0])
+        return largest_index(self._forward(observations)[0])
 
 
-def epsilon(
+def decayed_epsilon(
     config: DQNConfig, env_steps: int, places: Array | None = None
 ) -> float | Array:
     """Return the probability of a random action after the given env steps.
@@ -92,7 +92,7 @@ class DeterministicPolicy(ScaledPolicy):
         self._parameters: parameter_noise.ParameterNoise | None = None
         if config.noise == "parameter":
             self._parameters = parameter_noise.ParameterNoise(layout, self._scale)
-            self.memory_units = parameter_noise.UNITS
+            self.memory_units = parameter_noise.MEMORY_UNITS
 
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""

@@ -10,8 +10,8 @@ from xagents_ray.networks.forward import bind
 from xagents_ray.networks.keras_layers import LayerNorm
 from xagents_ray.networks.layout import Layout
 
-Network = Callable[[Array], list[FloatArray]]
-UNITS = 3
+ForwardPass = Callable[[Array], list[FloatArray]]
+MEMORY_UNITS = 3
 """Numbers of an environment's memory: a seed, 0 before an episode; the deviation; and
 the running mean of squared differences of actions.
 """
@@ -43,7 +43,7 @@ class ParameterNoise:
         ]
         self._arrays: dict[str, FloatArray] = {}
         self._directions: dict[int, tuple[float, dict[str, FloatArray]]] = {}
-        self._copies: dict[int, tuple[float, float, Network]] = {}
+        self._copies: dict[int, tuple[float, float, ForwardPass]] = {}
 
     def load(self, arrays: dict[str, FloatArray]) -> None:
         """Perturb these weights from now on."""
@@ -58,7 +58,7 @@ class ParameterNoise:
             uniform: float32 [B] from -1 to 1, from which seeds are made.
         """
         if not memory.size:
-            memory = np.zeros((len(uniform), UNITS), np.float32)
+            memory = np.zeros((len(uniform), MEMORY_UNITS), np.float32)
             memory[:, 1:] = self._target, self._target**2
         memory = memory.copy()
         memory[:, 0] = np.where(memory[:, 0] == 0, seeds_of(uniform), memory[:, 0])
@@ -81,7 +81,7 @@ class ParameterNoise:
         memory[:, 1] *= np.where(is_far, 1 / _FACTOR, _FACTOR)
         return memory
 
-    def _copy(self, env: int, seed: float, deviation: float) -> Network:
+    def _copy(self, env: int, seed: float, deviation: float) -> ForwardPass:
         """Return an environment's perturbed network, with a deviation within 5 %."""
         made = self._copies.get(env)
         if made is not None and made[0] == seed:

@@ -9,7 +9,7 @@ from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.state_dependent import drawing
 
-UNITS = 2
+SEED_UNITS = 2
 """Numbers of an environment's memory: its matrix's seed, 0 before an episode, and the
 steps that used the matrix.
 """
@@ -41,7 +41,7 @@ class StateDependentNoise:
             uniform: float32 [B] from -1 to 1, from which seeds are made.
         """
         if not memory.size:
-            memory = np.zeros((len(uniform), UNITS), np.float32)
+            memory = np.zeros((len(uniform), SEED_UNITS), np.float32)
         seeds, steps = memory.T
         is_due = (seeds == 0) | (steps >= self._steps)
         seeds = np.where(is_due, seeds_of(uniform), seeds)

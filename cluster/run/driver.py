@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import Calls, FailureLog, LateError
@@ -300,7 +300,7 @@ def start(
     has_claim: bool = False,
 ) -> RayDriver:
     """Start Ray, or join a cluster, and return the parts of a run; see `Parts`."""
-    definitions = export(run.config.env)
+    definitions = export_definitions(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start(run.config.placement, store_bytes(run), signals, note)
     calls = Calls(ray, signals, connection.is_lost)

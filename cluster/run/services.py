@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from xagents_ray.actors.envs.goals import goal_rewards
-from xagents_ray.actors.envs.interface import naming_their_line
-from xagents_ray.actors.envs.registry import register
+from xagents_ray.actors.envs.interface import errors_name_line
+from xagents_ray.actors.envs.registry import install_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
@@ -50,7 +50,7 @@ class ReplayService:
         n_envs = run.config.env.n_envs
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
-        register(self._definitions)
+        install_definitions(self._definitions)
         facts = config, n_envs, run.seed, self._shard, goal_rewards(run.config)
         self._replay = replay_for(kind, run.spec, *facts)
         return self._replay.nbytes
@@ -102,7 +102,7 @@ class ReplayService:
     def sample(self, batches: int, count: int) -> Sampled | Replayed:
         """Draw K batches of transitions, or of trajectories of each environment."""
         try:
-            with self._work, naming_their_line(str(self._run.config.env.env)):
+            with self._work, errors_name_line(str(self._run.config.env.env)):
                 drawn = self._replay.sample(batches, count)
         except UserError as error:
             self._fault = error

@@ -11,7 +11,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.cluster.run.placement import (
     Bundle,
     Labels,
@@ -124,7 +124,7 @@ class SweepController(tune.Callback, tune.Stopper):
                 "points": list(self._plan.points),
                 "claims": claims,
                 "labels": labels,
-                "definitions": export(config.env, config.objects),
+                "definitions": export_definitions(config.env, config.objects),
             }
 
     def claims(self, config: Config) -> tuple[list[Bundle], Labels]:

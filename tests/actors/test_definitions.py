@@ -76,7 +76,7 @@ import time
 from xagents_ray.actors.envs.registry import export
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
-path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
+path, config = "xagents_ray.actors.envs.make:probe_env", EnvConfig(env="own/Vector-v0")
 with TimedSubprocess(path, config, export(config)) as child:
     print(child.result(time.monotonic() + 60).observation_shape)
 """

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.state import decode, encode, get_state
+from xagents_ray.actors.envs.state import decode_array, encode_array, get_envs_state
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights
@@ -293,7 +293,9 @@ def test_what_has_no_state_starts_new_episodes(values: dict[str, Any]) -> None:
     assert trajectory.starts[stack - 1].all()
     assert not trajectory.observations[: stack - 1].any()
     # With the same noise, only the environments' seeds can tell them apart.
-    dropped = np.count_nonzero(decode(later["lengths"], np.zeros(n_envs, np.int64)))
+    dropped = np.count_nonzero(
+        decode_array(later["lengths"], np.zeros(n_envs, np.int64))
+    )
     first, _ = resume({**new, "noise": state["noise"]}, 0)
     third, _ = resume({**later, "noise": state["noise"]}, dropped)
     for a, b in itertools.combinations([first, one, third], 2):
@@ -347,16 +349,16 @@ def test_a_wrapper_may_have_a_state_of_its_own() -> None:
             self.steps = state
 
     envs = gym.vector.SyncVectorEnv([lambda: Counting(walk())])
-    state = get_state(envs)
+    state = get_envs_state(envs)
     assert state is not None
     assert [entry["type"] for entry in state[1:]] == ["Counting", "TimeLimit", "Walk"]
     unknown = gym.vector.SyncVectorEnv([lambda: gym.wrappers.Autoreset(walk())])
-    assert get_state(unknown) is None
+    assert get_envs_state(unknown) is None
 
 
 @pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3), np.zeros((0, 2), "?")])
 def test_arrays_come_back_as_they_were(array: Any) -> None:
-    again = decode(through_json(encode(array)), array)
+    again = decode_array(through_json(encode_array(array)), array)
     assert again.dtype == array.dtype and again.shape == array.shape
     np.testing.assert_array_equal(again, array)
     again[...] = 1

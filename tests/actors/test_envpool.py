@@ -9,7 +9,7 @@ import pytest
 from acting import run_of, weights_of
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.make import choose, make_envs
+from xagents_ray.actors.envs.make import choose_vectorization, make_envs
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.settings.training import EnvConfig
 
@@ -38,7 +38,7 @@ def walker() -> Any:
 )
 def test_others_are_left_as_they_are(settings: dict[str, Any]) -> None:
     config = EnvConfig(**settings)
-    assert choose(config) is config
+    assert choose_vectorization(config) is config
 
 
 @box2d

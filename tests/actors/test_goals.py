@@ -61,8 +61,8 @@ def test_other_spaces_have_no_goals(space: Any) -> None:
 def test_the_spec_says_where_goals_are_in_every_vectorization() -> None:
     for mode in ("sync", "auto"):
         config = EnvConfig(env="goal_envs:PointReach", vectorization=mode)
-        assert make.check(config).goals == Goals(0, 2, 2)
-    assert make.check(EnvConfig(env="CartPole-v1")).goals is None
+        assert make.check_env(config).goals == Goals(0, 2, 2)
+    assert make.check_env(EnvConfig(env="CartPole-v1")).goals is None
 
 
 def test_rewards_of_many_goals_are_those_of_each() -> None:
@@ -181,10 +181,10 @@ class Informed(PointReach):
 def test_what_hindsight_needs_is_checked_first(env: str, said: str) -> None:
     config = Config.of(DDPGConfig, {"env": env, "max_steps": 1, "her": "future"})
     with pytest.raises(UserError) as error:
-        goals.check(config, make.check(config.env))
+        goals.check_goal_rewards(config, make.check_env(config.env))
     assert re.search(said, str(error.value)), str(error.value)
     plain = Config.of(DDPGConfig, {"env": env, "max_steps": 1})
-    assert goals.check(plain, make.check(plain.env)) == ()
+    assert goals.check_goal_rewards(plain, make.check_env(plain.env)) == ()
     assert goals.goal_rewards(plain) is None
 
 
@@ -201,7 +201,7 @@ def test_robots(
     """A maze may end at its goal, and says so of one pair only."""
     pytest.importorskip("gymnasium_robotics")
     config = EnvConfig(env=f"gymnasium_robotics:{env}", env_kwargs=arguments)
-    assert make.check(config).goals == place
+    assert make.check_env(config).goals == place
     desired = np.random.default_rng(0).normal(size=(20, place.size)).astype("f4")
     away = np.linspace(0, 2 * distance, 20, dtype="f4")
     achieved = desired + away[:, None] * np.eye(place.size, dtype="f4")[0]
@@ -263,7 +263,7 @@ def tenfold(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 def test_rewards_that_only_steps_have_are_noted(env: str) -> None:
     settings = {"env": env, "max_steps": 1, "her": "future"}
     plain = Config.of(DDPGConfig, settings)
-    assert goals.check(plain, make.check(plain.env)) == ()
+    assert goals.check_goal_rewards(plain, make.check_env(plain.env)) == ()
     more = Config.of(DDPGConfig, {**settings, "wrappers": ("test_goals:tenfold",)})
-    (note,) = goals.check(more, make.check(more.env))
+    (note,) = goals.check_goal_rewards(more, make.check_env(more.env))
     assert "gave -10 and its compute_reward -1 for the same goals" in note

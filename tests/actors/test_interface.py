@@ -15,7 +15,7 @@ from acting import run_of, setup_of, weights_of
 from processes import python
 
 from xagents_ray.actors.env_actor import EnvActor
-from xagents_ray.actors.envs.make import check, make_envs
+from xagents_ray.actors.envs.make import check_env, make_envs
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.policy.episodes import evaluate
@@ -167,7 +167,7 @@ def test_one_sentence_names_their_file_and_line(name: str) -> None:
     words, line = FAULTS[name]
     env = f"{__name__}:{name}"
     with pytest.raises(UserError, match=words) as raised:
-        check(EnvConfig(env=env))
+        check_env(EnvConfig(env=env))
         assert name in LATER
         setup = setup_of("ppo", 2, env=env)
         EnvActor(setup).rollout(weights_of(setup), 64, 0)

@@ -57,7 +57,7 @@ class Emulator:
     """AtariVectorEnv with its own stack of frames, fed with given actions."""
 
     def __init__(self, game: str, max_frame: bool) -> None:
-        kwargs = atari.settings(game)
+        kwargs = atari.emulator_settings(game)
         assert kwargs is not None
         names = (
             "game",
@@ -105,9 +105,9 @@ def rolled(request: Any) -> Iterator[tuple[RunSpec, list[Any], list[Reference]]]
     game, limit, max_frame = request.param
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
-            known = atari.settings(game) or {}
+            known = atari.emulator_settings(game) or {}
             short = {**known, "max_num_frames_per_episode": limit}
-            patch.setattr(atari, "settings", lambda _: short)
+            patch.setattr(atari, "emulator_settings", lambda _: short)
         run = atari_run(game, max_frame=max_frame)
         actor, emulator = actor_of(run), Emulator(game, max_frame)
     rollouts, references, steps = [], [emulator.lives], 0

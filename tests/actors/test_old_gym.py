@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from xagents_ray.actors.envs.make import check, make_envs, make_one
+from xagents_ray.actors.envs.make import check_env, make_envs, make_one
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import quiet_stderr
 from xagents_ray.settings.training import EnvConfig
@@ -150,7 +150,7 @@ def test_pictures(name: str) -> None:
 
 
 def test_spaces() -> None:
-    spec = check(EnvConfig(env="gym:Spaces-v0"))
+    spec = check_env(EnvConfig(env="gym:Spaces-v0"))
     assert (spec.observation_shape, spec.flattened) == ((5,), "Dict")
     assert spec.action_sizes == (2, 3)
 
@@ -160,7 +160,7 @@ def test_those_of_gym_itself_and_of_a_module() -> None:
     assert envs.reset(0).shape == (2, 4) and not envs.is_checked
     ends = [envs.step(np.zeros(2, np.int32)).terminated[0] for _ in range(12)]
     assert any(ends)
-    assert check(EnvConfig(env=f"gym:{__name__}:New-v0")).observation_shape == (2,)
+    assert check_env(EnvConfig(env=f"gym:{__name__}:New-v0")).observation_shape == (2,)
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_what_is_wrong(
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gym", None)
     with pytest.raises(UserError, match=r"old gym: pip install 'xagents-ray\[gym\]'"):
-        check(EnvConfig(env="gym:CartPole-v1"))
+        check_env(EnvConfig(env="gym:CartPole-v1"))
     assert "gym:CartPole-v1" not in gymnasium.registry

@@ -20,7 +20,7 @@ from xagents_ray.actors.policies.base import (
     categorical_log_probs,
     sample_categorical,
 )
-from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, epsilon
+from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, decayed_epsilon
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
@@ -209,7 +209,7 @@ SCHEDULE = {"epsilon_start": 0.9, "epsilon_end": 0.1, "epsilon_decay_steps": 100
     [(0, 0.9), (250, 0.7), (500, 0.5), (999, 0.1008), (1000, 0.1), (10**9, 0.1)],
 )
 def test_epsilon(env_steps: int, expected: float) -> None:
-    assert epsilon(DQNConfig(**SCHEDULE), env_steps) == pytest.approx(expected)
+    assert decayed_epsilon(DQNConfig(**SCHEDULE), env_steps) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("env_steps", [0, 500, 2000])
@@ -217,7 +217,7 @@ def test_epsilon_greedy_frequencies(env_steps: int) -> None:
     policy, forward = loaded(EpsilonGreedyPolicy, DQNConfig(**SCHEDULE), DISCRETE)
     noise = policy.noise(generators(0, [0]), DRAWS)[:, 0]
     actions = policy.act(one_observation(DRAWS), noise, env_steps)
-    chance = epsilon(DQNConfig(**SCHEDULE), env_steps)
+    chance = decayed_epsilon(DQNConfig(**SCHEDULE), env_steps)
     probabilities = np.full(5, chance / 5)
     probabilities[forward(one_observation())[0][0].argmax()] += 1 - chance
     assert_frequencies(np.bincount(actions.stored, minlength=5), probabilities)

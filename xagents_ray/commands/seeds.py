@@ -213,11 +213,11 @@ def _ended(given: Mapping[str, Any], path: str | None) -> Result | None:
 
 def _definitions(config: Config) -> tuple[bytes, ...]:
     """Return what other processes need to know of objects passed from Python."""
-    from xagents_ray.actors.envs.registry import export
+    from xagents_ray.actors.envs.registry import export_definitions
 
     names = [("callbacks", name) for name in config.run.callbacks or ()]
     try:
-        return *export(config.env, config.objects), objects.exported(names)
+        return *export_definitions(config.env, config.objects), objects.exported(names)
     except UserError:
         raise
     except Exception as error:
@@ -265,7 +265,7 @@ def _train_alone(
 
 
 def _outcome(link: Connection, job: _Job) -> Outcome:
-    from xagents_ray.actors.envs.registry import register
+    from xagents_ray.actors.envs.registry import install_definitions
 
     reported = 0.0
 
@@ -277,7 +277,7 @@ def _outcome(link: Connection, job: _Job) -> Outcome:
                 link.send(Report(progress.env_steps, progress.mean_reward))
 
     try:
-        register(job.definitions)
+        install_definitions(job.definitions)
         algorithm = cloudpickle.loads(job.algorithm)
         return train_with(algorithm, job.settings, watch, job.threads)
     except (UserError, Diverged, Broken) as error:

@@ -84,9 +84,9 @@ def _make(config: EnvConfig) -> "gym.Env[Any, Any]":
     import gymnasium as gym
     import numpy as np
 
-    from xagents_ray.actors.envs.make import make_stacked, probe
+    from xagents_ray.actors.envs.make import make_stacked, probe_env
 
-    spec = probe(config)
+    spec = probe_env(config)
     env = make_stacked(config, spec.stack, None)
     if not spec.is_image:
         return env

@@ -30,13 +30,13 @@ class Conversion:
         from gymnasium.spaces.utils import flatten
         from gymnasium.vector.utils import batch_space
 
-        from xagents_ray.actors.envs.wrapping import to_space
+        from xagents_ray.actors.envs.wrapping import action_converter
 
         if spec.stack > 1:
             observations = batch_space(observations, spec.stack)
         self._env_id, self._spec, self._shape = env_id, spec, observations.shape
         self.spaces = observations, actions
-        self.actions = to_space(actions)
+        self.actions = action_converter(actions)
         self._own, self._flatten = own, flatten
 
     @classmethod

@@ -144,7 +144,7 @@ def evaluate(
         All episodes; none when a signal came.
     """
     from xagents_ray.actors.env_actor import ActorSetup
-    from xagents_ray.actors.envs.interface import naming_their_line
+    from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.evaluator import Evaluator
 
     run = _seeded(run, config.seed)
@@ -152,7 +152,7 @@ def evaluate(
     episodes: list[Episode] = []
     with Signals() as signals, closing(Evaluator(setup)) as evaluator:
         signals.on_first = evaluator.stop
-        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
+        with suppress(Stopped), errors_name_line(str(run.config.env.env)):
             how = config.episodes, run.seed, not config.sample, config.eval_epsilon
             episodes = evaluator.evaluate(weights, *how, progress)
     return Evaluation(tuple(episodes), run.seed, signals.received)

@@ -104,7 +104,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     env = EnvConfig.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
-    spec = environments.check(env)
+    spec = environments.check_env(env)
     algorithm.check_spaces(spec)
     model, config = algorithm.models[0], algorithm.config.of(values)
     config = user_networks.save_user_networks(algorithm, config, env, spec, seed=0)
@@ -121,7 +121,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         arrays, notes = _read(name := source.weights[0], layout, extras)
     end = TrainingConfig(max_steps=1)  # which a Config requires
     whole = Config(algorithm=config, env=env, training=end)
-    said = (*environments.notes(env, spec), *notes)
+    said = (*environments.env_notes(env, spec), *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return LoadedPolicy(run, Weights(1, arrays), name)
 

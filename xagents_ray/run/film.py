@@ -30,12 +30,12 @@ def play_episodes(
     """
     # Here, as importing the package loads no environments.
     from xagents_ray.actors.env_actor import ActorSetup
-    from xagents_ray.actors.envs.interface import naming_their_line
+    from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.player import Player
 
     with Signals() as signals, closing(Player(ActorSetup.of(run, 1), config)) as player:
         signals.on_first = player.stop
-        with suppress(Stopped), naming_their_line(str(run.config.env.env)):
+        with suppress(Stopped), errors_name_line(str(run.config.env.env)):
             for episode in player.play(weights, run.seed):
                 ended(episode)
     return signals.received

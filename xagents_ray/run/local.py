@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.goals import goal_rewards
-from xagents_ray.actors.envs.interface import naming_their_line
+from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
@@ -106,7 +106,7 @@ class LocalDriver:
         if sampled:
             assert self._replay is not None and config is not None
             size = config.buffer_batch_size
-            with naming_their_line(str(self._run.config.env.env)):
+            with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble(parts, size, [self._run.seed, env_steps])
         phase = batch, env_steps, statistics, self._weights.version + 1
@@ -138,7 +138,7 @@ class LocalDriver:
     def _act(self, ahead: int) -> None:
         """Roll out until this many rounds wait to be learned from."""
         while len(self._rounds) < ahead:
-            with naming_their_line(str(self._run.config.env.env)):
+            with errors_name_line(str(self._run.config.env.env)):
                 rollout = self._actor.rollout(
                     self._weights, self._config.batch_steps, self._asked
                 )
@@ -201,7 +201,7 @@ class LocalDriver:
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
             self._evaluator = Evaluator(ActorSetup.of(self._run, n_envs))
-        with naming_their_line(str(self._run.config.env.env)):
+        with errors_name_line(str(self._run.config.env.env)):
             episodes = self._evaluator.evaluate(
                 self._weights, config.eval_episodes, self._run.evaluation_seed
             )

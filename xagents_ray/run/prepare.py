@@ -143,14 +143,14 @@ def prepare(
     from xagents_ray.actors.envs import make as environments
 
     check_complete("Training")
-    env = environments.choose(config.env)
-    spec = environments.check(env)
-    notes = environments.notes(env, spec)
+    env = environments.choose_vectorization(config.env)
+    spec = environments.check_env(env)
+    notes = environments.env_notes(env, spec)
     if env != config.env:
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)
     config = replace(config, env=env)
-    notes = (*notes, *goals.check(config, spec))
+    notes = (*notes, *goals.check_goal_rewards(config, spec))
     run = build_run(algorithm, config, spec, resumed)
     return replace(run, notes=(*notes, *run.notes))
 

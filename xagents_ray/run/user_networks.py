@@ -141,7 +141,7 @@ def _called(
     import gymnasium as gym
 
     from xagents_ray.actors.envs import make as environments
-    from xagents_ray.actors.envs.interface import fault_of
+    from xagents_ray.actors.envs.interface import flag_fault
 
     is_bytes = spec.observation_dtype == "uint8" and not model.reads_actions
     low, high = (0, 255) if is_bytes else (-math.inf, math.inf)
@@ -157,7 +157,7 @@ def _called(
     except Exception as error:
         trace = traceback_of(error)
         subject, place = f"{name} made no network", place_that_raised(error)
-        raise fault_of(
+        raise flag_fault(
             subject, one_line(error), place, "fix it there", trace
         ) from RemoteTraceback(trace)
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.actors.envs.registry import register
+from xagents_ray.actors.envs.registry import install_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
 from xagents_ray.core.signals import Signals
@@ -73,7 +73,7 @@ class Training:
         last: TrialReport = {"value": None}
         self._signals = signals
         try:
-            register(definitions)
+            install_definitions(definitions)
             row: Algorithm = cloudpickle.loads(algorithm)
             config = Config.of(row.config, settings)
             sys.argv = command(row, settings)  # the run's directory names it

@@ -148,7 +148,7 @@ def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
     settings = {"env": "goal_envs:BrokenRewards", "her": "future", "max_steps": 1}
     given = {**settings, "n_envs": 3, "replay_shards": 2}
     config = Config.of(find("ddpg").config, given)
-    run = RunSpec(find("ddpg"), config, make.check(config.env), (), seed=5)
+    run = RunSpec(find("ddpg"), config, make.check_env(config.env), (), seed=5)
     shard = ReplayService(run, 0)
     shard.start()
     steps = _trajectory(0)._replace(

@@ -8,10 +8,15 @@ from typing import Any
 
 import cloudpickle
 
-from xagents_ray.actors.diagnosis import Acted, Began, EnvsMade, SteppedAtRandom
+from xagents_ray.actors.diagnosis import (
+    ActedWithPolicy,
+    EnvsMade,
+    StepBegan,
+    SteppedAtRandom,
+)
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.make import notes
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.make import env_notes
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
@@ -60,16 +65,16 @@ class _Examination:
     ) -> None:
         self._algorithm, self._config, self._stack = algorithm, config, stack
         self._load, self._until = load, time.monotonic() + _ALL_SECONDS
-        self._definitions = export(config.env)
+        self._definitions = export_definitions(config.env)
         self._cluster: Any = None
         self._run: RunSpec | None = None
-        self._acted: Acted | None = None
+        self._acted: ActedWithPolicy | None = None
 
     def rows(self) -> Iterator[Row | None]:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
         lacking, ray = machine.tensorflow(), list[Row | None]()
-        path = "xagents_ray.actors.envs.make:probe"
+        path = "xagents_ray.actors.envs.make:probe_env"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
             path = "xagents_ray.cluster.run.preflight:inspect_cluster"
@@ -106,7 +111,7 @@ class _Examination:
         if isinstance(found, Row):
             yield found
             return
-        made, noted = "one made, in a process of its own", notes(self._config.env)
+        made, noted = "one made, in a process of its own", env_notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
         yield Row("environment", made, remedy, "warning" if noted else "ok")
         yield from self._goals(found, env)
@@ -118,7 +123,7 @@ class _Examination:
         """Yield whether --her finds its goals, and their rewards."""
         if not self._config.algorithm.relabels_goals:
             return
-        path = "xagents_ray.actors.envs.goals:check"
+        path = "xagents_ray.actors.envs.goals:check_goal_rewards"
         check = self._start(path, self._config, spec, self._definitions)
         found = _answer(check, "goals", "can't be relabeled", env)
         if isinstance(found, Row):
@@ -154,14 +159,14 @@ class _Examination:
         count, cpus = self._actors()
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
-        path, size = "xagents_ray.actors.diagnosis:diagnose", _size(setup)
+        path, size = "xagents_ray.actors.diagnosis:try_env_actor", _size(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         name, doing, began = "worker", "be made", time.monotonic()
         envs = counted(n_envs, "environment")
         try:
             for event in diagnosis.items(self._until):
                 match event:
-                    case Began(activity):
+                    case StepBegan(activity):
                         doing = activity
                     case Failure():
                         yield failed(name, f"can't {doing}", env, event)
@@ -173,7 +178,7 @@ class _Examination:
                         yield _stepped(event, n_envs)
                         yield _rewards(event)
                         name = "acting"
-                    case Acted():
+                    case ActedWithPolicy():
                         self._acted = event
         except TimeoutError:
             waited = time.monotonic() - began
@@ -222,7 +227,7 @@ def _answer(call: TimedSubprocess, name: str, failure: str, env: str) -> Any:
     return failed(name, failure, env, found) if isinstance(found, Failure) else found
 
 
-def _speed(config: Config, acted: Acted, n_actors: int, cpus: int) -> Row:
+def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Row:
     """Return how fast all env actors together are, without learning."""
     rate = min(n_actors, cpus) / acted.microseconds * 1e6
     actors = f"{counted(n_actors, 'env actor')} on {counted(cpus, 'core')}"

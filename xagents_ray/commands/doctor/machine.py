@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from xagents_ray.actors.diagnosis import Acted
+from xagents_ray.actors.diagnosis import ActedWithPolicy
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -60,7 +60,7 @@ def processors(config: Config, load: float) -> Row:
     return Row("cores", found)
 
 
-def transition(run: RunSpec, acted: Acted | None) -> Row | None:
+def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Row | None:
     """Return what a transition takes, every frame once; None if nothing is known."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
