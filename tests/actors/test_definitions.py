@@ -11,11 +11,11 @@ _MAKE = """
 import pickle, sys
 from dataclasses import replace
 from pathlib import Path
-from xagents_ray.actors.envs.registry import register
-from xagents_ray.actors.envs.make import make_envs, probe
+from xagents_ray.actors.envs.registry import install_definitions
+from xagents_ray.actors.envs.make import make_envs, probe_env
 for file in sorted(Path("exported").iterdir()):
     config, definitions = pickle.loads(file.read_bytes())
-    register(definitions)
+    install_definitions(definitions)
     for vectorization in ("auto", "async"):
         envs = make_envs(replace(config, vectorization=vectorization), 2, 1)
         assert envs.reset(1).shape == (2, 4)
@@ -27,7 +27,7 @@ for file in sorted(Path("exported").iterdir()):
 _EXPORT = """
 import copy, functools, pickle
 from pathlib import Path
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.settings.training import EnvConfig
 shorter = copy.deepcopy(gym.spec("own/Text-v0"))
 shorter.max_episode_steps = 9
@@ -37,7 +37,8 @@ configs = [EnvConfig(env=env) for env in ENVIRONMENTS]
 parts = {"wrappers": (Wrapper,), "state_to_input": lambda seen: seen[:4]}
 configs.append(EnvConfig(env="Acrobot-v1", **parts))
 for number, config in enumerate(configs):
-    Path(f"exported/{number:02}").write_bytes(pickle.dumps((config, export(config))))
+    pickled = pickle.dumps((config, export_definitions(config)))
+    Path(f"exported/{number:02}").write_bytes(pickled)
 """
 
 
@@ -73,11 +74,11 @@ def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> N
         + """
 print("once")
 import time
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe_env", EnvConfig(env="own/Vector-v0")
-with TimedSubprocess(path, config, export(config)) as child:
+with TimedSubprocess(path, config, export_definitions(config)) as child:
     print(child.result(time.monotonic() + 60).observation_shape)
 """
     )
@@ -87,7 +88,7 @@ with TimedSubprocess(path, config, export(config)) as child:
 def test_what_cannot_be_sent_is_refused() -> None:
     refused = run("""
 import gymnasium, threading
-from xagents_ray.actors.envs.registry import export
+from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 lock = threading.Lock()
@@ -95,9 +96,9 @@ def make(**settings):
     with lock:
         return gymnasium.make("CartPole-v1")
 gymnasium.register("Locked-v0", make)
-assert export(EnvConfig(env="CartPole-v1"))
+assert export_definitions(EnvConfig(env="CartPole-v1"))
 try:
-    export(EnvConfig(env="Locked-v0"))
+    export_definitions(EnvConfig(env="Locked-v0"))
 except UserError as error:
     print(error)
 """)
