@@ -39,6 +39,16 @@ def find_registered(env_id: str) -> str | EnvSpec:
     return name
 
 
+def check_env_id(env_id: str) -> None:
+    """Raise UserError when nothing makes environments of this name; make none."""
+    found = find_registered(env_id) if find_factory(env_id) is None else None
+    if isinstance(found, str):
+        try:
+            gym.spec(found)
+        except gym.error.Error as error:
+            raise unknown_environment(env_id, error) from None
+
+
 def find_factory(env_id: str) -> Callable[..., Any] | None:
     """Return the factory `package.module:factory`, or the one passed under a name.
 

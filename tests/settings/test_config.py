@@ -284,8 +284,9 @@ def test_a_name_of_another_library_stands_for_one_option() -> None:
 @pytest.mark.parametrize("call", [xagents_ray.train, xagents_ray.tune])
 def test_settings_of_another_agent_name_it(call: Any) -> None:
     said = "ppo has no setting her, which is one of ddpg, dqn, sac, td3: leave it out."
-    with pytest.raises(UserError, match=f"^{said}$"):
+    with pytest.raises(UserError) as error:
         call("ppo", env="CartPole-v1", her="future")
+    assert str(error.value).splitlines()[0] == said
     with pytest.raises(UserError, match=r"^There is no setting 'entropy_coef'.* alpha"):
         call("sac", env="Pendulum-v1", entropy_coef=0.1)
 
@@ -323,8 +324,6 @@ def test_settings_of_another_algorithm() -> None:
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
-        ({"env": None}, ["--env"]),
-        ({"max_steps": None}, ["--target-reward", "--max-steps"]),
         ({"n_envs": 2, "n_actors": 3}, ["--n-actors 3", "--n-envs 2"]),
         ({"local": True, "address": "a:1"}, ["--address", "--local"]),
         ({"local": True, "n_actors": 1}, ["--n-actors", "--local"]),

@@ -73,7 +73,8 @@ def _stopped(number: signal.Signals) -> int:
 
 
 def _complain(message: str) -> int:
-    click.echo(f"xagents-ray: {message}", err=True)
+    for line in message.splitlines():  # one for each mistake
+        click.echo(f"xagents-ray: {line}", err=True)
     return 2
 
 

@@ -74,17 +74,17 @@ def _whole(argument: str, flags: Sequence[str]) -> str:
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]
-    """A flag's value, checked by its option."""
+    """A flag's value, as its option reads it."""
 
     def __init__(self, option: Option) -> None:
-        # One of several values is checked alone.
+        # One of several values is read alone.
         self._option = replace(option, many=False)
         self.name = option.type.__name__
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        return self._option.parse(value)
+        return self._option.read(value)  # commands check what they are given
 
 
 def refused(flag: str) -> click.Option:

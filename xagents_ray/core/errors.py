@@ -31,6 +31,37 @@ class EnvironmentFault(UserError):
         self.trace = trace
 
 
+class Mistakes:
+    """Collects the mistakes of a user, so that all of them are reported at once.
+
+    Each block of `with` ends at its first mistake, and what follows the block goes on.
+
+    Attributes:
+        found: the mistakes so far, in the order in which they are reported.
+    """
+
+    def __init__(self, found: Iterable[UserError] = ()) -> None:
+        self.found = list(found)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> bool:
+        if isinstance(error, UserError):
+            self.found.append(error)
+        return isinstance(error, UserError)
+
+    def error(self) -> UserError:
+        """Return the only mistake, or an error with a line for each of them."""
+        lines = dict.fromkeys(str(each) for each in self.found)
+        return self.found[0] if len(lines) == 1 else UserError("\n".join(lines))
+
+    def report(self) -> None:
+        """Raise `error` if there is a mistake."""
+        if self.found:
+            raise self.error()
+
+
 def near(name: str, known: Iterable[str], count: int = 3) -> str:
     """Return `; did you mean A or B?` for the known names nearest to `name`, or ""."""
     words = {each.lower(): each for each in known}

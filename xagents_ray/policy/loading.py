@@ -17,7 +17,7 @@ from xagents_ray.run import user_networks
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.settings.training import EnvConfig, TrainingConfig
+from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
 from xagents_ray.storage.weights import (
@@ -119,8 +119,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         if len(source.weights) > 1 and algorithm.adapt is None:  # one will do
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
-    end = TrainingConfig(max_steps=1)  # which a Config requires
-    whole = Config(algorithm=config, env=env, training=end)
+    whole = Config(algorithm=config, env=env)
     said = (*environments.env_notes(env, spec), *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return LoadedPolicy(run, Weights(1, arrays), name)

@@ -1,16 +1,18 @@
 """From settings as they were given to a run that can be prepared: the only way."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import check_owners
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.run.prepare import Resumed, find_run
 from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import Option, plain
+from xagents_ray.settings.options import Option, check_known, check_values, plain
+from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.weights import check_paths
 from xagents_ray.watch.callbacks import Callback, load
 
@@ -53,38 +55,107 @@ class Request:
             needs_end: whether --max-steps or --target-reward must be given.
             left_out: names of settings that a preset may have without effect here.
         Raises:
-            UserError: a setting is wrong; the message says what to do.
+            UserError: settings are wrong; the message has a line for each mistake.
         """
-        check_owners(algorithm, given)
-        known = train_options(algorithm.config)
-        given = plain(known, given)
-        _check_shared(known, given)
+        known, mistakes = train_options(algorithm.config), Mistakes()
+        values = _plain(algorithm, known, given, mistakes)
         resumed: Resumed | None = None
+        settings: dict[str, Any] | None = None
         notes: list[str] = []
-        if given.get("resume") is not None:
-            resumed, settings = find_run(algorithm.name, given)
-        else:
-            notes = presets.hints(algorithm, given)
-            settings = presets.apply(algorithm, given)
+        with mistakes:
+            _check_shared(known, values)
+            if values.get("resume") is not None:
+                resumed, settings = find_run(algorithm.name, values)
+            else:
+                notes = presets.hints(algorithm, values)
+                settings = presets.apply(algorithm, values)
+        if settings is None:  # what is missing or doesn't fit can't be known
+            with mistakes:
+                check_values(known, values)
+            raise _all_of(mistakes, values)
         settings = {n: value for n, value in settings.items() if n not in left_out}
-        ends = settings.get("max_steps"), settings.get("target_reward")
-        if not needs_end and ends == (None, None):
-            settings["target_reward"] = 0.0
-        config = Config.of(algorithm.config, settings)
-        own, run = config.algorithm, config.run
-        check_paths(algorithm, own, "--weights", run.weights)
-        check_paths(algorithm, own, "--checkpoints", run.checkpoints)
-        callbacks, lost = load(run.callbacks, resumed is not None)
+        config: Config | None = None
+        with mistakes:
+            config = Config.of(algorithm.config, settings)
+        mistakes.found += _missing(algorithm, {**given, **settings}, needs_end)
+        callbacks, lost = _files(algorithm, settings, mistakes)
+        if config is None or mistakes.found:
+            raise _all_of(mistakes, settings)
         notes += lost
-        return cls(algorithm, given, settings, config, resumed, callbacks, notes)
+        return cls(algorithm, values, settings, config, resumed, callbacks, notes)
+
+
+def _plain(
+    algorithm: Algorithm,
+    known: Sequence[Option],
+    given: Mapping[str, Any],
+    mistakes: Mistakes,
+) -> dict[str, Any]:
+    """Return the settings that there are as plain values, without those refused."""
+    values: dict[str, Any] = {}
+    names = {each.name for each in known}
+    for name, value in given.items():
+        with mistakes:
+            if name not in names:
+                check_owners(algorithm, [name])
+                check_known([name], known)
+            values |= plain(known, {name: value})
+    return values
 
 
 def _check_shared(known: Sequence[Option], given: Mapping[str, Any]) -> None:
-    """Raise UserError for `seeds` beside a setting that several runs can't share."""
+    """Raise UserError for `seeds` beside settings that several runs can't share."""
     if given.get("seeds") is None:
         return
+    mistakes = Mistakes()
     for each in known:
         if each.not_with_seeds and given.get(each.name) is not None:
-            raise UserError(
-                f"{each.flag} can't be given with --seeds: {each.not_with_seeds}."
-            )
+            why = f"can't be given with --seeds: {each.not_with_seeds}."
+            mistakes.found.append(UserError(f"{each.flag} {why}"))
+    mistakes.report()
+
+
+def _missing(
+    algorithm: Algorithm, settings: Mapping[str, Any], needs_end: bool
+) -> Iterator[UserError]:
+    """Yield what a run needs besides these settings."""
+    env = settings.get("env")
+    if env is None:
+        yield UserError("--env is missing: name one, as in --env CartPole-v1.")
+    ends = settings.get("target_reward"), settings.get("max_steps")
+    if needs_end and ends == (None, None):
+        is_tuned = settings.get("preset") is None and settings.get("resume") is None
+        known = presets.fitting(algorithm.name, str(env)) if is_tuned else None
+        hint = f", or --preset for the tuned settings of {env}" if known else ""
+        yield UserError(
+            f"Training needs an end: give --target-reward, --max-steps or both{hint}."
+        )
+
+
+def _files(
+    algorithm: Algorithm, settings: Mapping[str, Any], mistakes: Mistakes
+) -> tuple[list[Callback], list[str]]:
+    """Check which weights files are named; return callbacks and notes on them."""
+    run = own = None
+    with suppress(UserError):  # which is found already
+        run = RunConfig.of(settings)
+        own = algorithm.config.of(settings)
+    if run is not None and own is not None:
+        for flag in ("--weights", "--checkpoints"):
+            with mistakes:
+                check_paths(algorithm, own, flag, getattr(run, flag[2:]))
+    if run is not None:
+        with mistakes:
+            return load(run.callbacks, run.resume is not None)
+    return [], []
+
+
+def _all_of(mistakes: Mistakes, settings: Mapping[str, Any]) -> UserError:
+    """Return the error of all mistakes, first that there is no such environment."""
+    from xagents_ray.actors.envs import registry
+
+    first = Mistakes()
+    if isinstance(env := settings.get("env"), str):
+        with first:
+            registry.check_env_id(env)
+    return Mistakes([*first.found, *mistakes.found]).error()

@@ -1,11 +1,11 @@
 """All settings of a run, by group. Defaults are written once, at the options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from xagents_ray.core import objects
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Mistakes, UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import Checked, Option, check_known, options
 from xagents_ray.settings.run import DisplayConfig, PlacementConfig, RunConfig
@@ -29,29 +29,6 @@ class Config:
     pipeline: PipelineConfig = field(default_factory=PipelineConfig)
     placement: PlacementConfig = field(default_factory=PlacementConfig)
 
-    def __post_init__(self) -> None:
-        if self.env.env is None:
-            raise UserError("--env is missing: name one, as in --env CartPole-v1.")
-        if self.training.target_reward is None and self.training.max_steps is None:
-            raise UserError(
-                "Training needs an end: give --target-reward, --max-steps or both."
-            )
-        actors, envs = self.placement.n_actors, self.env.n_envs
-        if actors is not None and actors > envs:
-            raise UserError(
-                f"--n-actors {actors} is more than --n-envs {envs}: each env actor "
-                "needs an environment, so lower the one or raise the other."
-            )
-        values = self.values()
-        for each in train_options(type(self.algorithm)):
-            is_used = values[each.name] and values[each.name] != each.default
-            if is_used and each.needs_ray and self.placement.local:
-                raise UserError(
-                    f"{each.flag} applies only to runs on Ray: drop it or --local."
-                )
-            if is_used and each.needs_max_steps and self.training.max_steps is None:
-                raise UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
-
     @property
     def objects(self) -> list[tuple[str, str]]:
         """The settings that may name objects besides environments, and the names."""
@@ -69,18 +46,46 @@ class Config:
         """Return the config with these field values, by their flat names.
 
         Raises:
-            UserError: a name is unknown, a value is not allowed, or that many
-                environments don't give a batch that training can learn from.
+            UserError: names are unknown, values are not allowed, or they don't fit
+                together; the message names all of them.
         """
         algorithm.check_names(values)
         if algorithm.runs_free and not values.get("local"):
             values = free(values)
-        parts: dict[str, Any] = {name: g.of(values) for name, g in GROUPS.items()}
-        own = algorithm.of(values)
-        check_known(values, train_options(algorithm))
-        config = cls(algorithm=own, **parts)
-        own.check_batch(config.env.n_envs)
-        return config
+        known, mistakes = train_options(algorithm), Mistakes()
+        parts: dict[str, Any] = {}
+        for name, group in (*GROUPS.items(), ("algorithm", algorithm)):
+            with mistakes:
+                parts[name] = group.of(values)
+        with mistakes:
+            check_known(values, known)
+        right = {k: v for part in parts.values() for k, v in vars(part).items()}
+        mistakes.found += _misfits(known, right)
+        if "algorithm" in parts and "env" in parts:
+            with mistakes:
+                parts["algorithm"].check_batch(parts["env"].n_envs)
+        mistakes.report()
+        return cls(**parts)
+
+
+def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[UserError]:
+    """Yield what is wrong between groups, as far as their values are right."""
+    actors, envs = values.get("n_actors"), values.get("n_envs")
+    if actors is not None and envs is not None and actors > envs:
+        yield UserError(
+            f"--n-actors {actors} is more than --n-envs {envs}: each env actor "
+            "needs an environment, so lower the one or raise the other."
+        )
+    ends = "max_steps" not in values or values["max_steps"] is not None
+    for each in known:
+        if values.get(each.name) in (None, False, 0, each.default):
+            continue
+        if each.needs_ray and values.get("local"):
+            yield UserError(
+                f"{each.flag} applies only to runs on Ray: drop it or --local."
+            )
+        if each.needs_max_steps and not ends:
+            yield UserError(f"{each.flag} falls to 0 over --max-steps: give it.")
 
 
 GROUPS: dict[str, type[Checked]] = {

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import Mistakes, UserError, near
 from xagents_ray.settings import from_python
 
 HpType = Literal["categorical", "int", "log_uniform"]
@@ -104,6 +104,12 @@ class Option(Facts):
 
     def parse(self, text: str) -> Any:
         """Return the value that a command line's text means; UserError if none."""
+        value = self.read(text)
+        self.check(value)
+        return value
+
+    def read(self, text: str) -> Any:
+        """Return the value that a command line's text means, unchecked."""
         value: Any = text
         with contextlib.suppress(ValueError):
             value = self.type(text)
@@ -111,7 +117,6 @@ class Option(Facts):
             with contextlib.suppress(ValueError):
                 whole = self.plain(float(text))  # 1e5
                 value = whole if isinstance(whole, int) else text
-        self.check(value)
         return value
 
     def plain(self, value: Any) -> Any:
@@ -258,29 +263,6 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
     return near(name, shown.values())
 
 
-def check_effects(
-    known: Iterable[Option], given: Mapping[str, Any], whole: Mapping[str, Any]
-) -> None:
-    """Raise UserError when a given setting has no effect among the whole ones."""
-    options = {each.name: each for each in known}
-    unused = replaced(options.values(), whole)
-    for each in options.values():
-        if given.get(each.name) in (None, each.default):
-            continue
-        if each.name in unused:
-            other = unused[each.name].flag
-            raise UserError(
-                f"{each.flag} has no effect with {other}: drop one of them."
-            )
-        others = [options[name] for name in each.needs]
-        if others and not any(whole.get(o.name, o.default) for o in others):
-            flags = " or ".join(other.flag for other in others)
-            one = "one of them" if len(others) > 1 else "that"
-            raise UserError(
-                f"{each.flag} has no effect without {flags}: add {one}, or drop it."
-            )
-
-
 def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Option]:
     """Return the settings without effect, each with the given one that replaces it."""
     return {
@@ -294,10 +276,22 @@ def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Opt
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     """Raise UserError when one of the names is no option's."""
     options = {each.name: each for each in known}
+    mistakes = Mistakes()
     for name in names:
         if name not in options:
             hint = suggestion(name, options.values()) or "."
-            raise UserError(f"There is no setting {name!r}{hint}")
+            mistakes.found.append(UserError(f"There is no setting {name!r}{hint}"))
+    mistakes.report()
+
+
+def check_values(known: Iterable[Option], given: Mapping[str, Any]) -> None:
+    """Raise UserError when a given value is none of its option's."""
+    mistakes = Mistakes()
+    for each in known:
+        if each.name in given:
+            with mistakes:
+                each.check(given[each.name])
+    mistakes.report()
 
 
 class Checked:
@@ -310,10 +304,10 @@ class Checked:
         return cls(**{name: values[name] for name in names if name in values})
 
     def __post_init__(self) -> None:
-        for each in options(type(self)):
-            value = each.plain(getattr(self, each.name))
-            each.check(value)
-            object.__setattr__(self, each.name, value)
+        known = list(options(type(self)))
+        for each in known:
+            object.__setattr__(self, each.name, each.plain(getattr(self, each.name)))
+        check_values(known, vars(self))
 
     def not_default(self, *names: str) -> list[str]:
         """Return those of these settings that are not at their defaults."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import check_owners
-from xagents_ray.core.errors import Broken, UserError
+from xagents_ray.core.errors import Broken, Mistakes, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import prepare
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import flag, options
-from xagents_ray.settings.run import ConnectionConfig
+from xagents_ray.settings.run import ConnectionConfig, RunConfig
 from xagents_ray.storage.files import replace_bytes
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import (
@@ -136,32 +136,47 @@ def plan_of(
     """Return what a sweep is to do, and trials at the ends of what varies.
 
     Raises:
-        UserError: a setting is wrong.
+        UserError: settings are wrong; the message has a line for each mistake.
     """
     for name in UNSUPPORTED_OPTIONS.keys() & given.keys():
         instead = UNSUPPORTED_OPTIONS[name]
         raise UserError(f"{flag(name)} is no setting of tune: {instead}.")
-    check_owners(algorithm, given)
-    fixed, spaces = split(tune_options(algorithm.config), given)
-    config = TuneConfig.of(fixed)
+    config, requests, mistakes = TuneConfig(), list[Request](), Mistakes()
+    fixed, spaces = dict[str, Any](), dict[str, Space]()
+    known = tune_options(algorithm.config)
+    for name, value in given.items():
+        with mistakes:
+            check_owners(algorithm, [name])
+            one, varied = split(known, {name: value})
+            fixed, spaces = fixed | one, spaces | varied
+    with mistakes:
+        config = TuneConfig.of(fixed)
     of_ray = {each.name for each in options(ConnectionConfig)}
     not_of_trials = {*of_ray, *(each.name for each in options(TuneConfig))}
     of_trials = {n: value for n, value in fixed.items() if n not in not_of_trials}
     of_trials["max_steps"] = config.trial_steps
-    requests = _requests(algorithm, of_trials, spaces)
+    with mistakes:
+        requests = _requests(algorithm, of_trials, spaces)
+    mistakes.report()
     whole = {name: value for each in requests for name, value in each.settings.items()}
     left_out = {*UNSUPPORTED_OPTIONS, *spaces, *of_ray, "preset", "run_dir"}
     kept = {name: value for name, value in whole.items() if name not in left_out}
     study = config.study or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    directory = Path(requests[0].config.run.run_dir).resolve() / "tune" / study
+    directory = _directory(config, requests[0].config.run, study)
+    ray = ConnectionConfig.of({**whole, **fixed})
+    paths = resolve_paths(algorithm, kept)
+    return Plan(algorithm, config, paths, spaces, study, directory, ray), requests
+
+
+def _directory(config: TuneConfig, run: RunConfig, study: str) -> Path:
+    """Return the directory of a sweep; UserError if a database can't be there."""
+    directory = Path(run.run_dir).resolve() / "tune" / study
     if config.storage is None and set("{}?%") & set(str(directory)):
         raise UserError(
             f"The URL of a database can't name {directory}: give a --study and a "
             "--run-dir without {, }, ? and %, or a --storage."
         )
-    ray = ConnectionConfig.of({**whole, **fixed})
-    paths = resolve_paths(algorithm, kept)
-    return Plan(algorithm, config, paths, spaces, study, directory, ray), requests
+    return directory
 
 
 def _check_varies(plan: Plan) -> None:

@@ -197,7 +197,10 @@ def test_the_templates_are_installed() -> None:
     [
         ("-o x -- train pppo --env CartPole-v1", "There is no agent 'pppo'; did you"),
         ("-o x -- train ppo --env CartPole-v1 --n-envz 3", "There is no flag --n-envz"),
-        ("-o x -- train ppo --env CartPole-v1 --lr no", "--lr takes a number, got"),
+        (
+            "-o x -- train ppo --env CartPole-v1 --preset --lr no",
+            "--lr takes a number, got",
+        ),
         ("-o x -- train ppo --env CartPole-v1", "Training needs an end: give"),
         (
             "-o x -- train ppo --env CartPole-v1 --preset --local",

@@ -9,7 +9,7 @@ Paths of networks in it are relative to the file.
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,10 +19,10 @@ import yaml
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find, rows
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import Mistakes, UserError, near
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import (
-    check_effects,
+    Option,
     check_known,
     options,
     plain,
@@ -97,9 +97,34 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
         settings = _read(Path(asked), algorithm)
     completed = {**settings, **given}
     known = train_options(algorithm.config)
-    check_effects(known, given, completed)
+    _check_effects(known, given, completed)
     dropped = replaced(known, completed).keys() - given.keys()
     return {name: value for name, value in completed.items() if name not in dropped}
+
+
+def _check_effects(
+    known: Iterable[Option], given: Mapping[str, Any], whole: Mapping[str, Any]
+) -> None:
+    """Raise UserError when given settings have no effect among the whole ones."""
+    options = {each.name: each for each in known}
+    unused, mistakes = replaced(options.values(), whole), Mistakes()
+    for each in options.values():
+        if given.get(each.name) in (None, each.default):
+            continue
+        others = [options[name] for name in each.needs]
+        with mistakes:
+            if each.name in unused:
+                other = unused[each.name].flag
+                raise UserError(
+                    f"{each.flag} has no effect with {other}: drop one of them."
+                )
+            if others and not any(whole.get(o.name, o.default) for o in others):
+                flags = " or ".join(other.flag for other in others)
+                one = "one of them" if len(others) > 1 else "that"
+                raise UserError(
+                    f"{each.flag} has no effect without {flags}: add {one}, or drop it."
+                )
+    mistakes.report()
 
 
 def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
