@@ -22,7 +22,7 @@ from xagents_ray.actors.rollout import (
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
@@ -92,7 +92,7 @@ class ActorSetup:
 
     def make_policy(self, spec: EnvSpec) -> Policy:
         """Return the policy for environments of a spec, without weights."""
-        kind = resolved("policy", self.algorithm.policy)
+        kind = resolve_class("policy", self.algorithm.policy)
         policy: Policy = kind(self.config.algorithm, spec, self.layout)
         return policy
 

@@ -15,7 +15,7 @@ import xagents_ray
 from benchmarks.subprocesses import ROOT
 from xagents_ray.commands.doctor.machine import gpus
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 
 OURS = "xagents-ray"
 _PACKAGES = ("tensorflow", "keras", "ray", "numpy", "gymnasium", "ale-py", "envpool")
@@ -127,7 +127,7 @@ def ran_on() -> dict[str, Any]:
             "system": platform.system(),
             "architecture": platform.machine(),
             "processor": _processor(),
-            "cores": cores(),
+            "cores": available_cores(),
             "memory_gib": _memory_gib(),
             "gpus": list(gpus()),
         },

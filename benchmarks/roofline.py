@@ -11,7 +11,7 @@ import click
 from benchmarks.report import markdown, read
 from benchmarks.subprocesses import in_fresh_process, module
 from benchmarks.works import WORKS, Settings, settings_option
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.settings.config import train_options
 
 _SECONDS = 2.0
@@ -88,8 +88,8 @@ def roofline(work: str, settings: Settings, speeds: TextIO | None) -> None:
     rows = [["part", "µs of a core per env step", "share"]]
     rows += [[part, f"{t:.1f}", f"{t / total:.0%}"] for part, t in spent.items()]
     click.echo(markdown(rows))
-    bound = 1e6 * cores() / total
-    click.echo(f"\n{cores()} perfectly used cores: {bound:,.0f} env steps/s")
+    bound = 1e6 * available_cores() / total
+    click.echo(f"\n{available_cores()} perfectly used cores: {bound:,.0f} env steps/s")
     for result in read(json.load(speeds)) if speeds else ():
         for column, runs in result.speeds.items() if result.work == work else ():
             median = statistics.median(runs)
@@ -138,7 +138,7 @@ def updates(
     The first phase includes tracing and compiling.
     """
     axes: dict[str, Sequence[Any]] = {
-        "learner_threads": threads or sorted({1, cores()}),
+        "learner_threads": threads or sorted({1, available_cores()}),
         "jit": jit or ("off", "on"),
         "precision": precision,
         "buffer_batch_size": batch,

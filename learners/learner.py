@@ -10,7 +10,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
@@ -99,7 +99,7 @@ class Learner:
             self._stopping = tf.Variable(False, trainable=False)
         inputs = partial(self.normalizer.inputs, layouts[0])
         parts = config, spec, tuple(layouts), seed, inputs, self._stopping, counters
-        make: Callable[..., LearningAlgorithm] = resolved("learner", row.learner)
+        make: Callable[..., LearningAlgorithm] = resolve_class("learner", row.learner)
         setup: LearnerSetup[Any] = LearnerSetup(*parts)
         self.algorithm = algorithm = make(setup)
         if not isinstance(row.learner, str):

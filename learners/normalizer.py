@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.core.moments import (
-    EPSILON,
-    LARGEST,
+    CLIP_RANGE,
     OBSERVATION,
+    STD_EPSILON,
     Moments,
     Statistics,
-    merge,
+    merge_moments,
 )
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -41,7 +41,7 @@ class Normalizer:
             shapes["return"] = ()
         powers = range(config.n_step if isinstance(config, OffPolicyConfig) else 1)
         # Of rewards that are sums of so many.
-        self._largest = LARGEST * sum(config.gamma**n for n in powers)
+        self._largest = CLIP_RANGE * sum(config.gamma**n for n in powers)
         self.variables = {
             f"{name}/{part}": tf.Variable(value, trainable=False)
             for name, shape in shapes.items()
@@ -55,10 +55,10 @@ class Normalizer:
     def inputs(self, layout: Layout, observations: tf.Tensor) -> tf.Tensor:
         """Return observations [..., *input_shape] as the network's float32 input."""
         if f"{OBSERVATION}/mean" not in self.variables:
-            return networks.inputs(layout, observations)
+            return networks.scaled_inputs(layout, observations)
         mean = self.variables[f"{OBSERVATION}/mean"]
         scaled = (tf.cast(observations, tf.float32) - mean) * self._scale(OBSERVATION)
-        return tf.clip_by_value(scaled, -LARGEST, LARGEST)
+        return tf.clip_by_value(scaled, -CLIP_RANGE, CLIP_RANGE)
 
     def rewards(self, rewards: tf.Tensor) -> tf.Tensor:
         """Return float32 rewards of any shape, scaled for learning."""
@@ -77,7 +77,7 @@ class Normalizer:
         for name, moments in statistics.items():
             parts = [self.variables[f"{name}/{part}"] for part in Moments._fields]
             before = Moments(*(x.numpy().astype(np.float64) for x in parts))
-            after: tuple[Any, ...] = merge(before, moments)
+            after: tuple[Any, ...] = merge_moments(before, moments)
             for variable, value in zip(parts, after, strict=True):
                 variable.assign(np.float32(value))
 
@@ -92,4 +92,4 @@ class Normalizer:
         }
 
     def _scale(self, name: str) -> tf.Tensor:
-        return tf.math.rsqrt(self.variables[f"{name}/variance"] + EPSILON)
+        return tf.math.rsqrt(self.variables[f"{name}/variance"] + STD_EPSILON)

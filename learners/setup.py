@@ -43,9 +43,9 @@ class LearnerSetup(Generic[ConfigT]):
             return tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def network(self, layout: Layout, name: str) -> Any:
-        """Return a new network, a `keras.Model`; see `networks.keras.build`."""
+        """Return a new network, a `keras.Model`; see `networks.keras.build_model`."""
         takes_noise, dtype = layout.noise_units > 0, self.config.precision
-        return networks.build(layout, self.seed, name, dtype, takes_noise)
+        return networks.build_model(layout, self.seed, name, dtype, takes_noise)
 
     def with_target(self, layout: Layout, name: str) -> tuple[Any, Any]:
         """Return a new network and its target, another one of the same weights."""

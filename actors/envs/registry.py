@@ -30,7 +30,7 @@ def find_registered(env_id: str) -> str | EnvSpec:
 
     For `module:EnvId`, importing the module registers the id.
     """
-    kept = objects.find("env", env_id)
+    kept = objects.find_kept("env", env_id)
     if isinstance(kept, EnvSpec):
         return kept
     module, colon, name = env_id.rpartition(":")
@@ -55,7 +55,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
     None for what Gymnasium makes, including `package.module:EnvId`, where importing the
     module registers the id.
     """
-    kept = objects.find("env", env_id)
+    kept = objects.find_kept("env", env_id)
     if kept is not None:
         return None if isinstance(kept, EnvSpec) else kept
     module, colon, name = env_id.partition(":")
@@ -167,12 +167,12 @@ def export_definitions(
         UserError: a definition can't be serialized.
     """
     env = str(config.env)
-    name, kept = env.rpartition(":")[2], objects.find("env", env)
+    name, kept = env.rpartition(":")[2], objects.find_kept("env", env)
     own = [gym.registry[name]] if name in gym.registry and kept is None else []
     places = [env, *_places(own), *_places([kept] if isinstance(kept, EnvSpec) else [])]
     others = [s for s in gym.registry.values() if s not in own and not _is_known(s)]
     try:
-        found = [objects.exported([*config.objects, *more])]
+        found = [objects.export_objects([*config.objects, *more])]
         found.append(_exported(own, _in_main(places)))
     except Exception as error:
         raise UserError(
@@ -196,7 +196,7 @@ def install_definitions(definitions: Iterable[bytes]) -> None:
     """
     for definition in definitions:
         try:
-            objects.install(definition)
+            objects.install_objects(definition)
         except (ImportError, AttributeError) as error:
             raise UserError(
                 f"--env needs what can't be imported here ({error}): install the same "

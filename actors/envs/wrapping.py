@@ -123,7 +123,7 @@ def _converted(function: Callable[[Any], Any], dtype: Any, observation: Any) -> 
 
 def _find(setting: str, name: str) -> Callable[..., Any]:
     """Return the object that a setting names: passed from Python, or `module:name`."""
-    kept = objects.find(setting, name)
+    kept = objects.find_kept(setting, name)
     if kept is None and not {".", ":"} & {*name}:
         raise UserError(
             f"{flag(setting)} {name} is no module:name; write one, or pass the object "

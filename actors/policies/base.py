@@ -13,7 +13,7 @@ import numpy as np
 from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
 
 
@@ -83,7 +83,7 @@ class Policy(ABC):
     def load(self, weights: Weights) -> None:
         """Act with these weights from now on."""
         self._arrays = weights.arrays
-        self._forward = bind(self._layout, weights.arrays)
+        self._forward = bind_network(self._layout, weights.arrays)
 
     def noise(self, generators: Sequence[np.random.Generator], steps: int) -> Array:
         """Draw noise [T, B, ...], each environment's from its own generator."""

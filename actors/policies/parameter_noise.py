@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import LayerNorm
 from xagents_ray.networks.layout import Layout
 
@@ -90,7 +90,7 @@ class ParameterNoise:
         arrays, directions = dict(self._arrays), self._direction(env, seed)
         for name in self._names:
             arrays[name] = arrays[name] + np.float32(deviation) * directions[name]
-        forward = bind(self._layout, arrays)
+        forward = bind_network(self._layout, arrays)
         self._copies[env] = seed, deviation, forward
         return forward
 

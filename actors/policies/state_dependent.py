@@ -7,7 +7,7 @@ import numpy as np
 from xagents_ray.actors.policies.parameter_noise import seeds_of
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.state_dependent import drawing
+from xagents_ray.networks.state_dependent import with_drawn_noise
 
 SEED_UNITS = 2
 """Numbers of an environment's memory: its matrix's seed, 0 before an episode, and the
@@ -28,7 +28,7 @@ class StateDependentNoise:
     """
 
     def __init__(self, layout: Layout, steps: int) -> None:
-        self.layout, self.output = drawing(layout)
+        self.layout, self.output = with_drawn_noise(layout)
         self._steps, self._units = steps, self.layout.noise_units
         self._seeds: Array = np.zeros(0, np.float32)
         self._matrices: FloatArray = np.zeros((0, self._units), np.float32)

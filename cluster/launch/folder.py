@@ -34,7 +34,7 @@ deploy:
           capabilities: [gpu]"""
 
 
-def write(
+def write_folder(
     target: str,
     command: Sequence[str],
     folder: Path,

@@ -47,7 +47,7 @@ def _requires_token(address: str) -> bool:
     """Return whether a cluster refuses a request without a token."""
     import grpc
 
-    with tls.channel(address) as channel:
+    with tls.grpc_channel(address) as channel:
         try:
             channel.unary_unary(_CALL)(b"", timeout=_ANSWER_SECONDS)
         except grpc.RpcError as error:

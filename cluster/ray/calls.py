@@ -49,7 +49,7 @@ class LateError(Exception):
     """An answer did not arrive in time; the message says how long that was."""
 
 
-class Calls:
+class RayCalls:
     """Waits for objects of Ray, and reacts to signals meanwhile.
 
     Args:
@@ -212,7 +212,7 @@ class Calls:
 class StoreBackoff:
     """Pauses between attempts while the object store is full, each longer."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: RayCalls) -> None:
         self._calls = calls
         self.reset()
 
@@ -246,7 +246,7 @@ class StoreBackoff:
         self._pause = min(2 * self._pause, _PAUSES[1])
 
 
-def traceback_of(error: BaseException) -> str:
+def remote_traceback(error: BaseException) -> str:
     """Return the traceback of user code that an error of Ray carries; '' without."""
     text = re.sub(r"\x1b\[\d+m", "", str(error))
     if not re.search(_CALL, text):

@@ -32,7 +32,7 @@ leaves out: .git, .venv, what .gitignore names. A `.*` would leave out everythin
 _open: list[RaySession] = []
 
 
-def start(
+def start_ray(
     placement: ConnectionConfig,
     store_bytes: int,
     signals: Signals,
@@ -42,12 +42,13 @@ def start(
     """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
 
     In a process that is one of Ray's already, such as a sweep's trial or a program that
-    has called `ray.init`, this starts nothing, and `disconnect` ends nothing. `note`
-    tells the user what takes so long; see `connect` for all but that and `signals`.
+    has called `ray.init`, this starts nothing, and `leave_ray` ends nothing. `note`
+    tells the user what takes so long; see `connect_to_ray` for all but that and
+    `signals`.
 
     Raises:
         Stopped: a signal came.
-        UserError, Broken: see `connect`.
+        UserError, Broken: see `connect_to_ray`.
     """
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
@@ -58,7 +59,9 @@ def start(
 
     def connecting() -> None:
         try:
-            outcome.set_result(connect(where, placement.dashboard, store_bytes, logs))
+            outcome.set_result(
+                connect_to_ray(where, placement.dashboard, store_bytes, logs)
+            )
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with the thread they began in
@@ -105,7 +108,7 @@ def _in_use(ray: Any, address: str | None) -> Any:
     return ray
 
 
-def connect(
+def connect_to_ray(
     address: str | None, dashboard: bool, store_bytes: int, logs: bool = False
 ) -> Any:
     """Start Ray here, or join the cluster at `address`; return the module `ray`.
@@ -137,7 +140,7 @@ def connect(
     return ray
 
 
-def notes() -> list[str]:
+def ray_notes() -> list[str]:
     """Return notes for the user on the Ray that was started or joined here."""
     return [note for session in _open for note in session.notes]
 
@@ -147,8 +150,8 @@ def is_lost() -> bool:
     return any(session.is_lost for session in _open)
 
 
-def disconnect(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
-    """Make the last calls to Ray, leave it, and end what `start` started here."""
+def leave_ray(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
+    """Make the last calls to Ray, leave it, and end what `start_ray` started here."""
     if not _open or _open[-1].lose_guest():
         farewell()
         return
@@ -160,7 +163,7 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
     # Workers would be starved by a busy neighbor at Ray's niceness of 15.
     niceness = {"RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0")}
     session.set(authentication.for_own_ray() | niceness)
-    bytes_ = store(store_bytes)
+    bytes_ = object_store_size(store_bytes)
     ray = _import(logs)
     try:
         with session.processes.starting():
@@ -208,7 +211,7 @@ def _keep_sigterm() -> None:
     """Have Ray install its crash handlers now, and take SIGTERM back at once.
 
     `ray.init` would install them and hold Python's global lock for half a second, in
-    which a SIGTERM prints a stack trace. `start` can take it back only after that.
+    which a SIGTERM prints a stack trace. `start_ray` can take it back only after that.
     """
     extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
     install = getattr(extension, _INSTALL, None)
@@ -222,7 +225,7 @@ def _keep_sigterm() -> None:
     c.sigaction(signal.SIGTERM, action, None)
 
 
-def store(requested: int) -> int:
+def object_store_size(requested: int) -> int:
     """Return a size of the object store that Ray accepts on this machine.
 
     Raises:
@@ -247,8 +250,8 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
     host = host.removeprefix("[").removesuffix("]")  # of IPv6
-    encrypted = tls.context()
-    if reason := ray_session.silence(host, int(port), encrypted):
+    encrypted = tls.tls_context()
+    if reason := ray_session.why_silent(host, int(port), encrypted):
         raise UserError(
             f"No Ray cluster answers at {address} ({reason}): check the address, "
             "or start one with `ray start --head`."
@@ -278,7 +281,9 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
             f"The Ray cluster at {address} requires no token, so whoever reaches its "
             "ports runs code on its nodes: start it with RAY_AUTH_MODE=token."
         )
-    session.head = ray_session.Head(host, int(port), ray_session.patience(), encrypted)
+    session.head = ray_session.HeadProbe(
+        host, int(port), ray_session.silence_limit(), encrypted
+    )
     return ray
 
 

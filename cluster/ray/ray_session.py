@@ -31,7 +31,7 @@ _WITHOUT_RAY_SECONDS = 15.0
 """Ray's shutdown takes half of that when its control service (GCS) is gone."""
 
 
-def silence(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
+def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
     """Return why no gRPC server answers at an address; '' when one does.
 
     The context is that of TLS where it is on.
@@ -62,7 +62,7 @@ def silence(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
     return "it closes the connection: a cluster with TLS needs RAY_USE_TLS=1 here too"
 
 
-def patience() -> float:
+def silence_limit() -> float:
     """Return the seconds for which a head may be silent.
 
     A head that keeps its state elsewhere may restart. After the whole time that this
@@ -71,7 +71,7 @@ def patience() -> float:
     return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
 
 
-class Head:
+class HeadProbe:
     """The control service (GCS) of a cluster's head, probed by a thread of its own.
 
     After some seconds of silence, it is lost for good.
@@ -107,13 +107,13 @@ class Head:
     def _probe(self) -> None:
         while not self._closed.wait(_REPEAT_SECONDS):
             began = time.monotonic()
-            if not silence(*self._address):
+            if not why_silent(*self._address):
                 self._silent_since = None
             elif self._silent_since is None:
                 self._silent_since = began
 
 
-class Processes:
+class RayProcesses:
     """The processes that Ray starts on this machine."""
 
     def __init__(self) -> None:
@@ -206,8 +206,8 @@ class RaySession:
     # Previous values of the variables that were set for Ray.
     environment: dict[str, str | None] = field(default_factory=dict)
     # Ray's own on this machine; none of a cluster that was joined.
-    processes: Processes = field(default_factory=Processes)
-    head: Head | None = None  # of the cluster that was joined
+    processes: RayProcesses = field(default_factory=RayProcesses)
+    head: HeadProbe | None = None  # of the cluster that was joined
     notes: list[str] = field(default_factory=list)  # for the user, a sentence each
     # To the dashboard of a Ray that has a token.
     link: authentication.DashboardLink | None = None

@@ -10,7 +10,7 @@ from xagents_ray.core.errors import UserError
 _NAMES = ("RAY_TLS_CA_CERT", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY")
 
 
-def context() -> ssl.SSLContext | None:
+def tls_context() -> ssl.SSLContext | None:
     """Return what connects as Ray does; None where TLS is off.
 
     Raises:
@@ -38,10 +38,10 @@ def context() -> ssl.SSLContext | None:
     return made
 
 
-def channel(address: str) -> Any:
+def grpc_channel(address: str) -> Any:
     """Return a channel of gRPC to a cluster's head, which TLS encrypts where it is on.
 
-    Its certificates are those that `context` has checked.
+    Its certificates are those that `tls_context` has checked.
     """
     import grpc
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
+from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
 from xagents_ray.core.errors import Broken, Stopped, UserError, counted
 from xagents_ray.core.trajectory import RolloutReport
 
@@ -23,7 +23,7 @@ _USER_ERROR = re.compile(
 )
 
 
-class Rollout(NamedTuple):
+class FinishedRollout(NamedTuple):
     """A finished rollout: a reference to its trajectory, and its report."""
 
     trajectory: Any
@@ -53,7 +53,9 @@ class ActorSlot:
     is_ready: bool = False  # its environments are made
     is_overdue: bool = False  # it did not start in time
     calls: deque[RolloutCall] = field(default_factory=deque)  # oldest first
-    finished: deque[Rollout] = field(default_factory=deque)  # nobody has taken them yet
+    finished: deque[FinishedRollout] = field(
+        default_factory=deque
+    )  # nobody has taken them yet
     failures: int = 0  # in a row, without a finished rollout
     # Number of each error, by kind and line, since an episode ended.
     errors: Counter[str] = field(default_factory=Counter)
@@ -76,7 +78,7 @@ class ActorPool:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: RayCalls,
         shares: Sequence[int],
         make: Callable[[int], Any],
         max_restarts: int,
@@ -216,7 +218,7 @@ class ActorPool:
         try:
             self._calls.value(slot.started)
         except (UserError, self._calls.ray.exceptions.RayError) as error:
-            trace = traceback_of(error)
+            trace = remote_traceback(error)
             found = _USER_ERROR.search(trace)
             if is_first and isinstance(error, UserError):
                 raise
@@ -247,7 +249,7 @@ class ActorPool:
     def _report_trace(self, slot: ActorSlot, trace: str) -> None:
         """Count an error of an environment; show its traceback the first time."""
         self._newest_trace = trace
-        slot.errors[place_of(trace)] += 1
+        slot.errors[error_line(trace)] += 1
         last = trace.rpartition("\n")[2]
         if last not in self._shown:
             self._shown.add(last)
@@ -273,7 +275,7 @@ class ActorPool:
         return any(not slot.is_overdue for slot in self.live)
 
 
-def place_of(trace: str) -> str:
+def error_line(trace: str) -> str:
     """Return which error a traceback ends with, and the line that raised it."""
     frames = list(re.finditer(r'^ *File "(.+)", line (\d+)', trace, re.MULTILINE))
     if not frames:

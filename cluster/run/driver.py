@@ -11,14 +11,14 @@ import numpy as np
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.ray.calls import Calls, FailureLog, LateError
-from xagents_ray.cluster.run.actor_pool import ActorPool, Rollout
+from xagents_ray.cluster.ray.calls import FailureLog, LateError, RayCalls
+from xagents_ray.cluster.run.actor_pool import ActorPool, FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.cluster.run.learner import SupervisedLearner
-from xagents_ray.cluster.run.phases import Phase, PhaseData
-from xagents_ray.cluster.run.placement import Parts
+from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
+from xagents_ray.cluster.run.placement import RunParts
 from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
-from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
@@ -43,7 +43,7 @@ class RayDriver:
         parts: makes them, and ends them; where this raises, that is left to the caller.
     """
 
-    def __init__(self, run: RunSpec, calls: Calls, parts: Parts) -> None:
+    def __init__(self, run: RunSpec, calls: RayCalls, parts: RunParts) -> None:
         self._run, self._ray = run, calls.ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
         # Seconds that a pass may continue after a signal; frames take longer.
@@ -62,9 +62,9 @@ class RayDriver:
         self._actors.wait_until_ready()
         self._learner.wait_until_ready()
         self.replay_nbytes = self._shards.nbytes if self._shards else 0
-        self.notes: list[str] = [*connection.notes(), *self._learner.notes]
-        self.supervision = Supervision(run.algorithm.name, calls.log, self._fleet)
-        self._round: list[Rollout] = []
+        self.notes: list[str] = [*connection.ray_notes(), *self._learner.notes]
+        self.supervision = RaySupervision(run.algorithm.name, calls.log, self._fleet)
+        self._round: list[FinishedRollout] = []
         self._env_steps = 0
 
     @property
@@ -75,7 +75,7 @@ class RayDriver:
     def collect(self, env_steps: int) -> Collected:
         """Take rollouts: of every env actor, or free ones; fill the replay."""
         self._env_steps = env_steps
-        stale: list[Rollout] = []
+        stale: list[FinishedRollout] = []
         self._round = []
         while not self._round:
             for rollout in self._take(env_steps):
@@ -104,7 +104,7 @@ class RayDriver:
             self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
         )
         outputs = 3 if self._takes_errors else 2
-        self._learner.learn(Phase(data, env_steps, statistics, outputs))
+        self._learner.learn(RequestedPhase(data, env_steps, statistics, outputs))
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)
@@ -204,9 +204,9 @@ class RayDriver:
 
     def close(self) -> None:
         """End every part, and Ray where this run started it."""
-        connection.disconnect(self._ray, self._parts.release)
+        connection.leave_ray(self._ray, self._parts.release)
 
-    def _take(self, env_steps: int) -> list[Rollout]:
+    def _take(self, env_steps: int) -> list[FinishedRollout]:
         """Return finished rollouts: one of each actor, or as many that ran free."""
         if self._pipeline.asynchronous:
             # Not earlier: a learner that is restored first has other weights.
@@ -220,7 +220,7 @@ class RayDriver:
         self._fleet.launch(self._learner.weights, env_steps)
         return self._fleet.round()
 
-    def _is_stale(self, rollout: Rollout) -> bool:
+    def _is_stale(self, rollout: FinishedRollout) -> bool:
         """Return whether a rollout is too old to be learned from directly."""
         lag = self._learner.version - rollout.report.weights_version
         return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
@@ -233,7 +233,7 @@ class RayDriver:
         generator = np.random.default_rng([self._run.seed, env_steps])
         return self._shards.sample(batches, config.buffer_batch_size, generator)
 
-    def _answer(self, shards: Shards) -> None:
+    def _answer(self, shards: ReplayShards) -> None:
         """Give the replay what the phases so far answer it, as the local driver does.
 
         That comes before the next round, so that what was drawn is still held.
@@ -241,16 +241,16 @@ class RayDriver:
         if self._takes_errors and (answers := self._learner.answers()):
             shards.update(answers)
 
-    def _start_replay(self) -> Shards | None:
+    def _start_replay(self) -> ReplayShards | None:
         """Return the replay once it has its memory; None without one."""
         config, on_policy = self._config.replay, self._run.algorithm.on_policy
         if config is None:
             return None
         make, size = self._parts.shard, rollout_bytes(self._run)
-        return Shards(self._calls, config.replay_shards, make, on_policy, size)
+        return ReplayShards(self._calls, config.replay_shards, make, on_policy, size)
 
 
-class Supervision:
+class RaySupervision:
     """Reports the failures of a run's parts, and publishes its metrics.
 
     They are Ray's gauges `xagents_ray_<name>`, which Prometheus reads from every node.
@@ -293,24 +293,24 @@ class Supervision:
             self._gauges[group].set(float(number), tags=tags)
 
 
-def start(
+def start_ray_driver(
     run: RunSpec,
     signals: Signals,
     note: Callable[[str], None],
     has_claim: bool = False,
 ) -> RayDriver:
-    """Start Ray, or join a cluster, and return the parts of a run; see `Parts`."""
+    """Start Ray, or join a cluster, and return the parts of a run; see `RunParts`."""
     definitions = export_definitions(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
-    ray = connection.start(run.config.placement, store_bytes(run), signals, note)
-    calls = Calls(ray, signals, connection.is_lost)
+    ray = connection.start_ray(run.config.placement, store_bytes(run), signals, note)
+    calls = RayCalls(ray, signals, connection.is_lost)
     try:
-        parts = Parts(calls, run, definitions, has_claim)
+        parts = RunParts(calls, run, definitions, has_claim)
     except BaseException:
-        connection.disconnect(ray)
+        connection.leave_ray(ray)
         raise
     try:
         return RayDriver(run, calls, parts)
     except BaseException:
-        connection.disconnect(ray, parts.release)  # Ray may be the user's, and live on
+        connection.leave_ray(ray, parts.release)  # Ray may be the user's, and live on
         raise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.cluster.ray.calls import Calls, LateError, traceback_of
+from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
 from xagents_ray.cluster.run.preflight import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
 from xagents_ray.watch.reports import Evaluated, FailedEvaluation
@@ -37,7 +37,9 @@ class Evaluations:
         actor: handle of the evaluator; None before the first evaluation.
     """
 
-    def __init__(self, calls: Calls, make: Callable[[int], Any], run: RunSpec) -> None:
+    def __init__(
+        self, calls: RayCalls, make: Callable[[int], Any], run: RunSpec
+    ) -> None:
         self._calls, self._log, self._make, self._run = calls, calls.log, make, run
         self.actor: Any = None
         # Each has its weights in the store, and the state that may be the best.
@@ -100,7 +102,7 @@ class Evaluations:
         except (Diverged, UserError) as error:
             self._fail(evaluation.step, str(error))
         except self._calls.ray.exceptions.RayError as error:
-            trace = traceback_of(error) or "its process died"
+            trace = remote_traceback(error) or "its process died"
             self._fail(evaluation.step, trace.splitlines()[-1])
         else:
             self._ended.append(Evaluated.of(evaluation.step, episodes))

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.core.trajectory import Array
 
 _REFRESH_SECONDS = 0.5, 2.0
@@ -16,7 +16,7 @@ _FETCH_SECONDS = 10.0
 class LastSnapshot:
     """A learner's snapshot, refreshed while it learns, and what is newer than it."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: RayCalls) -> None:
         self._calls = calls
         self.arrays: dict[str, Array] = {}  # the learner's state by name
         self._last_phase = 0  # that the snapshot includes

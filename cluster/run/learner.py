@@ -5,9 +5,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
+from xagents_ray.cluster.ray.calls import (
+    LateError,
+    RayCalls,
+    StoreBackoff,
+    remote_traceback,
+)
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
-from xagents_ray.cluster.run.phases import Phase
+from xagents_ray.cluster.run.phases import RequestedPhase
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.trajectory import VERSION, Array
 
@@ -36,12 +41,14 @@ class SupervisedLearner:
         notes: for the user, on the first weights.
     """
 
-    def __init__(self, calls: Calls, make: Callable[[], Any], patience: float) -> None:
+    def __init__(
+        self, calls: RayCalls, make: Callable[[], Any], patience: float
+    ) -> None:
         self._calls, self._log = calls, calls.log
         self._make, self._patience = make, patience
         self.threads = 0
         self.notes: list[str] = []
-        self._phases: deque[Phase] = deque()
+        self._phases: deque[RequestedPhase] = deque()
         self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
         self._answers: list[Any] = []
@@ -65,7 +72,9 @@ class SupervisedLearner:
             self._snapshot.keep(self._get(self.actor.state.remote()), 0)
         except self._calls.ray.exceptions.RayError as error:
             if not self._calls.is_death(error):
-                raise Broken(f"The learner failed:\n{traceback_of(error)}") from None
+                raise Broken(
+                    f"The learner failed:\n{remote_traceback(error)}"
+                ) from None
             raise Broken(
                 "Ray could not start the learner: the cluster lacks free cores or "
                 "memory, see `ray status`."
@@ -78,7 +87,7 @@ class SupervisedLearner:
         self._get(self.actor.restore.remote(self.held))
         self._publish_restored()
 
-    def learn(self, phase: Phase) -> None:
+    def learn(self, phase: RequestedPhase) -> None:
         """Request a phase; the weights after it have the next version."""
         self._snapshot.refresh(self.actor, self._requested)
         self._draw(phase)
@@ -156,7 +165,7 @@ class SupervisedLearner:
             self._phases.popleft()
             self._finished.append(metrics)
 
-    def _metrics_of(self, phase: Phase) -> dict[str, float]:
+    def _metrics_of(self, phase: RequestedPhase) -> dict[str, float]:
         """Wait for a phase, which a signal ends after its current pass."""
         if not phase.references:
             return {"updates": 0}
@@ -177,7 +186,7 @@ class SupervisedLearner:
         reference: Any,
         patience: float = 0.0,
         limit: float | None = None,
-        phase: Phase | None = None,
+        phase: RequestedPhase | None = None,
     ) -> Any:
         """Wait for a call; kill a learner that is silent, or takes too long.
 
@@ -217,12 +226,12 @@ class SupervisedLearner:
         self._phases.append(phase)
         self._request(phase)
 
-    def _draw(self, phase: Phase) -> None:
+    def _draw(self, phase: RequestedPhase) -> None:
         """Draw the data of a phase, which is then the newest."""
         self._requested += 1
         phase.number, phase.references = self._requested, phase.data.references()
 
-    def _request(self, phase: Phase) -> None:
+    def _request(self, phase: RequestedPhase) -> None:
         if phase.references:
             self.version += 1
             update = self.actor.update.options(num_returns=phase.outputs)
@@ -246,7 +255,7 @@ class SupervisedLearner:
         if self._calls.is_full(error):
             self._wait_for_room()
         elif not self._calls.is_death(error):
-            trace = traceback_of(error) or str(error)
+            trace = remote_traceback(error) or str(error)
             raise Broken(f"The learner failed:\n{trace}") from None
         if failed is not self.actor:
             return  # a wait within the one that failed has recovered it

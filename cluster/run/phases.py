@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xagents_ray.cluster.ray.calls import Calls
-from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.ray.calls import RayCalls
+from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.core.moments import Statistics
 
 
@@ -13,8 +13,8 @@ from xagents_ray.core.moments import Statistics
 class PhaseData:
     """The data of one learning phase; drawn again where some of it is lost."""
 
-    calls: Calls
-    shards: Shards | None
+    calls: RayCalls
+    shards: ReplayShards | None
     fresh: Sequence[Any]  # references to trajectories of the newest round; on-policy
     # Asks the shards for samples; returns references to them, each with its shard.
     draw: Callable[[], dict[Any, int]]
@@ -43,7 +43,7 @@ class PhaseData:
 
 
 @dataclass
-class Phase:
+class RequestedPhase:
     """A learning phase that was requested."""
 
     data: PhaseData

@@ -11,7 +11,7 @@ import numpy as np
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.services import LearnerService, ReplayService
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.installation import is_complete
@@ -28,7 +28,7 @@ _can_learn: dict[str, bool] = {}
 """Which nodes have TensorFlow, by their ids."""
 
 
-class Node(NamedTuple):
+class ClusterNode(NamedTuple):
     """A node of the cluster that is alive."""
 
     id: str
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     can_learn: bool = True  # xagents-ray-actor leaves TensorFlow out
 
 
-def nodes_of(ray: Any) -> list[Node]:
+def nodes_of(ray: Any) -> list[ClusterNode]:
     """Return all nodes; where there are several, each is asked once what it can do.
 
     Raises:
@@ -46,7 +46,9 @@ def nodes_of(ray: Any) -> list[Node]:
     unknown = [node for node in alive if node not in _can_learn]
     if len(alive) > 1 and unknown:
         _ask(ray, unknown)
-    nodes = [Node(id, has, _can_learn.get(id, True)) for id, has in alive.items()]
+    nodes = [
+        ClusterNode(id, has, _can_learn.get(id, True)) for id, has in alive.items()
+    ]
     if not any(node.can_learn for node in nodes):
         raise UserError(
             "No node of the cluster has TensorFlow, which the learner needs: install "
@@ -72,7 +74,7 @@ def _ask(ray: Any, nodes: Sequence[str]) -> None:
             _can_learn[node] = False
 
 
-def selectors(nodes: Sequence[Node], count: int) -> Labels:
+def label_selectors(nodes: Sequence[ClusterNode], count: int) -> Labels:
     """Return the labels for so many bundles, of which the first is the learner's."""
     able = [node.id for node in nodes if node.can_learn]
     if len(able) == len(nodes):
@@ -80,8 +82,8 @@ def selectors(nodes: Sequence[Node], count: int) -> Labels:
     return [{"ray.io/node-id": f"in({','.join(able)})"}, *[{}] * (count - 1)]
 
 
-def demand(
-    nodes: Sequence[Node], config: Config, share: float = 1.0, spared: int = 0
+def run_claims(
+    nodes: Sequence[ClusterNode], config: Config, share: float = 1.0, spared: int = 0
 ) -> list[Bundle]:
     """Return what the learner of a run claims, then what each env actor claims.
 
@@ -102,14 +104,14 @@ def demand(
     return [learner, *[actor] * n_actors]
 
 
-def as_one(nodes: Sequence[Node], config: Config, share: float) -> Bundle:
+def single_claim(nodes: Sequence[ClusterNode], config: Config, share: float) -> Bundle:
     """Return what a run in one process claims: at most the cores of one node."""
-    learner, *_ = demand(nodes, config, share)
+    learner, *_ = run_claims(nodes, config, share)
     cpus = [node.has.get("CPU", 0.0) for node in nodes if node.can_learn]
     return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
 
 
-def check(nodes: Sequence[Node], bundles: Sequence[Bundle]) -> None:
+def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> None:
     """Raise UserError if the cluster, or each node alone, lacks a resource.
 
     The first bundle is the learner's.
@@ -138,7 +140,7 @@ def check(nodes: Sequence[Node], bundles: Sequence[Bundle]) -> None:
             )
 
 
-class Parts:
+class RunParts:
     """Claims all resources of a run at once, and makes its actors with them.
 
     A sweep's trial already has its claim.
@@ -158,7 +160,7 @@ class Parts:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: RayCalls,
         run: RunSpec,
         definitions: tuple[bytes, ...],
         has_claim: bool = False,
@@ -170,8 +172,8 @@ class Parts:
             nodes = nodes_of(self._ray)
             # While env actors run ahead, a learner of several threads is at work too.
             is_wide = run.config.pipeline.ahead > 0 and run.learner_cores > 1
-            bundles = demand(nodes, run.config, spared=int(is_wide))
-            check(nodes, bundles)
+            bundles = run_claims(nodes, run.config, spared=int(is_wide))
+            check_claims(nodes, bundles)
             self._group = self._claim(calls, nodes, bundles)
             cpus = sum(node.has.get("CPU", 0.0) for node in nodes)
         else:
@@ -245,9 +247,11 @@ class Parts:
         )
         return {"num_cpus": 0, "scheduling_strategy": strategy, **claims}
 
-    def _claim(self, calls: Calls, nodes: Sequence[Node], bundles: list[Bundle]) -> Any:
+    def _claim(
+        self, calls: RayCalls, nodes: Sequence[ClusterNode], bundles: list[Bundle]
+    ) -> Any:
         """Return a placement group of the bundles once it is ready."""
-        labels = selectors(nodes, len(bundles))
+        labels = label_selectors(nodes, len(bundles))
         group = self._ray.util.placement_group(
             bundles, strategy="SPREAD", bundle_label_selector=labels
         )
@@ -258,7 +262,7 @@ class Parts:
             raise
         return group
 
-    def _wait(self, calls: Calls, group: Any, bundles: list[Bundle]) -> None:
+    def _wait(self, calls: RayCalls, group: Any, bundles: list[Bundle]) -> None:
         """Return when a placement group is ready."""
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds

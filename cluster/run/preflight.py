@@ -8,8 +8,8 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES
-from xagents_ray.core.process import cores
+from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES_IN_TRANSIT
+from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4
 """A weight, its target network's, and Adam's two moments of it."""
@@ -42,7 +42,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
     Raises:
         UserError: it does not answer, or refuses the token or the versions.
     """
-    ray = connection.connect(address, False, 0)
+    ray = connection.connect_to_ray(address, False, 0)
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
     whole, free = ray.cluster_resources(), ray.available_resources()
 
@@ -63,14 +63,16 @@ def inspect_cluster(address: str) -> ClusterFacts:
     )
 
 
-def object_store(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int, int]:
+def object_store_bytes(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int, int]:
     """Return the bytes that a run needs in the object store, and those it gets.
 
     Raises:
         UserError: there is not enough shared memory for Ray.
     """
     needed = store_bytes(run)
-    return needed, connection.store(needed) if cluster is None else cluster.store
+    return needed, connection.object_store_size(
+        needed
+    ) if cluster is None else cluster.store
 
 
 def weights_bytes(run: RunSpec) -> tuple[int, int]:
@@ -97,7 +99,7 @@ def store_bytes(run: RunSpec) -> int:
     n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead
     if pipeline.asynchronous:  # each env actor may act with weights of its own
-        versions += run.config.placement.n_actors or min(n_envs, cores())
+        versions += run.config.placement.n_actors or min(n_envs, available_cores())
     weights, state = weights_bytes(run)
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state
     bytes_ += 3 * rollout_bytes(run) * (1 + ahead)
@@ -105,5 +107,5 @@ def store_bytes(run: RunSpec) -> int:
         sampled = replay.sampled_rows(n_envs, run.spec.stack) * (2 if ahead else 1)
         bytes_ += 3 * sampled * _observation_bytes(run)
         if run.config.run.checkpoint_replay:
-            bytes_ += 2 * PIECES * PIECE_BYTES
+            bytes_ += 2 * PIECES_IN_TRANSIT * PIECE_BYTES
     return bytes_

@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff, traceback_of
+from xagents_ray.cluster.ray.calls import (
+    LateError,
+    RayCalls,
+    StoreBackoff,
+    remote_traceback,
+)
 from xagents_ray.core.errors import Broken, UserError, one_line
 from xagents_ray.replay.base import Fill, replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
@@ -24,11 +29,11 @@ _BYTES_PER_SECOND = 2**20
 _TRIES = 4
 PIECE_BYTES = 32 << 20
 """Size of the pieces in which a shard is saved and loaded, ..."""
-PIECES = 3
+PIECES_IN_TRANSIT = 3
 """... and how many are in the object store at a time, at most."""
 
 
-class Shards:
+class ReplayShards:
     """The shards of the replay; each holds the data of some of the environments.
 
     Args:
@@ -48,7 +53,7 @@ class Shards:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: RayCalls,
         count: int,
         make: Callable[[int], Any],
         draws_trajectories: bool,
@@ -169,7 +174,7 @@ class Shards:
                     self._load(actor, file)
             except (LateError, self._calls.ray.exceptions.RayError) as error:
                 filling = f"Replay shard {number} can't be filled from {file}"
-                reason = traceback_of(error) or "it died or hangs"
+                reason = remote_traceback(error) or "it died or hangs"
                 raise Broken(f"{filling}: {reason}") from None
         self.insert([])
 
@@ -199,7 +204,7 @@ class Shards:
         pending: deque[Any] = deque()
         for call in calls:
             pending.append(call)
-            if len(pending) == PIECES:
+            if len(pending) == PIECES_IN_TRANSIT:
                 yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
         while pending:
             yield self._calls.get(pending.popleft(), _LIMIT_SECONDS)
@@ -235,7 +240,7 @@ class Shards:
                 elif self._calls.is_death(error):
                     self.replace(number)
                 else:
-                    trace = traceback_of(error) or str(error)
+                    trace = remote_traceback(error) or str(error)
                     raise Broken(f"Replay shard {number} failed:\n{trace}") from None
             call = self.actors[number].insert.remote(*trajectories)
         raise Broken(
@@ -275,6 +280,6 @@ class Shards:
         try:
             self._calls.get(self.actors[number].start.remote(), _LIMIT_SECONDS)
         except (LateError, self._calls.ray.exceptions.RayError) as error:
-            if trace := traceback_of(error):
+            if trace := remote_traceback(error):
                 raise Broken(f"Replay shard {number} failed:\n{trace}") from None
         self._fills[number] = Fill(0, False)

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from xagents_ray.cluster.ray.calls import Calls, StoreBackoff, traceback_of
+from xagents_ray.cluster.ray.calls import RayCalls, StoreBackoff, remote_traceback
 from xagents_ray.cluster.run.actor_pool import (
     ActorPool,
     ActorSlot,
-    Rollout,
+    FinishedRollout,
     RolloutCall,
 )
 from xagents_ray.settings.config import Config
@@ -30,7 +30,7 @@ class RolloutScheduler:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: RayCalls,
         config: Config,
         actors: ActorPool,
         weights: Callable[[], Any],
@@ -68,7 +68,7 @@ class RolloutScheduler:
             while len(slot.calls) + len(slot.finished) <= self._pipeline.policy_lag:
                 self._request(slot, weights, env_steps)
 
-    def round(self) -> list[Rollout]:
+    def round(self) -> list[FinishedRollout]:
         """Wait for one rollout of each actor, or for those before the deadline.
 
         A replacement that is still starting is only waited for when no actor is ready.
@@ -87,7 +87,7 @@ class RolloutScheduler:
                 left = deadline - time.monotonic() if taken else math.inf
                 self._actors.pause(reports or self._actors.starting, left)
 
-    def newest(self, count: int, env_steps: int) -> list[Rollout]:
+    def newest(self, count: int, env_steps: int) -> list[FinishedRollout]:
         """Let all actors run free; wait for `count` rollouts, and take all there are.
 
         Only the oldest one where each is an update of its own.
@@ -157,13 +157,13 @@ class RolloutScheduler:
                 slot.calls.popleft()
                 self._deferred.append((slot, call.env_steps))
             else:
-                self._actors.fail(slot, "failed", traceback_of(error))
+                self._actors.fail(slot, "failed", remote_traceback(error))
         except errors.RayError as error:
-            self._actors.fail(slot, "died", traceback_of(error))
+            self._actors.fail(slot, "died", remote_traceback(error))
         else:
             self._backoff.reset()
             slot.calls.popleft()
-            slot.finished.append(Rollout(call.trajectory, report))
+            slot.finished.append(FinishedRollout(call.trajectory, report))
             slot.failures, slot.version = 0, report.weights_version
             if report.episodes:
                 slot.errors.clear()

@@ -15,11 +15,11 @@ from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.cluster.run.placement import (
     Bundle,
     Labels,
-    as_one,
-    check,
-    demand,
+    check_claims,
+    label_selectors,
     nodes_of,
-    selectors,
+    run_claims,
+    single_claim,
 )
 from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
@@ -138,9 +138,9 @@ class SweepController(tune.Callback, tune.Stopper):
         nodes = nodes_of(self._ray)
         arguments = nodes, config, 1 / self._plan.config.n_jobs
         is_local = config.placement.local
-        claims = [as_one(*arguments)] if is_local else demand(*arguments)
-        check(nodes, claims)
-        labels = selectors(nodes, len(claims))
+        claims = [single_claim(*arguments)] if is_local else run_claims(*arguments)
+        check_claims(nodes, claims)
+        labels = label_selectors(nodes, len(claims))
         return (claims if is_local else [{}, *claims]), labels
 
     def take(self, trial_id: str, report: dict[str, Any]) -> bool:

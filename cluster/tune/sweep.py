@@ -49,11 +49,11 @@ def run_trials(
     os.environ.update(_ENVIRONMENT)
     logs, bytes_ = plan.config.non_silent, bytes_ * plan.config.n_jobs
     try:
-        ray = connection.start(plan.ray, bytes_, signals, display.note, logs)
+        ray = connection.start_ray(plan.ray, bytes_, signals, display.note, logs)
     except Stopped:
         return
     try:
-        for note in connection.notes():
+        for note in connection.ray_notes():
             display.note(note)
         # It imports Ray, whose settings had to be made before.
         module = importlib.import_module("xagents_ray.cluster.tune.controller")
@@ -62,4 +62,4 @@ def run_trials(
             sweep.claims(run.config)
         sweep.run()
     finally:
-        connection.disconnect(ray)
+        connection.leave_ray(ray)

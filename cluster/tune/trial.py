@@ -68,7 +68,7 @@ class Threaded:
         self._signals = Signals()
         self._signals.on_first = None
         self._training = Training(self._reports.put, points)
-        start = functools.partial(driver.start, has_claim=True)
+        start = functools.partial(driver.start_ray_driver, has_claim=True)
         run, arguments = self._training.run, (*job, start, self._signals)
         self._thread = threading.Thread(target=run, args=arguments, daemon=True)
         self._thread.start()

@@ -41,7 +41,7 @@ def temporary_folder(size: int) -> Iterator[Path]:
 @functools.lru_cache(maxsize=8)
 def model_of(layout: Layout) -> Any:
     """Return a Keras model to save and load with; building one takes a while."""
-    return networks.build(layout, 0, "weights")
+    return networks.build_model(layout, 0, "weights")
 
 
 _NAME = "model.weights.h5"

@@ -20,7 +20,7 @@ from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
 
 LOW, HIGH = (-3.0, 1.0, -0.25), (1.0, 4.0, 0.25)
@@ -43,7 +43,7 @@ def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
     arrays = random_arrays(layout, 2)
     policy = DeterministicPolicy(config, spec, layout)
     policy.load(Weights(1, arrays))
-    return policy, bind(layout, arrays)
+    return policy, bind_network(layout, arrays)
 
 
 def observations(count: int = 200) -> Any:
@@ -282,7 +282,7 @@ def test_ou_noise_starts_over_with_each_episode(name: str) -> None:
     actor, arrays = EnvActor(setup), random_arrays(setup.layout, 1)
     rollouts = [actor.rollout(Weights(1, arrays), 7, TRAINED)[0] for _ in range(5)]
     actor.close()
-    forward = bind(setup.layout, arrays)
+    forward = bind_network(setup.layout, arrays)
     ended = np.zeros(2, int)
     for env in range(2):
         generator, x = np.random.default_rng([SEED, env]), np.zeros(3)

@@ -18,7 +18,7 @@ from xagents_ray.actors.evaluator import Evaluator, play_forever
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import Episode
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 
@@ -31,7 +31,7 @@ def evaluated(setup: ActorSetup, episodes: int, greedy: bool = True) -> list[Epi
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
     """Return (return, length) of greedy games, one environment after the other."""
     weights = weights_of(setup)
-    forward = bind(setup.layout, weights.arrays)
+    forward = bind_network(setup.layout, weights.arrays)
     results = []
     for index in range(setup.n_envs):
         env = gym.make(env_id)

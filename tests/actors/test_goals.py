@@ -17,7 +17,7 @@ from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.moments import Moments, merge, moments_of, pool_goals
+from xagents_ray.core.moments import Moments, merge_moments, moments_of, pool_goals
 from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.settings.config import Config
@@ -226,7 +226,7 @@ def test_goals_share_their_moments() -> None:
         np.testing.assert_allclose(found.mean[each], both.mean(axis=0))
         np.testing.assert_allclose(found.variance[each], both.var(axis=0))
     np.testing.assert_allclose(found.mean[[0, 3]], rows[:, [0, 3]].mean(axis=0))
-    again: Moments = merge(found, found)
+    again: Moments = merge_moments(found, found)
     np.testing.assert_allclose(again.mean, found.mean)
 
 

@@ -15,7 +15,7 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Episode, Trajectory, Weights, stack_frames
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout
 from xagents_ray.replay.transitions import TransitionReplay
 
@@ -131,7 +131,7 @@ def test_stacks_are_those_of_the_emulator(rolled: Any) -> None:
         assert trajectory.observations.shape[1:] == (N_ENVS, 84, 84)
         stacks = rebuilt(trajectory)
         np.testing.assert_array_equal(stacks, reference.stacks)
-        forward = bind(run.layout, weights_of(run, version).arrays)
+        forward = bind_network(run.layout, weights_of(run, version).arrays)
         values = [forward(stack)[1][:, 0] for stack in reference.stacks]
         np.testing.assert_array_equal(trajectory.values, values)
         np.testing.assert_array_equal(trajectory.rewards, np.sign(reference.rewards))

@@ -15,7 +15,7 @@ from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import LayerNorm
 from xagents_ray.networks.layers import Dense
 from xagents_ray.networks.layout import Layout
@@ -51,7 +51,7 @@ def by_hand(
     for name, array in arrays.items():
         noise = generator.standard_normal(array.size, np.float32)
         noisy[name] = array + np.float32(deviation) * noise.reshape(array.shape)
-    return np.clip(bind(layout, noisy)(x)[0], -1, 1)
+    return np.clip(bind_network(layout, noisy)(x)[0], -1, 1)
 
 
 def drawn(policy: Any, steps: int, envs: int = 4) -> Any:
@@ -80,7 +80,7 @@ def test_each_environment_has_an_actor_of_its_own_for_an_episode() -> None:
         row, seed = x[env : env + 1], policy.memory[env, 0]
         wanted = by_hand(layout, newer, seed, deviations[env], row)
         np.testing.assert_allclose(second[env : env + 1], wanted, atol=1e-5)
-    means = bind(layout, newer)(x)[0]
+    means = bind_network(layout, newer)(x)[0]
     np.testing.assert_allclose(policy.greedy(x), 2 * np.clip(means, -1, 1), rtol=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_the_deviation_adapts_to_the_distance_of_actions() -> None:
             if t == 1:
                 policy.memory[:, 1] = start
             actions = policy.act(x, noise, TRAINED).stored
-            off = actions - np.clip(bind(layout, arrays)(x)[0], -1, 1)
+            off = actions - np.clip(bind_network(layout, arrays)(x)[0], -1, 1)
             squares.append((off**2).mean(-1))
         distance = np.sqrt(np.mean(squares[1500:], axis=0))
         np.testing.assert_allclose(distance, TARGET, rtol=0.2)

@@ -34,7 +34,7 @@ from xagents_ray.learners.math.distributions import (
     Gaussian,
     MultiCategorical,
 )
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
@@ -56,7 +56,7 @@ def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
     arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
     policy = kind(config, spec, layout)
     policy.load(Weights(1, arrays))
-    return policy, bind(layout, arrays)
+    return policy, bind_network(layout, arrays)
 
 
 def assert_frequencies(counts: Any, probabilities: Any) -> None:
@@ -321,7 +321,7 @@ def ladder_of(n_envs: int, own: range) -> Any:
     policy.load(Weights(1, arrays))
     policy.places = setup.places
     x = np.repeat(np.ones((1, 4), np.float32), len(own), axis=0)
-    greedy = bind(forward, arrays)(x)[0].argmax(-1)
+    greedy = bind_network(forward, arrays)(x)[0].argmax(-1)
     noise = policy.noise(generators(0, own), DRAWS)
     others = [policy.act(x, row, 10**9).stored != greedy for row in noise]
     return 2 * np.mean(others, axis=0)  # half of the random actions are greedy
@@ -356,7 +356,10 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     """With other noise in each row; greedy actions have none."""
     layout = find("dqn").layouts(NOISY, DISCRETE)[0]
     arrays = random_arrays(layout, 2)
-    policy, forward = EpsilonGreedyPolicy(NOISY, DISCRETE, layout), bind(layout, arrays)
+    policy, forward = (
+        EpsilonGreedyPolicy(NOISY, DISCRETE, layout),
+        bind_network(layout, arrays),
+    )
     policy.load(Weights(1, arrays))
     noise = policy.noise(generators(0, range(64)), 2)
     units = layout.noise_units

@@ -12,7 +12,7 @@ from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 LOW, HIGH = (-3.0, 1.0, -0.25), (1.0, 4.0, 0.25)
 SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)
@@ -26,7 +26,7 @@ def loaded() -> tuple[Any, Any]:
     arrays["dense-3/bias"][:] = (-25, 0.1, 4)
     policy = SquashedGaussianPolicy(config, SPEC, layout)
     policy.load(Weights(1, arrays))
-    return policy, bind(layout, arrays)
+    return policy, bind_network(layout, arrays)
 
 
 def observations(count: int) -> Any:

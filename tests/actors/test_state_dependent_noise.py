@@ -16,10 +16,10 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.policy.loading import LoadedPolicy, load
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.prepare import prepare
@@ -39,9 +39,9 @@ def loaded(agent: str, every: int = EVERY) -> tuple[Any, Any]:
     layout = row.layouts(config, SPEC)[0]
     arrays = random_arrays(layout, 3)
     arrays["sde/log_std"] -= 3.0
-    policy = resolved("policy", row.policy)(config, SPEC, layout)
+    policy = resolve_class("policy", row.policy)(config, SPEC, layout)
     policy.load(Weights(1, arrays))
-    return policy, bind(layout, arrays)
+    return policy, bind_network(layout, arrays)
 
 
 def observations(count: int) -> Any:

@@ -19,7 +19,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.learners import formats
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.storage.weights import read_file, write_file
 
@@ -80,7 +80,7 @@ def write(path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_shapes_are_those_that_keras_builds(layout: Layout) -> None:
-    built = networks.arrays(networks.build(layout, 1, "net"))
+    built = networks.weight_arrays(networks.build_model(layout, 1, "net"))
     assert layout.shapes == {name: array.shape for name, array in built.items()}
 
 
@@ -107,10 +107,10 @@ def test_keras_reads_ours(layout: Layout, tmp_path: Path) -> None:
     arrays = arrays_of(layout, EXTRAS)
     path = tmp_path / "a.weights.h5"
     write_file(formats.encode(arrays, layout, str(path)))
-    model = networks.build(layout, 1, "theirs")
+    model = networks.build_model(layout, 1, "theirs")
     model.load_weights(path)
     expected = {name: arrays[name] for name in layout.shapes}
-    assert_equal(networks.arrays(model), expected)
+    assert_equal(networks.weight_arrays(model), expected)
 
 
 @pytest.mark.filterwarnings(
@@ -132,7 +132,7 @@ def test_ours_reads_keras(tmp_path: Path) -> None:
     layout = read_layout(write(tmp_path / "net.cfg", cfg), (4,), [2, 1], 1.0)
     file = read_file(str(tmp_path / "a.weights.h5"))
     arrays, _ = formats.decode(file, layout, {})
-    got = bind(layout, arrays)(observations)
+    got = bind_network(layout, arrays)(observations)
     for mine, theirs in zip(got, model(observations), strict=True):
         np.testing.assert_allclose(mine, theirs.numpy(), atol=1e-6)
 
@@ -142,7 +142,7 @@ def test_weights_of_xagents() -> None:
     arrays, notes = formats.decode(file, VECTOR, {})
     assert notes == []
     with np.load(XAGENTS / "a2c-cartpole-outputs.npz") as expected:
-        logits, values = bind(VECTOR, arrays)(expected["observations"])
+        logits, values = bind_network(VECTOR, arrays)(expected["observations"])
         np.testing.assert_allclose(logits, expected["logits"], atol=1e-5, rtol=0)
         np.testing.assert_allclose(values, expected["values"], atol=1e-5, rtol=0)
     assert np.abs(logits).max() > 0.1

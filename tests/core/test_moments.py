@@ -13,17 +13,17 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.moments import (
     Moments,
     from_json,
-    merge,
     merge_all,
+    merge_moments,
     moments_of,
-    shapes,
+    statistics_shapes,
     to_json,
 )
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 BOTH = A2CConfig(normalize_observations=True, normalize_rewards=True, gamma=0.5)
 SPEC = EnvSpec((3,), "float32", 1, 2)
@@ -34,7 +34,7 @@ def test_merged_parts_have_the_moments_of_the_whole() -> None:
     rows = rng.normal([5, -200, 0], [1, 30, 0], (1000, 3))
     found = moments_of(rows[:1])
     for start, end in ((1, 2), (2, 500), (500, 1000)):
-        found = merge(found, moments_of(rows[start:end]))
+        found = merge_moments(found, moments_of(rows[start:end]))
     assert found.size == 1000
     np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.variance, rows.var(axis=0), rtol=1e-12, atol=1e-12)
@@ -42,13 +42,13 @@ def test_merged_parts_have_the_moments_of_the_whole() -> None:
 
 def test_merging_by_hand() -> None:
     """2 and 4, then 9: mean 5, variance (9 + 1 + 16) / 3."""
-    found = merge(moments_of(np.array([2.0, 4.0])), moments_of(np.array([9.0])))
+    found = merge_moments(moments_of(np.array([2.0, 4.0])), moments_of(np.array([9.0])))
     assert found.size == 3
     assert float(found.mean) == 5
     assert float(found.variance) == pytest.approx(26 / 3)
     nothing = Moments(0.0, np.zeros(()), np.ones(()))
-    assert merge(nothing, moments_of(np.array([7.0]))) == (1, 7, 0)
-    assert merge(nothing, nothing) == nothing
+    assert merge_moments(nothing, moments_of(np.array([7.0]))) == (1, 7, 0)
+    assert merge_moments(nothing, nothing) == nothing
 
 
 def test_json_keeps_every_bit() -> None:
@@ -130,16 +130,18 @@ def test_the_learner_and_the_policy_see_the_same() -> None:
     rows = rng.normal([5, -200, 0.1], [1, 30, 0.1], (100, 3))
     made = normalizer(rows)
     layout = ALGORITHMS["dqn"].layout(None, SPEC)
-    model = networks.build(layout, 0, "q")
+    model = networks.build_model(layout, 0, "q")
     seen = np.vstack([rows[:20], 1e6 * np.ones((1, 3))]).astype(np.float32)
     inputs = made.inputs(layout, tf.constant(seen))
     wanted = np.clip((seen - rows.mean(axis=0)) / rows.std(axis=0), -10, 10)
     np.testing.assert_allclose(inputs, wanted, atol=2e-3)
-    arrays = networks.arrays(model)
+    arrays = networks.weight_arrays(model)
     for name, variable in made.named("q").items():
         arrays[name.removeprefix("q/")] = np.array(variable.numpy())
-    assert shapes((3,)).keys() < arrays.keys()
-    np.testing.assert_allclose(bind(layout, arrays)(seen)[0], model(inputs), atol=1e-5)
+    assert statistics_shapes((3,)).keys() < arrays.keys()
+    np.testing.assert_allclose(
+        bind_network(layout, arrays)(seen)[0], model(inputs), atol=1e-5
+    )
 
 
 def test_rewards_are_scaled_not_shifted_and_clipped() -> None:

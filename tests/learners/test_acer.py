@@ -31,7 +31,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 GAMMA, EPSILON, LARGEST, DELTA = 0.9, 1e-6, 1.2, 0.02
 ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
@@ -269,7 +269,7 @@ def test_a_policy_head_with_and_without_softmax_is_one(
     (layout,) = row.layouts(config, spec)
     assert [layer.activation for layer in layout.layers] == ["tanh", "linear", "linear"]
     weights = publish(make_learner(agent, config, spec, layout))
-    logits, _ = bind(layout, weights.arrays)(np.ones((2, 4), np.float32))
+    logits, _ = bind_network(layout, weights.arrays)(np.ones((2, 4), np.float32))
     assert (logits < 0).any() and not np.allclose(logits.sum(-1), 1)
 
 

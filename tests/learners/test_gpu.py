@@ -13,7 +13,7 @@ from xagents_ray.core.spec import EnvSpec
 
 _PONG = EnvSpec((84, 84), "uint8", 4, 6)
 _CPU_ONLY = {"Dequantize"}
-"""Where there is a GPU, `networks.keras.inputs` casts instead."""
+"""Where there is a GPU, `networks.keras.scaled_inputs` casts instead."""
 
 
 def _kernels(operation: str) -> Iterator[Any]:

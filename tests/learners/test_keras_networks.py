@@ -136,7 +136,7 @@ def test_networks_that_functions_make_repeat_with_a_seed(given: dict[str, Any]) 
 def test_only_layers_of_cfg_files_are_copied(given: dict[str, Any]) -> None:
     given_to = keras.Input((4,))
     outputs = [layers.Dense(n)(given_to) for n in (2, 1)]
-    file = keras_models.saved(keras.Model(given_to, outputs), "own")
+    file = keras_models.model_bytes(keras.Model(given_to, outputs), "own")
     Path("own.keras").write_bytes(file)
     with pytest.raises(UserError, match=r"--separate-networks copies the layers of"):
         run_of("ppo", env="CartPole-v1", separate_networks=True, **given)

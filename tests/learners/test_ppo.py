@@ -14,7 +14,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 
 GAMMA, LAM = 0.9, 0.8
 EVERY = pytest.mark.parametrize("kind", ["discrete", "continuous"])
@@ -22,7 +22,7 @@ EVERY = pytest.mark.parametrize("kind", ["discrete", "continuous"])
 
 def outputs_of(learner: Learner, spec: EnvSpec, observations: Any) -> tuple[Any, Any]:
     """Return the logits or means of rows, and their values."""
-    forward = bind(find("ppo").layout(None, spec), publish(learner).arrays)
+    forward = bind_network(find("ppo").layout(None, spec), publish(learner).arrays)
     policy, values = zip(*(forward(row) for row in observations), strict=True)
     return np.stack(policy), np.stack(values)[..., 0]
 

@@ -62,14 +62,14 @@ def test_a_slow_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_layers_before_the_outputs_compute_in_bfloat16() -> None:
     case: Case = IMAGES["ppo"].values[0]
     layout = case.row.layout(None, case.spec)
-    model = networks.build(layout, 0, "policy", "bfloat16")
+    model = networks.build_model(layout, 0, "policy", "bfloat16")
     outputs = {layout.layers[i].name for i in layout.outputs}
     for layer in model.layers[1:]:
         expected = "float32" if layer.name in outputs else "bfloat16"
         assert layer.compute_dtype == expected
     assert all(weight.dtype == "float32" for weight in model.weights)
     x = np.random.default_rng(0).random((5, *layout.input_shape), np.float32)
-    exact = networks.build(layout, 0, "policy")(x)
+    exact = networks.build_model(layout, 0, "policy")(x)
     for got, wanted in zip(model(x), exact, strict=True):
         assert got.dtype == tf.float32
         assert 0 < np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()

@@ -10,7 +10,7 @@ from naive import random_arrays
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.activations import ACTIVATIONS
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout, layout_for, read_layout
 
 VECTOR = EnvSpec((7,), "float32", 1, 5)
@@ -29,17 +29,17 @@ def observations(spec: EnvSpec) -> Any:
 
 
 def assert_same(layout: Layout, x: Any, gain: float = 1.0) -> None:
-    model = networks.build(layout, 3, "net")
+    model = networks.build_model(layout, 3, "net")
     random = random_arrays(layout, 2, gain)
     variables = networks.named_weights(model)
     assert variables.keys() == random.keys()
     for name, variable in variables.items():
         variable.assign(random[name])
     before = x.copy()
-    expected = model(networks.inputs(layout, x))
+    expected = model(networks.scaled_inputs(layout, x))
     if len(layout.outputs) == 1:
         expected = [expected]  # Keras unpacks it
-    got = bind(layout, networks.arrays(model))(x)
+    got = bind_network(layout, networks.weight_arrays(model))(x)
     np.testing.assert_array_equal(x, before)
     assert len(got) == len(expected) == len(layout.outputs)
     for mine, keras in zip(got, expected, strict=True):
@@ -115,7 +115,7 @@ def test_strided_input() -> None:
 
 def test_results_of_two_calls_are_apart() -> None:
     layout = layout_for(None, "q-{kind}.cfg", VECTOR, [5])
-    forward = bind(layout, random_arrays(layout, 1))
+    forward = bind_network(layout, random_arrays(layout, 1))
     x = observations(VECTOR)
     first = forward(x)[0]
     kept = first.copy()
@@ -127,4 +127,4 @@ def test_bytes_are_scaled_exactly() -> None:
     x = np.arange(256, dtype=np.uint8).reshape(2, 128)
     layout = layout_for(None, "q-{kind}.cfg", RAM, (1,))
     expected = x.astype(np.float32) * np.float32(1 / 255)
-    np.testing.assert_array_equal(networks.inputs(layout, x), expected)
+    np.testing.assert_array_equal(networks.scaled_inputs(layout, x), expected)

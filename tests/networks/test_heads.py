@@ -16,8 +16,8 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
-from xagents_ray.networks.keras_models import saved
+from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.keras_models import model_bytes
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.noisy import Noisy
 
@@ -51,7 +51,7 @@ def observations(spec: EnvSpec, rows: int = 5) -> Any:
 
 
 def model_of(layout: Layout, arrays: Mapping[str, Any]) -> Any:
-    model = networks.build(layout, 3, "q", takes_noise=layout.noise_units > 0)
+    model = networks.build_model(layout, 3, "q", takes_noise=layout.noise_units > 0)
     variables = networks.named_weights(model)
     assert {k: tuple(v.shape) for k, v in variables.items()} == layout.shapes
     for name, variable in variables.items():
@@ -65,8 +65,8 @@ def test_numpy_computes_what_keras_does(parts: Any, spec: EnvSpec) -> None:
     """With noise for each row, with the same for all, and without."""
     layout = layout_of(spec, **parts)
     arrays, x = random_arrays(layout, 2), observations(spec)
-    model, forward = model_of(layout, arrays), bind(layout, arrays)
-    inputs = networks.inputs(layout, x)
+    model, forward = model_of(layout, arrays), bind_network(layout, arrays)
+    inputs = networks.scaled_inputs(layout, x)
     noises = [None]
     if layout.noise_units:
         noises = [normal(n, layout.noise_units, seed=7) for n in (5, 1)]
@@ -107,7 +107,7 @@ def test_dueling_by_hand() -> None:
     ]
     advantages, values = streams
     assert (advantages.shape, values.shape) == ((5, 3), (5, 1))
-    for i, row in enumerate(bind(layout, arrays)(x)[0]):
+    for i, row in enumerate(bind_network(layout, arrays)(x)[0]):
         for j, value in enumerate(row):
             expected = values[i, 0] + advantages[i, j] - sum(advantages[i]) / 3
             assert value == pytest.approx(expected, abs=1e-5)
@@ -126,7 +126,9 @@ def test_one_layer_has_streams_without_a_trunk() -> None:
     layout = layout_of(dueling=True, model="linear.cfg")
     assert [layer.source for layer in layout.layers] == [-1, -1, 0]
     np.testing.assert_allclose(
-        bind(layout, arrays := random_arrays(layout, 2))(observations(VECTOR))[0],
+        bind_network(layout, arrays := random_arrays(layout, 2))(observations(VECTOR))[
+            0
+        ],
         model_of(layout, arrays)(observations(VECTOR)),
         atol=1e-5,
     )
@@ -156,7 +158,7 @@ def test_the_gradient_into_the_trunk_is_scaled() -> None:
 def test_values_are_the_means_of_distributions() -> None:
     layout = layout_of(distributional=True, atoms=3, v_min=-1, v_max=5)
     arrays = random_arrays(layout, 2)
-    values, logits = bind(layout, arrays)(observations(VECTOR))
+    values, logits = bind_network(layout, arrays)(observations(VECTOR))
     assert (values.shape, logits.shape) == ((5, 3), (5, 9))
     for row, own in zip(values, logits.reshape(5, 3, 3).astype(float), strict=True):
         for value, (a, b, c) in zip(row, own, strict=True):
@@ -228,7 +230,7 @@ def test_initial_weights_of_noisy_layers(
 ) -> None:
     """Of 64 inputs; every array has numbers of its own."""
     layout = layout_of(noisy=noise, noisy_sigma=given)
-    arrays = networks.arrays(networks.build(layout, 3, "q"))
+    arrays = networks.weight_arrays(networks.build_model(layout, 3, "q"))
     kernel, bias = arrays["dense-1/kernel"], arrays["dense-1/bias"]
     for array in (kernel, bias):
         assert 0.9 * bound < np.abs(array).max() <= bound
@@ -253,7 +255,7 @@ def test_noise_is_behind_the_features() -> None:
 
 
 def test_heads_compute_in_float32() -> None:
-    model = networks.build(layout_of(**EVERYTHING), 0, "q", "bfloat16", True)
+    model = networks.build_model(layout_of(**EVERYTHING), 0, "q", "bfloat16", True)
     types = {layer.name: layer.compute_dtype for layer in model.layers}
     assert types["dense-0"] == types["dense-1-value"] == "bfloat16"
     for name in ("dense-2", "dense-2-value", "dueling", "expectation"):
@@ -266,7 +268,7 @@ def test_without_parts_the_network_is_the_same() -> None:
 
 def test_keras_files_are_refused() -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
-    Path("own.keras").write_bytes(saved(model, "own"))
+    Path("own.keras").write_bytes(model_bytes(model, "own"))
     assert layout_of(model="own.keras").layers
     with pytest.raises(UserError, match=r"own.keras is a Keras model: .* \.cfg file"):
         layout_of(model="own.keras", dueling=True)

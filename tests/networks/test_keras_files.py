@@ -14,7 +14,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.optimizer import regularization
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_files, keras_models
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
 from xagents_ray.run.user_networks import notes
@@ -58,7 +58,7 @@ def skipping() -> Any:
 
 def layout_of(model: Any, spec: EnvSpec, tmp_path: Path) -> Layout:
     path = tmp_path / "own.keras"
-    path.write_bytes(keras_models.saved(model, "own"))
+    path.write_bytes(keras_models.model_bytes(model, "own"))
     return layout_for(str(path), "", spec, OUTPUTS)
 
 
@@ -123,12 +123,15 @@ def test_models_act_and_learn_as_keras_has_them(
     if spec.is_image:
         x = rng.integers(0, 256, shape).astype(np.uint8)
     expected = model(x.astype(np.float32) * layout.scale)
-    ours = networks.build(layout, 1, "net")
+    ours = networks.build_model(layout, 1, "net")
     variables = networks.named_weights(ours)
     assert variables.keys() == arrays.keys()
     for name, variable in variables.items():
         variable.assign(arrays[name])
-    acting, learning = bind(layout, arrays)(x), ours(networks.inputs(layout, x))
+    acting, learning = (
+        bind_network(layout, arrays)(x),
+        ours(networks.scaled_inputs(layout, x)),
+    )
     assert len(acting) == len(learning) == 2
     for one, other, each in zip(acting, learning, expected, strict=True):
         np.testing.assert_allclose(one, each, rtol=1e-4, atol=1e-5)
@@ -149,9 +152,9 @@ def test_a_softmax_is_left_out_where_logits_are_learned(
     file = (tmp_path / "own.keras").read_bytes()
     arrays = keras_models.weights_of("own", file, layout)
     x = np.ones((2, 4), np.float32)
-    probabilities = bind(layout, arrays)(x)[0]
+    probabilities = bind_network(layout, arrays)(x)[0]
     np.testing.assert_allclose(probabilities, model(x)[0], rtol=1e-5)
-    logits = bind(layout.without_softmax(), arrays)(x)[0]
+    logits = bind_network(layout.without_softmax(), arrays)(x)[0]
     exp = np.exp(logits)
     np.testing.assert_allclose(exp / exp.sum(1, keepdims=True), probabilities, 1e-5)
     assert np.abs(logits.sum(1) - 1).min() > 1e-3
@@ -171,10 +174,10 @@ def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...], tmp_path: Path) -> N
     arrays = keras_models.weights_of("own", file, layout)
     x = np.ones((2, 4), np.float32)
     expected = keras.Model(given, [logits, value])(x)
-    found = bind(layout.without_softmax(), arrays)(x)
+    found = bind_network(layout.without_softmax(), arrays)(x)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
-    shares = bind(layout, arrays)(x)[0]
+    shares = bind_network(layout, arrays)(x)[0]
     np.testing.assert_allclose(shares, model(x)[0], rtol=1e-4, atol=1e-6)
 
 
@@ -195,9 +198,9 @@ def test_a_linear_end_is_bounded(
     plain = np.array(model(x)[0])
     expected = np.tanh(plain) if activation == "linear" else plain
     np.testing.assert_allclose(
-        bind(layout, arrays)(x)[0], expected, rtol=1e-4, atol=1e-6
+        bind_network(layout, arrays)(x)[0], expected, rtol=1e-4, atol=1e-6
     )
-    ours = networks.build(layout, 1, "net")
+    ours = networks.build_model(layout, 1, "net")
     for name, variable in networks.named_weights(ours).items():
         variable.assign(arrays[name])
     np.testing.assert_allclose(ours(x)[0], expected, rtol=1e-4, atol=1e-6)
@@ -215,11 +218,11 @@ def test_an_end_that_may_be_bounded_stays(tmp_path: Path) -> None:
 def test_weights_keep_their_regularizers(tmp_path: Path) -> None:
     """Of which `optimizer.regularization` makes a part of the loss."""
     model = chain(layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.5)))
-    ours = networks.build(layout_of(model, VECTOR, tmp_path), 1, "net")
+    ours = networks.build_model(layout_of(model, VECTOR, tmp_path), 1, "net")
     kernel = networks.named_weights(ours)["model-0/0-kernel"]
     penalty = regularization(ours.trainable_variables)
     np.testing.assert_allclose(penalty, 0.5 * np.square(kernel).sum(), rtol=1e-5)
-    plain = networks.build(layout_of(chain(), VECTOR, tmp_path), 1, "net")
+    plain = networks.build_model(layout_of(chain(), VECTOR, tmp_path), 1, "net")
     assert regularization(plain.trainable_variables) is None
 
 

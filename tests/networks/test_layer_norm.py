@@ -12,8 +12,8 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
-from xagents_ray.networks.keras_models import saved
+from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.keras_models import model_bytes
 from xagents_ray.networks.layout import Layout
 
 SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
@@ -55,7 +55,7 @@ def test_hidden_layers_are_normalized_before_they_are_activated() -> None:
     for name in list(arrays):
         if name.endswith("beta"):
             arrays[name] = rng.normal(size=arrays[name].shape).astype(np.float32)
-    model = networks.build(critic, 0, "critic")
+    model = networks.build_model(critic, 0, "critic")
     variables = networks.named_weights(model)
     assert {k: tuple(v.shape) for k, v in variables.items()} == critic.shapes
     for name, variable in variables.items():
@@ -63,7 +63,7 @@ def test_hidden_layers_are_normalized_before_they_are_activated() -> None:
     x = rng.normal(size=(7, 5)).astype(np.float32)
     expected = [by_hand(arrays, row.tolist(), 2) for row in x]
     np.testing.assert_allclose(model(x)[:, 0], expected, rtol=1e-4, atol=1e-5)
-    (numpy,) = bind(critic, arrays)(x)
+    (numpy,) = bind_network(critic, arrays)(x)
     np.testing.assert_allclose(numpy[:, 0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -82,7 +82,7 @@ def test_only_critics_have_it(agent: str) -> None:
 
 def test_a_keras_critic_has_its_own_layers() -> None:
     x = keras.Input((5,))
-    content = saved(keras.Model(x, keras.layers.Dense(1)(x)), "critic")
+    content = model_bytes(keras.Model(x, keras.layers.Dense(1)(x)), "critic")
     Path("critic.keras").write_bytes(content)
     with pytest.raises(UserError, match="is a Keras model: drop --layer-norm"):
         layouts_of("sac", critic_model="critic.keras")

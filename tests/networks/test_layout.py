@@ -11,7 +11,7 @@ import pytest
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout, layout_for, read_layout
 from xagents_ray.networks.section import INITIALIZERS
@@ -77,7 +77,7 @@ def kernels(model: Any) -> dict[str, Any]:
 
 def test_reference_example(tmp_path: Path) -> None:
     layout = read(tmp_path, EXAMPLE)
-    model = networks.build(layout, 0, "model")
+    model = networks.build_model(layout, 0, "model")
     assert model.count_params() == 1_681_575
     assert model.input_shape == (None, 84, 84, 1)
     assert [tuple(output.shape) for output in model.outputs] == [(None, 6), (None, 1)]
@@ -89,7 +89,7 @@ def test_reference_example(tmp_path: Path) -> None:
 
 
 def test_gain_and_orthogonality_reach_keras(tmp_path: Path) -> None:
-    weights = kernels(networks.build(read(tmp_path, EXAMPLE), 0, "model"))
+    weights = kernels(networks.build_model(read(tmp_path, EXAMPLE), 0, "model"))
     for name, gain in (("dense-0", 1.4142135), ("dense-1", 0.01), ("dense-2", 1.0)):
         kernel = weights[f"{name}/kernel"]
         product = kernel.T @ kernel
@@ -305,8 +305,8 @@ def four_equal_layers(initializer: str) -> str:
 def test_no_two_layers_share_values(initializer: str, tmp_path: Path) -> None:
     """Keras draws the same values twice from one seed."""
     layout = read(tmp_path, four_equal_layers(initializer), (24,), [24])
-    policy = networks.build(layout, 7, "policy")
-    target = networks.build(layout, 7, "target")
+    policy = networks.build_model(layout, 7, "policy")
+    target = networks.build_model(layout, 7, "target")
     drawn = [k.ravel() for m in (policy, target) for k in kernels(m).values()]
     assert len(drawn) == 10
     for one, other in itertools.combinations(drawn, 2):
@@ -315,16 +315,18 @@ def test_no_two_layers_share_values(initializer: str, tmp_path: Path) -> None:
 
 def test_zeros(tmp_path: Path) -> None:
     layout = read(tmp_path, four_equal_layers("zeros"), (24,), [24])
-    assert not any(k.any() for k in kernels(networks.build(layout, 7, "q")).values())
+    assert not any(
+        k.any() for k in kernels(networks.build_model(layout, 7, "q")).values()
+    )
 
 
 def test_name_and_seed_decide_the_weights(tmp_path: Path) -> None:
     layout = read(tmp_path, four_equal_layers("glorot_uniform"), (24,), [24])
     made = {
-        key: kernels(networks.build(layout, *key))
+        key: kernels(networks.build_model(layout, *key))
         for key in ((0, "policy"), (1, "policy"), (0, "target"), (2**31 - 1, "policy"))
     }
-    again = kernels(networks.build(layout, 0, "policy"))
+    again = kernels(networks.build_model(layout, 0, "policy"))
     for name, kernel in again.items():
         np.testing.assert_array_equal(kernel, made[0, "policy"][name])
         for one, other in itertools.combinations(made.values(), 2):
@@ -348,17 +350,20 @@ def test_separated_outputs_share_no_layer(tmp_path: Path) -> None:
     assert [layer.name for layer in own.layers] == names
     assert [layer.source for layer in own.layers] == [-1, 0, 1, -1, 3, 4]
     assert own.outputs == (2, 5)
-    arrays = networks.arrays(networks.build(shared, 1, "policy"))
+    arrays = networks.weight_arrays(networks.build_model(shared, 1, "policy"))
     copies = {
         name: arrays[name.replace("-2/", "/")]
         for name in own.shapes
         if name not in arrays
     }
     x = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
-    together, apart = bind(shared, arrays), bind(own, {**arrays, **copies})
+    together, apart = (
+        bind_network(shared, arrays),
+        bind_network(own, {**arrays, **copies}),
+    )
     for one, other in zip(together(x), apart(x), strict=True):
         np.testing.assert_array_equal(one, other)
-    model = networks.build(own, 1, "policy")
+    model = networks.build_model(own, 1, "policy")
     assert {v.shape for v in model.weights} == set(own.shapes.values())
     assert networks.named_weights(model).keys() == own.shapes.keys()
     assert own.separated() == own

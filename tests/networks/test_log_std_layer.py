@@ -14,9 +14,9 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
-from xagents_ray.networks.forward import bind
-from xagents_ray.networks.keras_models import saved
-from xagents_ray.networks.state_dependent import drawing
+from xagents_ray.networks.forward import bind_network
+from xagents_ray.networks.keras_models import model_bytes
+from xagents_ray.networks.state_dependent import with_drawn_noise
 
 BOUNDS = {"action_low": (-1.0, -1.0), "action_high": (1.0, 1.0)}
 VECTOR = EnvSpec((4,), "float32", 1, 0, **BOUNDS)
@@ -59,27 +59,27 @@ def test_deviations_and_noise_slowly(agent: str, spec: EnvSpec, tmp_path: Path) 
         settings = {"model": str(path)}
     layout, x = layout_of(agent, spec, **settings), observations(spec)
     arrays = random_arrays(layout, 2)
-    model = networks.build(layout, 3, "policy")
+    model = networks.build_model(layout, 3, "policy")
     variables = networks.named_weights(model)
     assert {k: tuple(v.shape) for k, v in variables.items()} == layout.shapes
     for name, variable in variables.items():
         variable.assign(arrays[name])
-    expected = model(networks.inputs(layout, x))
-    for found, other in zip(bind(layout, arrays)(x), expected, strict=True):
+    expected = model(networks.scaled_inputs(layout, x))
+    for found, other in zip(bind_network(layout, arrays)(x), expected, strict=True):
         np.testing.assert_allclose(found, other, atol=1e-4, rtol=1e-4)
 
-    acting, place = drawing(layout)
+    acting, place = with_drawn_noise(layout)
     inputs = layout.layers[layout.outputs[place]].source
     features = x * layout.scale
     if inputs >= 0:
         seen = keras.Model(
             model.input, model.get_layer(layout.layers[inputs].name).output
         )
-        features = seen(networks.inputs(layout, x)).numpy()
+        features = seen(networks.scaled_inputs(layout, x)).numpy()
     sigma = np.exp(arrays["sde/log_std"].astype(np.float64))
     count = len(sigma)
     matrices = np.random.default_rng(4).normal(size=(ROWS, count, 2)).astype(np.float32)
-    outputs = bind(acting, arrays)(x, matrices.reshape(ROWS, -1))
+    outputs = bind_network(acting, arrays)(x, matrices.reshape(ROWS, -1))
     drawn = outputs[place]
     assert drawn.dtype == np.float32
     for i, j in np.ndindex(ROWS, 2):
@@ -93,7 +93,7 @@ def test_deviations_and_noise_slowly(agent: str, spec: EnvSpec, tmp_path: Path) 
 
 @pytest.mark.parametrize(("agent", "learns"), [("ppo", False), ("sac", True)])
 def test_gradients_into_the_features(agent: str, learns: bool) -> None:
-    model = networks.build(layout_of(agent, VECTOR), 3, "policy")
+    model = networks.build_model(layout_of(agent, VECTOR), 3, "policy")
     with tf.GradientTape() as tape:
         log_std = tf.reduce_sum(model(observations(VECTOR))[-1])
     weights = networks.named_weights(model)
@@ -111,7 +111,9 @@ def test_what_it_replaces() -> None:
     assert names == ["dense-0", "dense-1", "dense-2", "sde"]
     assert layout.outputs == (2, 3)
     assert layout.shapes["sde/log_std"] == (256, 2)
-    weights = networks.arrays(networks.build(layout, 0, "actor"))["sde/log_std"]
+    weights = networks.weight_arrays(networks.build_model(layout, 0, "actor"))[
+        "sde/log_std"
+    ]
     np.testing.assert_array_equal(weights, np.full((256, 2), -1.5, np.float32))
     separate = layout_of("ppo", VECTOR, separate_networks=True)
     assert [separate.layers[i].name for i in separate.outputs] == [
@@ -145,6 +147,6 @@ def test_keras_models_are_refused(
     inputs = keras.Input((4,))
     hidden = keras.layers.Dense(3)(inputs)
     model = keras.Model(inputs, [keras.layers.Dense(n)(hidden) for n in (2, 1)])
-    Path("own.keras").write_bytes(saved(model, "own"))
+    Path("own.keras").write_bytes(model_bytes(model, "own"))
     with pytest.raises(UserError, match=r"own.keras is a Keras model: give a .cfg"):
         layout_of("ppo", VECTOR, model="own.keras")

@@ -17,7 +17,7 @@ from xagents_ray.core.trajectory import Weights
 from xagents_ray.extend import Layer, Section, register_layer
 from xagents_ray.learners.formats import decode
 from xagents_ray.networks.activations import ACTIVATIONS
-from xagents_ray.networks.forward import bind
+from xagents_ray.networks.forward import bind_network
 from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.storage.weights import read_file
 
@@ -28,7 +28,7 @@ def outputs_of(policy: Policy, rows: Any) -> list[Any]:
     """Return what the network that acts gives, in NumPy."""
     trained = policy._trained
     x, _ = policy._conversion.rows(rows)
-    return bind(trained.run.layout, trained.weights.arrays)(x)
+    return bind_network(trained.run.layout, trained.weights.arrays)(x)
 
 
 def observations_of(policy: Policy, count: int = 16) -> Any:

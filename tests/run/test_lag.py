@@ -15,7 +15,7 @@ import xagents_ray
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.table import ALGORITHMS, find
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.moments import EPSILON, Moments
+from xagents_ray.core.moments import STD_EPSILON, Moments
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
@@ -111,7 +111,7 @@ def test_newer_statistics_are_a_part_of_the_newest_policy(
     publish(plain)
     mean, variance = np.arange(4) / 2, np.array([4.0, 0.3, 1.0, 2.0])
     learner.normalizer.take({"observation": Moments(1e9, mean, variance)})
-    seen = (t.observations - mean) / np.sqrt(variance + EPSILON)
+    seen = (t.observations - mean) / np.sqrt(variance + STD_EPSILON)
     rounds = {learner: t, plain: t._replace(observations=seen.astype(np.float32))}
     ends = []
     for each, own in rounds.items():

@@ -13,7 +13,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import rows
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Batch,
@@ -79,7 +79,7 @@ class Case(NamedTuple):
     def policy(self, weights: Weights) -> Any:
         config = self.config()
         layout = self.row.layouts(config, self.spec)[0]
-        policy = resolved("policy", self.row.policy)(config, self.spec, layout)
+        policy = resolve_class("policy", self.row.policy)(config, self.spec, layout)
         policy.load(weights)
         return policy
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.profile import Profile
@@ -81,14 +81,14 @@ def test_the_largest_part_limits_the_run(
     limit: str,
     advice: str,
 ) -> None:
-    profile = _profile(agent, max(2, cores()), **settings)
+    profile = _profile(agent, max(2, available_cores()), **settings)
     stepping, acting, replay, learning = spent
-    reports = [_report(stepping, acting)] * max(2, cores())
+    reports = [_report(stepping, acting)] * max(2, available_cores())
     profile.collected(reports, replay, stepping + acting + replay)
     profile.learned([{"seconds": learning}], learning)
     _shares(profile)
     assert profile.limit == limit
-    if "local" in settings and cores() < 2:
+    if "local" in settings and available_cores() < 2:
         advice = "--n-envs"
     assert advice in profile.advice
     assert profile.sentence().endswith(f"limited by {limit}: {profile.advice}")
@@ -104,7 +104,9 @@ def test_environments_that_wait_want_more_actors() -> None:
 
 
 def test_more_actors_do_not_help_environments_with_own_processes() -> None:
-    profile = _profile("dqn", max(2, cores()), policy_lag=1, vectorization="async")
+    profile = _profile(
+        "dqn", max(2, available_cores()), policy_lag=1, vectorization="async"
+    )
     profile.collected([_report(0.9, 0.05, computing=0.1)] * 2, 0.0, 1.0)
     _shares(profile)
     assert "--address" in profile.advice

@@ -143,7 +143,7 @@ class Algorithm:
         if model.has_log_std and not (spec.is_discrete or config.uses_sde):
             extras["log_std"] = (spec.action_units,)
         if config.normalize_observations and model is self.models[0]:
-            extras |= moments.shapes(spec.observation_shape)
+            extras |= moments.statistics_shapes(spec.observation_shape)
         return extras
 
     def check_spaces(self, spec: EnvSpec) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.keras_layers import WholeModel
@@ -49,7 +49,7 @@ class RunSpec:
     @property
     def cores(self) -> int:
         """Cores that a part of it may use on this machine, where it is asked."""
-        return min(cores(), self.threads or cores())
+        return min(available_cores(), self.threads or available_cores())
 
     @property
     def learner_threads(self) -> Threads:

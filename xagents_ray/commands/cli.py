@@ -21,7 +21,7 @@ from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
-from xagents_ray.core.installation import is_complete, lacking
+from xagents_ray.core.installation import is_complete, missing_package
 from xagents_ray.core.version import __version__
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import GROUPS
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if is_complete():
             raise
-        return _complain(lacking(str(error.name)))
+        return _complain(missing_package(str(error.name)))
     except click.ClickException as error:
         return _complain(error.format_message())
     except click.exceptions.Exit as error:

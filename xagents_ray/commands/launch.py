@@ -113,7 +113,7 @@ def _launch(target: str, /, **given: Any) -> None:
         raise UserError(f"-o is missing: name a folder, as in {_example(ctx)}.")
     words = ctx.meta["command"]
     sources, added = _check(ctx, words)
-    write = resolve_name("xagents_ray.cluster.launch.folder:write")
+    write = resolve_name("xagents_ray.cluster.launch.folder:write_folder")
     shape = config.workers, config.gpu, config.image
     folder = Path(config.output)
     names = write(target, [*words, *added], folder, sources, *shape)

@@ -30,7 +30,7 @@ from xagents_ray.core.errors import (
     one_line,
     sentence,
 )
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason
 from xagents_ray.replay.base import empty_replay
@@ -133,7 +133,7 @@ def _plan(
     config, algorithm = run.config, cloudpickle.dumps(run.algorithm)
     seeds = tuple(dict.fromkeys(config.training.seeds or ()))
     parallel = min(len(seeds), _parallel(run))
-    threads = max(1, cores() // parallel) if config.placement.local else None
+    threads = max(1, available_cores() // parallel) if config.placement.local else None
     definitions = _definitions(config)
     settings = {
         seed: _settings(run.algorithm, given, directory, seed) for seed in seeds
@@ -172,7 +172,7 @@ def _parallel(run: RunSpec) -> int:
         size = replay.buffer_max_size
         needed += empty_replay(row.replay, run.spec, replay, size, n_envs, 0).nbytes
     by_memory: int = psutil.virtual_memory().available // needed
-    return max(1, min(by_memory, cores() // run.learner_cores))
+    return max(1, min(by_memory, available_cores() // run.learner_cores))
 
 
 def _settings(
@@ -217,7 +217,9 @@ def _definitions(config: Config) -> tuple[bytes, ...]:
 
     names = [("callbacks", name) for name in config.run.callbacks or ()]
     try:
-        return *export_definitions(config.env, config.objects), objects.exported(names)
+        return *export_definitions(config.env, config.objects), objects.export_objects(
+            names
+        )
     except UserError:
         raise
     except Exception as error:

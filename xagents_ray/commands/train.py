@@ -6,7 +6,7 @@ from xagents_ray.algorithms.table import find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.core.process import one_blas_thread
-from xagents_ray.core.signals import interrupting
+from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import options
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -38,7 +38,7 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     """
     result: Result | SeedsResult
     algorithm = find(agent)
-    with interrupting(), one_blas_thread():
+    with raising_interrupts(), one_blas_thread():
         if settings.get("seeds") is not None:
             result = train_seeds(algorithm, settings)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.documented import listing_settings
-from xagents_ray.core.signals import interrupting
+from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.tuning.plan import tune_options
 from xagents_ray.tuning.sweep import TuneResult, sweep
 
@@ -36,7 +36,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     >>> better = {**result.best, "max_steps": 100_000}  # for xagents_ray.train
     """
     algorithm = find(agent)
-    with interrupting():
+    with raising_interrupts():
         result = tune_with(algorithm, settings)
         if result.signal is not None:
             raise SystemExit(128 + result.signal)

@@ -93,7 +93,7 @@ class Model:
         if name.startswith("__"):
             raise AttributeError(name)
         if "_keras" not in vars(self):
-            build = resolve_name("xagents_ray.networks.keras:build")
+            build = resolve_name("xagents_ray.networks.keras:build_model")
             self._keras = build(self.layout, self.seed or 0, self.cfg_file.stem)
         return getattr(self._keras, name)
 

@@ -19,7 +19,7 @@ def check_complete(what: str) -> None:
         )
 
 
-def lacking(package: str) -> str:
+def missing_package(package: str) -> str:
     """Return a sentence on another package that is missing for the same reason."""
     return (
         f"{package} isn't installed, as xagents-ray-actor leaves it out: pip install "

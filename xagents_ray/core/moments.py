@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from xagents_ray.core.spec import Goals
 
-EPSILON = 1e-8
+STD_EPSILON = 1e-8
 """Added to variances before the root is taken."""
-LARGEST = 10.0
+CLIP_RANGE = 10.0
 """Normalized numbers are clipped to it."""
 OBSERVATION = "observation"
 """Prefix of a normalizing policy's arrays: `observation/mean`, …."""
@@ -34,7 +34,7 @@ def moments_of(rows: npt.NDArray[Any]) -> Moments:
     return Moments(float(len(rows)), rows.mean(axis=0), rows.var(axis=0))
 
 
-def merge(one: Moments, other: Moments) -> Moments:
+def merge_moments(one: Moments, other: Moments) -> Moments:
     """Return the moments of the union of two samples.
 
     Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
@@ -57,7 +57,7 @@ def pool_goals(moments: Moments, goals: Goals) -> Moments:
     """
     size, mean, variance = moments
     parts = [Moments(size, mean[each], variance[each]) for each in goals.slices]
-    pooled, mean, variance = merge(*parts), mean.copy(), variance.copy()
+    pooled, mean, variance = merge_moments(*parts), mean.copy(), variance.copy()
     for each in goals.slices:
         mean[each], variance[each] = pooled.mean, pooled.variance
     return Moments(size, mean, variance)
@@ -68,7 +68,9 @@ def merge_all(*statistics: Mapping[str, Moments]) -> Statistics:
     merged: Statistics = {}
     for each in statistics:
         for name, moments in each.items():
-            merged[name] = merge(merged[name], moments) if name in merged else moments
+            merged[name] = (
+                merge_moments(merged[name], moments) if name in merged else moments
+            )
     return merged
 
 
@@ -88,7 +90,7 @@ def from_json(data: Mapping[str, Any]) -> Statistics:
     }
 
 
-def shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def statistics_shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a normalizing policy's arrays, by name."""
     return {
         f"{OBSERVATION}/size": (),

@@ -2,8 +2,8 @@
 
 Settings are plain data, since they are written to disk and sent to other processes. In
 them, an object that a user passes from Python is a name: `module:name` if it can be
-imported, else the object's own name, under which it is kept here. `exported` prepares
-kept objects for another process, where `install` keeps them.
+imported, else the object's own name, under which it is kept here. `export_objects`
+prepares kept objects for another process, where `install_objects` keeps them.
 """
 
 import contextlib
@@ -19,7 +19,9 @@ _kept: dict[tuple[str, str], Any] = {}
 """Objects by setting and name."""
 
 
-def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ()) -> str:
+def keep_object(
+    setting: str, value: Any, label: str = "", taken: Collection[str] = ()
+) -> str:
     """Return an object's name for a setting, and keep it unless it is importable.
 
     An object replaces another one of the same name, since a notebook's cell that
@@ -43,12 +45,12 @@ def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ())
     return name
 
 
-def find(setting: str, name: str) -> Any | None:
+def find_kept(setting: str, name: str) -> Any | None:
     """Return the object that was kept under a name; None if there is none."""
     return _kept.get((setting, name))
 
 
-def named(setting: str) -> list[tuple[str, str]]:
+def kept_names(setting: str) -> list[tuple[str, str]]:
     """Return the objects that are kept for a setting, by name."""
     return [key for key in _kept if key[0] == setting]
 
@@ -66,7 +68,7 @@ def as_stored(setting: str, given: Any, stored: Any) -> Any:
     is_text = isinstance(given, str) and isinstance(stored, str)
     if not is_text or given == stored or _last(given) != _last(stored):
         return given
-    found = find(setting, given)
+    found = find_kept(setting, given)
     if found is None and ":" in given:
         with contextlib.suppress(AttributeError, ImportError, ValueError):  # an id
             found = resolve_name(given)
@@ -80,8 +82,8 @@ def _last(name: str) -> str:
     return name.rpartition(":")[2].rpartition(".")[2]
 
 
-def exported(named: Iterable[tuple[str, str]]) -> bytes:
-    """Return what `install` needs to keep objects in another process.
+def export_objects(named: Iterable[tuple[str, str]]) -> bytes:
+    """Return what `install_objects` needs to keep objects in another process.
 
     Objects that a script or a notebook defines are sent by value, others by name.
 
@@ -95,7 +97,7 @@ def exported(named: Iterable[tuple[str, str]]) -> bytes:
     return data
 
 
-def install(definition: bytes) -> None:
+def install_objects(definition: bytes) -> None:
     """Keep the objects that another process exported, by calling its function.
 
     Raises:

@@ -45,7 +45,7 @@ def _loaded(entry: EntryPoint, package: str) -> Any:
         ) from None
 
 
-def resolved(what: str, place: str | Callable[..., Any]) -> Callable[..., Any]:
+def resolve_class(what: str, place: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return the class with the import path `module:class`; return a class unchanged.
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import threadpoolctl
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -67,7 +67,7 @@ class Signals:
 
 
 @contextmanager
-def interrupting() -> Iterator[None]:
+def raising_interrupts() -> Iterator[None]:
     """Turn the exit code of Ctrl-C into KeyboardInterrupt, as Python does."""
     try:
         yield

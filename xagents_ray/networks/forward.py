@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layers import Flatten, Layer, Step
 from xagents_ray.networks.layout import Layout
 
 
-def bind(
+def bind_network(
     layout: Layout, arrays: Mapping[str, FloatArray]
 ) -> Callable[..., list[FloatArray]]:
     """Return the network's forward pass with its weights bound, as a function.
@@ -20,8 +20,9 @@ def bind(
         arrays: float32 weights by name, `dense-0/kernel`.
     Returns:
         A function from [B, *input_shape], uint8 or float32, to float32 [B, units] for
-        each output. With arrays of `moments.shapes` it first normalizes. With noisy
-        layers it takes a second, optional argument: noise, float32 [B, noise_units].
+        each output. With arrays of `moments.statistics_shapes` it first normalizes.
+        With noisy layers it takes a second, optional argument: noise, float32 [B,
+        noise_units].
     """
     normalize = _normalizing(arrays)
     scale = layout.scale if normalize is None else 1.0
@@ -56,8 +57,10 @@ def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
     if f"{OBSERVATION}/mean" not in arrays:
         return None
     mean = arrays[f"{OBSERVATION}/mean"]
-    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(EPSILON))
-    return lambda x: np.clip((x - mean) * scale, -LARGEST, LARGEST, dtype=np.float32)
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(STD_EPSILON))
+    return lambda x: np.clip(
+        (x - mean) * scale, -CLIP_RANGE, CLIP_RANGE, dtype=np.float32
+    )
 
 
 def _is_first(layout: Layout, layer: Layer) -> bool:

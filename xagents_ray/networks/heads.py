@@ -10,20 +10,20 @@ import numpy as np
 
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
-from xagents_ray.networks.keras_layers import Unreadable
+from xagents_ray.networks.keras_layers import LayerWithoutSection
 from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.onnx import Graph
+from xagents_ray.networks.onnx import OnnxGraph
 
 _KERAS = "xagents_ray.networks.keras_heads:"
 
 
-class Head(Unreadable):
+class WeightlessLayer(LayerWithoutSection):
     """Computes outputs from those of other layers; it has no weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dueling(Head):
+class Dueling(WeightlessLayer):
     """Adds values to advantages minus their mean over the actions.
 
     It reads float32 [n * atoms], the advantages of n actions, followed by the values,
@@ -48,9 +48,9 @@ class Dueling(Head):
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return the Keras layer."""
-        return resolve_name(f"{_KERAS}Dueling")(self)
+        return resolve_name(f"{_KERAS}KerasDueling")(self)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         end = self.output_shape[0]
         parts = graph.add("Reshape", x, np.array([0, -1, self.atoms]))
@@ -64,7 +64,7 @@ class Dueling(Head):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation(Head):
+class Expectation(WeightlessLayer):
     """Returns the mean of each action's distribution, given its logits.
 
     Source: arXiv:1707.06887, section 4.
@@ -84,9 +84,9 @@ class Expectation(Head):
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return the Keras layer."""
-        return resolve_name(f"{_KERAS}Expectation")(self)
+        return resolve_name(f"{_KERAS}KerasExpectation")(self)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         logits = graph.add("Reshape", x, np.array([0, -1, len(self.atoms)]))
         chances = graph.add("Softmax", logits, axis=-1)
@@ -94,7 +94,7 @@ class Expectation(Head):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledGradient(Unreadable):
+class ScaledGradient(LayerWithoutSection):
     """Returns its input unchanged and scales its gradient."""
 
     factor: float
@@ -105,9 +105,9 @@ class ScaledGradient(Unreadable):
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return the Keras layer."""
-        return resolve_name(f"{_KERAS}ScaledGradient")(self)
+        return resolve_name(f"{_KERAS}KerasScaledGradient")(self)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Return its input; the graph needs no operation."""
         return x
 

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import FloatArray
-from xagents_ray.networks.heads import Head
+from xagents_ray.networks.heads import WeightlessLayer
 from xagents_ray.networks.layout import Layout
 
 
@@ -26,7 +26,7 @@ def _initializer(name: str, gain: float, seed: int) -> Any:
     return keras.initializers.get({"class_name": name, "config": config})
 
 
-def build(
+def build_model(
     layout: Layout,
     seed: int,
     name: str,
@@ -71,7 +71,7 @@ def _heads(layout: Layout) -> set[int]:
     while new:
         layer = layout.layers[i := new.pop()]
         heads.add(i)
-        if isinstance(layer, Head):
+        if isinstance(layer, WeightlessLayer):
             new += layer.source, *layer.more_sources
     return heads
 
@@ -86,13 +86,13 @@ def of_observations(
 
     Args:
         layout: the network.
-        weights: the network's arrays by name; with those of `moments.shapes` it
-            normalizes.
+        weights: the network's arrays by name; with those of `moments.statistics_shapes`
+            it normalizes.
         shape: shape of one observation; for images, with their frames, [stack, H, W,
             ...].
         spec: spec of the environment.
     """
-    layers, model = keras.layers, build(layout, 0, "network")
+    layers, model = keras.layers, build_model(layout, 0, "network")
     for name, variable in named_weights(model).items():
         variable.assign(weights[name])
     given = keras.Input(shape, dtype=spec.observation_dtype, name="observation")
@@ -104,8 +104,8 @@ def of_observations(
     x = layers.Reshape(layout.input_shape)(x)
     if f"{OBSERVATION}/mean" in weights:
         mean, variance = (weights[f"{OBSERVATION}/{n}"] for n in ("mean", "variance"))
-        x = layers.Normalization(mean=mean, variance=variance + EPSILON)(x)
-        x = keras.ops.clip(x, -LARGEST, LARGEST)
+        x = layers.Normalization(mean=mean, variance=variance + STD_EPSILON)(x)
+        x = keras.ops.clip(x, -CLIP_RANGE, CLIP_RANGE)
     else:
         x = layers.Rescaling(layout.scale)(x)
     return keras.Model(given, model(x), name="policy")
@@ -120,12 +120,12 @@ def named_weights(model: Any) -> dict[str, Any]:
     return named
 
 
-def arrays(model: Any) -> dict[str, FloatArray]:
+def weight_arrays(model: Any) -> dict[str, FloatArray]:
     """Return a copy of the model's weights by name."""
     return {k: np.array(v.numpy(), np.float32) for k, v in named_weights(model).items()}
 
 
-def inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
+def scaled_inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
     """Return observations as scaled float32 network inputs."""
     if layout.scale == 1:
         return tf.cast(observations, tf.float32)

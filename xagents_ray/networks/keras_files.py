@@ -19,7 +19,7 @@ from xagents_ray.networks.keras_layers import Activation, Embedding, LayerNorm
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
 
-class Network(NamedTuple):
+class KerasNetwork(NamedTuple):
     """The layers of a model, which of them are outputs, and the input's shape."""
 
     layers: tuple[Layer, ...]
@@ -40,7 +40,7 @@ def content(name: str | None) -> bytes | None:
     """
     if name is None:
         return None
-    kept: bytes | None = objects.find("network-file", name)
+    kept: bytes | None = objects.find_kept("network-file", name)
     if kept is not None or not name.endswith(".keras"):
         return kept
     try:
@@ -84,13 +84,13 @@ def read(
         ) from None
     if network is None:
         whole = resolve_name("xagents_ray.networks.keras_models:whole_model")
-        network = Network(*whole(name, file))
+        network = KerasNetwork(*whole(name, file))
     _check(name, network, input_shape, outputs)
     return network.layers, network.outputs
 
 
 def _check(
-    name: str, model: Network, shape: tuple[int, ...], outputs: Sequence[int]
+    name: str, model: KerasNetwork, shape: tuple[int, ...], outputs: Sequence[int]
 ) -> None:
     """Raise UserError if inputs or outputs differ from the agent's."""
     if model.input_shape != shape:
@@ -112,7 +112,7 @@ def _shown(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "one number"
 
 
-def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
+def _translated(model: Mapping[str, Any], scale: float) -> KerasNetwork | None:
     """Return a model's network; None if NumPy doesn't support it."""
     config, kind = model["config"], model["class_name"]
     if kind not in ("Functional", "Sequential"):
@@ -147,7 +147,7 @@ def _translated(model: Mapping[str, Any], scale: float) -> Network | None:
     read = {layer.source for layer in made}.union(ends)
     if min(ends) < 0 or not read >= set(range(len(made))):
         return None
-    return Network(tuple(made), tuple(ends), shapes[-1])
+    return KerasNetwork(tuple(made), tuple(ends), shapes[-1])
 
 
 def _takes_scale(layer: Layer) -> bool:

@@ -9,7 +9,7 @@ from keras import ops
 from xagents_ray.networks import heads, noisy, state_dependent
 
 
-class Noisy(keras.layers.Layer):
+class KerasNoisy(keras.layers.Layer):
     """Keras layer of `noisy.Noisy`; without noise it uses the mean weights."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Noisy(keras.layers.Layer):
         return ops.sqrt(variance + ops.square(self.bias_sigma)) * noise
 
 
-class Dueling(keras.layers.Layer):
+class KerasDueling(keras.layers.Layer):
     """Keras layer of `heads.Dueling`."""
 
     def __init__(self, layer: heads.Dueling) -> None:
@@ -58,7 +58,7 @@ class Dueling(keras.layers.Layer):
         return ops.reshape(advantages + values, [-1, self._units])
 
 
-class Expectation(keras.layers.Layer):
+class KerasExpectation(keras.layers.Layer):
     """Keras layer of `heads.Expectation`."""
 
     def __init__(self, layer: heads.Expectation) -> None:
@@ -72,7 +72,7 @@ class Expectation(keras.layers.Layer):
         return ops.sum(chances * self._atoms, axis=-1)
 
 
-class ScaledGradient(keras.layers.Layer):
+class KerasScaledGradient(keras.layers.Layer):
     """Keras layer of `heads.ScaledGradient`."""
 
     def __init__(self, layer: heads.ScaledGradient) -> None:
@@ -85,7 +85,7 @@ class ScaledGradient(keras.layers.Layer):
         return held + self._factor * (x - held)
 
 
-class StateDependentLogStd(keras.layers.Layer):
+class KerasStateDependentLogStd(keras.layers.Layer):
     """Keras layer of `state_dependent.StateDependentLogStd`."""
 
     def __init__(self, layer: state_dependent.StateDependentLogStd) -> None:
@@ -100,4 +100,4 @@ class StateDependentLogStd(keras.layers.Layer):
         """Return float32 [B, A] from [B, L]."""
         x = x if self._learns_features else ops.stop_gradient(x)
         variances = ops.matmul(ops.square(x), ops.exp(2 * self.log_std))
-        return ops.log(variances + state_dependent.EPSILON) / 2
+        return ops.log(variances + state_dependent.VARIANCE_EPSILON) / 2

@@ -15,11 +15,11 @@ from xagents_ray.core.installation import check_complete
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.layers import Initializer, Layer, Step
-from xagents_ray.networks.onnx import Graph, activate
+from xagents_ray.networks.onnx import OnnxGraph, add_activation
 from xagents_ray.networks.section import Section
 
 
-class Unreadable(Layer):
+class LayerWithoutSection(Layer):
     """A layer that can't be described by a section of a .cfg file."""
 
     @classmethod
@@ -31,7 +31,7 @@ class Unreadable(Layer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Activation(Unreadable):
+class Activation(LayerWithoutSection):
     """A layer that only applies an activation."""
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
@@ -44,13 +44,13 @@ class Activation(Unreadable):
         """Return it as a layer of the module `keras.layers`."""
         return layers.Activation(self.activation, name=self.name)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
-        return activate(graph, self.activation, x)
+        return add_activation(graph, self.activation, x)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerNorm(Unreadable):
+class LayerNorm(LayerWithoutSection):
     """Normalizes vectors or the channels of images; has a learned scale and offset.
 
     Source: arXiv:1607.06450.
@@ -81,14 +81,14 @@ class LayerNorm(Unreadable):
         """Return it as a layer of the module `keras.layers`."""
         return layers.LayerNormalization(epsilon=self.epsilon, name=self.name)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         own = (arrays[f"{self.name}/{word}"] for word in ("gamma", "beta"))
         return graph.add("LayerNormalization", x, *own, axis=-1, epsilon=self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedding(Unreadable):
+class Embedding(LayerWithoutSection):
     """Replaces each of the integers 0, 1, … by a learned vector."""
 
     count: int  # of numbers that have one
@@ -107,14 +107,14 @@ class Embedding(Unreadable):
         """Return it as a layer of the module `keras.layers`."""
         return layers.Embedding(self.count, self.output_shape[-1], name=self.name)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         table = arrays[f"{self.name}/embeddings"]
         return graph.add("Gather", table, graph.cast(x, np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeModel(Unreadable):
+class WholeModel(LayerWithoutSection):
     """A Keras model that NumPy can't compute; acting with it requires TensorFlow.
 
     Its output is the concatenation of the model's outputs.
@@ -151,7 +151,7 @@ class WholeModel(Unreadable):
         """Return the Keras layer."""
         return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Raise UserError: only Keras can compute the model."""
         raise UserError(
             f"{self.model} has layers that only Keras knows: export it with "
@@ -160,7 +160,7 @@ class WholeModel(Unreadable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(Unreadable):
+class OutputSlice(LayerWithoutSection):
     """A slice of a vector: one output of a whole model."""
 
     first: int  # index of the first one

@@ -15,7 +15,7 @@ from typing import Any
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.process import drawing_by, quiet_stderr
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.keras_layers import Part, WholeModel
+from xagents_ray.networks.keras_layers import OutputSlice, WholeModel
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
 
@@ -25,7 +25,7 @@ with quiet_stderr():  # for what TensorFlow writes while it is imported
     import tensorflow as tf
 
 
-def saved(model: Any, name: str) -> bytes:
+def model_bytes(model: Any, name: str) -> bytes:
     """Return the content of a `.keras` file with a Keras model.
 
     Raises:
@@ -118,7 +118,7 @@ def _reseeded(config: Any, draws: random.Random) -> Any:
 def whole_model(
     name: str, file: bytes
 ) -> tuple[tuple[Layer, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return a model that NumPy can't compute as a `keras_files.Network`."""
+    """Return a model that NumPy can't compute as a `keras_files.KerasNetwork`."""
     model = _opened(name, file)
     if len(model.inputs) != 1 or any(len(x.shape) != 2 for x in model.outputs):
         shapes = ", ".join(str(tuple(x.shape)) for x in (*model.inputs, *model.outputs))
@@ -148,7 +148,7 @@ def whole_model(
         weights=_named_shapes(model.weights),
     )
     parts = [
-        Part(
+        OutputSlice(
             name=f"part-{i}",
             source=0,
             output_shape=(n,),

@@ -8,13 +8,13 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
-KINDS: dict[str, type[Layer]] = {
+BUILT_IN_KINDS: dict[str, type[Layer]] = {
     "convolutional": Convolutional,
     "dense": Dense,
     "flatten": Flatten,
 }
 """The kinds of layers, as sections of a .cfg file name them."""
-GROUP = "xagents_ray.layers"
+LAYER_ENTRY_POINTS = "xagents_ray.layers"
 """Entry points of this group name kinds, `scale = own_package.layers:Scale`."""
 
 
@@ -48,15 +48,15 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
     """
     if not (isinstance(layer, type) and issubclass(layer, Layer)):
         raise UserError(f"The layer {kind!r} must be a class that extends Layer.")
-    if not kind.isalpha() or kind in KINDS:
+    if not kind.isalpha() or kind in BUILT_IN_KINDS:
         raise UserError(f"A layer can't be named {kind!r}: choose another word.")
-    objects.keep("layer", layer, kind)
+    objects.keep_object("layer", layer, kind)
 
 
 @functools.cache
-def failures() -> Mapping[str, str]:
+def load_other_kinds() -> Mapping[str, str]:
     """Add kinds of other packages; return a sentence for each unusable one."""
-    return load_plugins(GROUP, register_layer)
+    return load_plugins(LAYER_ENTRY_POINTS, register_layer)
 
 
 def find_kind(kind: str) -> type[Layer] | None:
@@ -65,15 +65,15 @@ def find_kind(kind: str) -> type[Layer] | None:
     Raises:
         UserError: another package's kind can't be loaded.
     """
-    if kind in KINDS:
-        return KINDS[kind]
-    found: type[Layer] | None = objects.find("layer", kind)
-    if found is None and kind in failures():
-        raise UserError(failures()[kind])
-    return found or objects.find("layer", kind)
+    if kind in BUILT_IN_KINDS:
+        return BUILT_IN_KINDS[kind]
+    found: type[Layer] | None = objects.find_kept("layer", kind)
+    if found is None and kind in load_other_kinds():
+        raise UserError(load_other_kinds()[kind])
+    return found or objects.find_kept("layer", kind)
 
 
-def kinds() -> list[str]:
+def known_kinds() -> list[str]:
     """Return the names of all kinds."""
-    failures()
-    return [*KINDS, *(name for _, name in objects.named("layer"))]
+    load_other_kinds()
+    return [*BUILT_IN_KINDS, *(name for _, name in objects.kept_names("layer"))]

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import ACTIVATIONS
-from xagents_ray.networks.onnx import Graph, activate
+from xagents_ray.networks.onnx import OnnxGraph, add_activation
 from xagents_ray.networks.section import Section
 
 Step = Callable[..., FloatArray]
@@ -80,7 +80,7 @@ class Layer(ABC):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return it as a layer of the module `keras.layers`."""
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph; return the name of its output.
 
         `x` is the name of its input, and `arrays` are the network's.
@@ -111,7 +111,7 @@ class Flatten(Layer):
         """Return it as a layer of the module `keras.layers`."""
         return layers.Flatten(name=self.name)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         return graph.add("Flatten", x)
 
@@ -181,11 +181,11 @@ class Dense(Layer):
         """Return it as a layer of the module `keras.layers`."""
         return layers.Dense(self.kernel_shape[-1], **self._settings(initializer))
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph."""
         product = graph.add("MatMul", x, arrays[f"{self.name}/kernel"])
         y = graph.add("Add", product, arrays[f"{self.name}/bias"])
-        return activate(graph, self.activation, y)
+        return add_activation(graph, self.activation, y)
 
     def _settings(self, initializer: Initializer) -> dict[str, Any]:
         kernel = initializer(self.initializer, self.gain)
@@ -237,7 +237,7 @@ class Convolutional(Dense):
         settings = self._settings(initializer)
         return layers.Conv2D(units, size, self.stride, **settings)
 
-    def onnx(self, graph: Graph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
         """Add its forward pass to an ONNX graph, which has channels first."""
         kernel = arrays[f"{self.name}/kernel"].transpose(3, 2, 0, 1)
         image = graph.add("Transpose", x, perm=[0, 3, 1, 2])
@@ -245,7 +245,7 @@ class Convolutional(Dense):
         bias = arrays[f"{self.name}/bias"]
         y = graph.add("Conv", image, kernel, bias, strides=strides)
         y = graph.add("Transpose", y, perm=[0, 2, 3, 1])
-        return activate(graph, self.activation, y)
+        return add_activation(graph, self.activation, y)
 
     def _patches(self, x: Array) -> Array:
         """Return patches of [B, H, W, C] as float32 [B * h * w, size * size * C]."""

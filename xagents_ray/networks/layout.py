@@ -14,7 +14,7 @@ from pathlib import Path
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
-from xagents_ray.networks.kinds import find_kind, kinds
+from xagents_ray.networks.kinds import find_kind, known_kinds
 from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.section import read_sections
 
@@ -112,7 +112,7 @@ def read_layout(
     source = common = -1
     for section in read_sections(path):
         kind = find_kind(section.kind) or Layer
-        section.check(kind.keys, kinds() if kind is Layer else [section.kind])
+        section.check(kind.keys, known_kinds() if kind is Layer else [section.kind])
         units = None
         if section.switch("output"):
             if len(ends) == len(outputs):

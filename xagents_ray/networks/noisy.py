@@ -87,7 +87,7 @@ class Noisy(Dense):
         is_factorised = self.noise == FACTORISED
         bound = math.sqrt((1 if is_factorised else 3) / inputs)
         sigma = self.sigma / (math.sqrt(inputs) if is_factorised else 1)
-        made = resolve_name("xagents_ray.networks.keras_heads:Noisy")
+        made = resolve_name("xagents_ray.networks.keras_heads:KerasNoisy")
         return made(self, is_factorised, initializer("random_uniform", bound), sigma)
 
 

@@ -11,7 +11,7 @@ _OPSET, _IR_VERSION = 17, 8
 """Of 2022: runtimes from then on read it."""
 
 
-class Graph:
+class OnnxGraph:
     """A growing ONNX graph: operations in order, and the arrays that they read."""
 
     def __init__(self) -> None:
@@ -79,12 +79,12 @@ class Graph:
         return name
 
 
-def activate(graph: Graph, activation: str, x: str) -> str:
+def add_activation(graph: OnnxGraph, activation: str, x: str) -> str:
     """Add an activation by Keras' name for it; return the name of its output."""
     return _ACTIVATIONS[activation](graph, x)
 
 
-def _gelu(graph: Graph, x: str) -> str:
+def _gelu(graph: OnnxGraph, x: str) -> str:
     scaled = graph.add("Mul", x, np.float32(np.sqrt(0.5)))
     half = graph.add("Mul", x, np.float32(0.5))
     return graph.add(
@@ -92,7 +92,7 @@ def _gelu(graph: Graph, x: str) -> str:
     )
 
 
-_ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
+_ACTIVATIONS: dict[str, Callable[[OnnxGraph, str], str]] = {
     "linear": lambda graph, x: x,
     "relu": lambda graph, x: graph.add("Relu", x),
     "tanh": lambda graph, x: graph.add("Tanh", x),

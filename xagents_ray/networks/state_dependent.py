@@ -12,17 +12,17 @@ import numpy as np
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array, FloatArray
-from xagents_ray.networks.keras_layers import Unreadable
+from xagents_ray.networks.keras_layers import LayerWithoutSection
 from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
 
-EPSILON = 1e-6
+VARIANCE_EPSILON = 1e-6
 """Added to variances, which are 0 where all features are; Stable-Baselines3's."""
 _NAME = "sde"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateDependentLogStd(Unreadable):
+class StateDependentLogStd(LayerWithoutSection):
     """Returns log standard deviations of noise that is linear in features.
 
     Each number of a matrix [L, A] has a learned deviation. The deviation of `features @
@@ -60,7 +60,7 @@ class StateDependentLogStd(Unreadable):
 
         def log_std(x: Array, noise: FloatArray | None = None) -> FloatArray:
             x = x.astype(np.float32, copy=False)
-            y: FloatArray = np.log(np.square(x).dot(variances) + EPSILON) / 2
+            y: FloatArray = np.log(np.square(x).dot(variances) + VARIANCE_EPSILON) / 2
             if noise is None:
                 return y
             matrices = noise.reshape(len(x), *deviations.shape) * deviations
@@ -71,7 +71,9 @@ class StateDependentLogStd(Unreadable):
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return the Keras layer."""
-        made = resolve_name("xagents_ray.networks.keras_heads:StateDependentLogStd")
+        made = resolve_name(
+            "xagents_ray.networks.keras_heads:KerasStateDependentLogStd"
+        )
         return made(self)
 
 
@@ -115,7 +117,7 @@ def with_log_std(
     return _pruned(replace(layout, layers=layers, outputs=sum(ends, ())))
 
 
-def drawing(layout: Layout) -> tuple[Layout, int]:
+def with_drawn_noise(layout: Layout) -> tuple[Layout, int]:
     """Return a network that draws noise in its `StateDependentLogStd`, and its index.
 
     The network takes matrices as noise. The index is that of the layer's output.

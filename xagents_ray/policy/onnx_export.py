@@ -9,12 +9,12 @@ import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.moments import EPSILON, LARGEST, OBSERVATION
+from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.layout import Layout
-from xagents_ray.networks.onnx import Graph
+from xagents_ray.networks.onnx import OnnxGraph
 from xagents_ray.storage.files import replace_bytes
 
 _SAMPLES = 3
@@ -42,7 +42,7 @@ def model_of(
             "To export a policy, install the package onnx: pip install onnx."
         ) from None
     observations, actions = spaces
-    graph = Graph()
+    graph = OnnxGraph()
     given = "observation", run.spec.observation_dtype, observations.shape
     x = _input(graph, run, arrays)
     outputs = _network(graph, run.layout, x, arrays)
@@ -91,7 +91,7 @@ def write(model: Any, path: Path) -> None:
         ) from None
 
 
-def _input(graph: Graph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
+def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
     """Add what makes the network's input of observations."""
     spec, layout, x = run.spec, run.layout, "observation"
     if spec.is_image:
@@ -103,13 +103,13 @@ def _input(graph: Graph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
     x = graph.cast(x, np.float32)
     if f"{OBSERVATION}/mean" not in arrays:
         return x if layout.scale == 1 else graph.add("Mul", x, np.float32(layout.scale))
-    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(EPSILON))
+    scale = 1 / np.sqrt(arrays[f"{OBSERVATION}/variance"] + np.float32(STD_EPSILON))
     x = graph.add("Mul", graph.add("Sub", x, arrays[f"{OBSERVATION}/mean"]), scale)
-    return graph.add("Clip", x, np.float32(-LARGEST), np.float32(LARGEST))
+    return graph.add("Clip", x, np.float32(-CLIP_RANGE), np.float32(CLIP_RANGE))
 
 
 def _network(
-    graph: Graph, layout: Layout, x: str, arrays: Mapping[str, FloatArray]
+    graph: OnnxGraph, layout: Layout, x: str, arrays: Mapping[str, FloatArray]
 ) -> str:
     """Add the layers up to the output that holds the action; return that."""
 
@@ -127,7 +127,9 @@ def _network(
     return output_of(layout.outputs[0])
 
 
-def _action(graph: Graph, outputs: str, actor: Any, space: Any, spec: EnvSpec) -> str:
+def _action(
+    graph: OnnxGraph, outputs: str, actor: Any, space: Any, spec: EnvSpec
+) -> str:
     """Add what makes greedy actions of the network's output."""
     if spec.action_sizes:
         return _several_actions(graph, outputs, space, spec.action_sizes)
@@ -151,7 +153,7 @@ def _action(graph: Graph, outputs: str, actor: Any, space: Any, spec: EnvSpec) -
 
 
 def _several_actions(
-    graph: Graph, outputs: str, space: Any, sizes: tuple[int, ...]
+    graph: OnnxGraph, outputs: str, space: Any, sizes: tuple[int, ...]
 ) -> str:
     """Add what makes several actions at once of their logits."""
     ends = np.cumsum(sizes)

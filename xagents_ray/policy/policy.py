@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from xagents_ray.core.process import one_blas_thread
-from xagents_ray.core.signals import interrupting
+from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import episodes as playing
 from xagents_ray.policy import onnx_export
@@ -207,7 +207,7 @@ class Policy:
         settings |= {"seed": seed, "sample": not deterministic}
         config = EvaluateConfig(episodes=episodes, **settings)
         run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
-        with interrupting(), one_blas_thread():
+        with raising_interrupts(), one_blas_thread():
             found = playing.evaluate(run, self._trained.weights, config)
             return playing.unless_stopped(found)
 
@@ -242,7 +242,7 @@ class Policy:
         check_known(settings, options(PlayConfig))
         settings |= {"video_dir": video_dir, "seed": seed, "sample": not deterministic}
         config = PlayConfig(episodes=episodes, **settings)
-        with interrupting(), one_blas_thread():
+        with raising_interrupts(), one_blas_thread():
             weights = self._trained.weights
             found = playing.play(self._run, weights, config, lambda _: None)
             return playing.unless_stopped(found)

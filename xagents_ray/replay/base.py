@@ -11,7 +11,7 @@ import psutil
 
 from xagents_ray.algorithms.row import Place
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
@@ -152,7 +152,7 @@ def empty_replay(
     seed: int,
 ) -> Replay:
     """Return a replay of a class, before its memory is committed."""
-    make: Callable[..., Replay] = resolved("replay", kind)
+    make: Callable[..., Replay] = resolve_class("replay", kind)
     own = config.batch_steps, seed, *config.replay_settings
     return make(spec, capacity, n_envs, *own)
 

@@ -232,7 +232,9 @@ class LocalDriver:
         return self._thread.submit(work).result()
 
 
-def start(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> LocalDriver:
+def start_local_driver(
+    run: RunSpec, signals: Signals, note: Callable[[str], None]
+) -> LocalDriver:
     """Return the parts of a run in this process."""
     if "tensorflow" not in sys.modules:
         note("Loading TensorFlow...")

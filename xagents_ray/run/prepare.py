@@ -63,7 +63,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     own = {each.name for each in options(config) if each.is_path}
     given = with_own_names(config, given, stored)
     for name, value in given.items():
-        if name in own and objects.find("network", value) is not None:
+        if name in own and objects.find_kept("network", value) is not None:
             continue  # made of the same definitions, it fits the checkpoint
         if name not in _FREE and stored.get(name) != value:
             raise UserError(

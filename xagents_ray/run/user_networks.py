@@ -15,7 +15,7 @@ from xagents_ray.core.errors import (
     UserError,
     one_line,
 )
-from xagents_ray.core.plugins import resolved
+from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.process import drawing_by
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.user_code import place_that_raised, traceback_of
@@ -70,8 +70,8 @@ def save_user_networks(
             continue
         name, network = made
         changes[model.file] = name
-        file = resolve_name(f"{_KERAS}saved")(network, name)
-        objects.keep("network-file", file, name)
+        file = resolve_name(f"{_KERAS}model_bytes")(network, name)
+        objects.keep_object("network-file", file, name)
     return replace(config, **changes) if changes else config
 
 
@@ -117,10 +117,10 @@ def notes(layouts: Iterable[Layout]) -> Iterator[str]:
 
 def _object(name: str) -> Any | None:
     """Return what a setting names, if it isn't a file."""
-    kept = objects.find("network", name)
+    kept = objects.find_kept("network", name)
     if kept is not None or ":" not in name or Path(name).is_file():
         return kept
-    return resolved("function", name)
+    return resolve_class("function", name)
 
 
 def _features(name: str, model: Model, env: EnvConfig, spec: EnvSpec) -> Any:

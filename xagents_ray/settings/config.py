@@ -32,7 +32,7 @@ class Config:
     @property
     def objects(self) -> list[tuple[str, str]]:
         """The settings that may name objects besides environments, and the names."""
-        return [*self.algorithm.objects, *objects.named("layer")]
+        return [*self.algorithm.objects, *objects.kept_names("layer")]
 
     def values(self) -> dict[str, Any]:
         """Return all settings by their flat names."""

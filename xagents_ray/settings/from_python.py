@@ -31,9 +31,9 @@ def environment(value: Any) -> Any:
     if _is_spec(value):
         if sys.modules["gymnasium"].registry.get(value.id) == value:
             return value.id
-        return objects.keep("env", value, f"spec:{value.id}")
+        return objects.keep_object("env", value, f"spec:{value.id}")
     if callable(value):
-        return objects.keep("env", value, _name_of_lambda(value))
+        return objects.keep_object("env", value, _name_of_lambda(value))
     if callable(getattr(value, "reset", None)):
         raise UserError(
             f"env is an environment that is made already, {value!r:.80}, and a run "
@@ -82,7 +82,9 @@ def callbacks(value: Any) -> Any:
     names: list[Any] = []
     for each in several:
         is_own = _is_callback(each)
-        names.append(objects.keep("callbacks", each, taken=names) if is_own else each)
+        names.append(
+            objects.keep_object("callbacks", each, taken=names) if is_own else each
+        )
     return tuple(names) or None
 
 
@@ -97,7 +99,7 @@ def wrappers(value: Any) -> Any:
 
 def state_to_input(value: Any) -> Any:
     """Return the name of a function of observations."""
-    return objects.keep("state_to_input", value) if callable(value) else value
+    return objects.keep_object("state_to_input", value) if callable(value) else value
 
 
 def network(value: Any) -> Any:
@@ -106,14 +108,18 @@ def network(value: Any) -> Any:
     is_model = keras is not None and isinstance(value, keras.Model)
     if not (is_model or callable(value)):
         return value
-    taken = [n for s, n in objects.named("network") if objects.find(s, n) is not value]
+    taken = [
+        n
+        for s, n in objects.kept_names("network")
+        if objects.find_kept(s, n) is not value
+    ]
     label = ""
     if is_model:
         label, number = value.name, 1
         while label in taken:
             number += 1
             label = f"{value.name}-{number}"
-    return objects.keep("network", value, label, taken)
+    return objects.keep_object("network", value, label, taken)
 
 
 def optimizer(value: Any) -> Any:
@@ -150,7 +156,9 @@ def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:
         return value
     names: list[Any] = []
     for each in value if isinstance(value, tuple) else (value,):
-        kept = objects.keep(setting, each, taken=names) if is_object(each) else each
+        kept = (
+            objects.keep_object(setting, each, taken=names) if is_object(each) else each
+        )
         names.append(kept)
     return tuple(names) or None
 

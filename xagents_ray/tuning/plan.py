@@ -158,7 +158,7 @@ class Plan:
 
 def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with absolute paths: trials have working directories."""
-    resolved, kept = dict(settings), objects.named("network")
+    resolved, kept = dict(settings), objects.kept_names("network")
     for each in train_options(algorithm.config):
         value = settings.get(each.name)
         if each.is_path and value is not None and ("network", value) not in kept:

@@ -125,7 +125,9 @@ def train_alone(
     permit = threading.Thread(target=_permit, args=(link, training), daemon=True)
     permit.start()
     with Signals() as signals, suppress(ConnectionError):
-        training.run(algorithm, settings, threads, definitions, local.start, signals)
+        training.run(
+            algorithm, settings, threads, definitions, local.start_local_driver, signals
+        )
 
 
 def _permit(link: Connection, training: Training) -> None:

@@ -38,6 +38,9 @@ def train_with(
 
 def start_driver(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> Driver:
     """Start the parts of a run: in this process with --local, else as Ray actors."""
-    local, ray = "xagents_ray.run.local:start", "xagents_ray.cluster.run.driver:start"
+    local, ray = (
+        "xagents_ray.run.local:start_local_driver",
+        "xagents_ray.cluster.run.driver:start_ray_driver",
+    )
     start: StartDriver = resolve_name(local if run.config.placement.local else ray)
     return start(run, signals, note)

@@ -225,7 +225,7 @@ def load(
     """
     found, lost = [], []
     for name in names or ():
-        given = objects.find("callbacks", name)
+        given = objects.find_kept("callbacks", name)
         if given is None and is_resumed and ":" not in name:
             lost.append(name)
             continue

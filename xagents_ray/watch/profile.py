@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
@@ -123,7 +123,7 @@ class Profile:
             return False  # the environments compute in processes that aren't counted
         passed = (self._ended or time.perf_counter()) - self._began
         busy = self._n_actors * (self._seconds["stepping"] + self._seconds["acting"])
-        return self._computing < _IDLE * min(busy, passed * cores())
+        return self._computing < _IDLE * min(busy, passed * available_cores())
 
     def _on_the_way(self, seconds: float) -> None:
         """Count what is left of a wait; unknown where acting and learning overlap."""
@@ -136,14 +136,14 @@ class Profile:
         flags = " or ".join(each.flag for each in known if each.remedy_for == part)
         if part == "stepping":
             placement, n_envs = self._config.placement, self._config.env.n_envs
-            if placement.local and cores() > 1 and n_envs > 1:
+            if placement.local and available_cores() > 1 and n_envs > 1:
                 return "leave out --local: env actors use every core"
             if self._n_actors < n_envs and self._cores_are_idle:
                 more = f"raise --n-actors, up to {n_envs}"
                 return f"{more}: the environments wait more than they compute"
-            if self._n_actors < min(cores(), n_envs):
-                return f"raise --n-actors to {min(cores(), n_envs)}"
-            if n_envs < 2 * cores():
+            if self._n_actors < min(available_cores(), n_envs):
+                return f"raise --n-actors to {min(available_cores(), n_envs)}"
+            if n_envs < 2 * available_cores():
                 return "raise --n-envs, or add machines with --address"
             return "add machines with --address, or cores"
         if part == "learning":

@@ -20,7 +20,7 @@ import pytest
 from processes import python
 from ray._common.network_utils import node_ip_address_from_perspective
 
-from xagents_ray.cluster.launch.folder import write
+from xagents_ray.cluster.launch.folder import write_folder
 from xagents_ray.cluster.ray import connection
 from xagents_ray.core.errors import UserError
 
@@ -35,8 +35,8 @@ _COMMAND = (
 _JOIN = """
 import sys, time
 from xagents_ray.cluster.ray import connection
-ray = connection.connect(sys.argv[1], False, 0)
-print(ray.get(ray.remote(lambda: "called").remote()), connection.notes())
+ray = connection.connect_to_ray(sys.argv[1], False, 0)
+print(ray.get(ray.remote(lambda: "called").remote()), connection.ray_notes())
 time.sleep(1.2)
 for _ in range(100):  # a busy machine answers a probe late
     silent = connection._open[0].head.silent_seconds
@@ -164,7 +164,7 @@ def wait_for(is_so: Callable[[], object]) -> None:
 @pytest.fixture
 def nodes(request: pytest.FixtureRequest) -> Iterator[_Nodes]:
     """A cluster, with TLS where the parameter says so."""
-    write("docker", _COMMAND, Path("docker"))
+    write_folder("docker", _COMMAND, Path("docker"))
     made = _Nodes(Path("docker/entrypoint.sh").resolve())
     if getattr(request, "param", "") == "tls":
         made.encrypt()
@@ -175,7 +175,7 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[_Nodes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", ["plain", "tls"], indirect=True)
 def test_a_submitted_training_outlives_a_worker_that_comes_back(nodes: _Nodes) -> None:
-    write("ray", _COMMAND, Path("job"))
+    write_folder("ray", _COMMAND, Path("job"))
     Path("job/files/own_env.py").write_text(_ENV)
     nodes.start("head", _HEAD)
     for address in _WORKERS:
@@ -254,4 +254,4 @@ def test_a_run_joins_a_cluster_with_tls(
             for name, value in given.items():
                 changed.setenv(name, value)
             with pytest.raises(UserError, match=sentence):
-                connection.connect(address, False, 0)
+                connection.connect_to_ray(address, False, 0)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from xagents_ray.cluster.launch.folder import write
+from xagents_ray.cluster.launch.folder import write_folder
 from xagents_ray.commands import cli
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def folder(
     """A folder with what is written for each target."""
     above = tmp_path_factory.mktemp("launch")
     for target in TARGETS:
-        write(
+        write_folder(
             target,
             [*COMMAND, "--name", "a $b 'c'"],
             above / target,
@@ -144,7 +144,7 @@ def test_nothing_is_reached_from_outside(folder: Path) -> None:
 
 
 def test_the_token_is_in_one_place_only(tmp_path: Path) -> None:
-    names = write("docker", COMMAND, tmp_path / "docker")
+    names = write_folder("docker", COMMAND, tmp_path / "docker")
     assert "secrets/ray_token" not in names
     path = tmp_path / "docker" / "secrets" / "ray_token"
     token = path.read_text()
@@ -153,7 +153,7 @@ def test_the_token_is_in_one_place_only(tmp_path: Path) -> None:
     others = [p for p in path.parents[1].rglob("*") if p.is_file() and p != path]
     assert not any(token in p.read_text() for p in others)
     assert "secrets" not in (tmp_path / "docker" / ".dockerignore").read_text()[70:]
-    write("docker", COMMAND, tmp_path / "other")
+    write_folder("docker", COMMAND, tmp_path / "other")
     assert token != (tmp_path / "other" / "secrets" / "ray_token").read_text()
 
 

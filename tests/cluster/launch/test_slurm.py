@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from xagents_ray.cluster.launch.folder import write
+from xagents_ray.cluster.launch.folder import write_folder
 
 _SRUN = """\
 echo "$$ ${RAY_TLS_SERVER_CERT:-}" >> nodes
@@ -58,7 +58,7 @@ def _write_programs(programs: Mapping[str, str]) -> str:
 def test_a_cluster_that_does_not_start_ends_the_job(
     given: dict[str, str], sentence: str
 ) -> None:
-    write("slurm", _COMMAND, Path("slurm"))
+    write_folder("slurm", _COMMAND, Path("slurm"))
     Path("clock").write_text("0\n")
     Path("ray.py").write_text(_RAY)
     environment = {
@@ -81,7 +81,7 @@ def test_a_cluster_that_does_not_start_ends_the_job(
 @pytest.mark.slow
 @pytest.mark.parametrize("tls", ["0", "1"])
 def test_a_job_trains_and_removes_its_certificate(tls: str) -> None:
-    write("slurm", _COMMAND, Path("slurm"))
+    write_folder("slurm", _COMMAND, Path("slurm"))
     programs = _write_programs({"srun": _SRUN})
     with tempfile.TemporaryDirectory(prefix="ray-") as session:
         environment = {

@@ -19,14 +19,14 @@ from ray.exceptions import (
 )
 
 from xagents_ray.cluster.ray import calls as calls_module
-from xagents_ray.cluster.ray.calls import Calls, LateError, StoreBackoff
+from xagents_ray.cluster.ray.calls import LateError, RayCalls, StoreBackoff
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 
 
 @pytest.fixture
-def calls(ray: FakeRay) -> Calls:
-    return Calls(ray, Signals())
+def calls(ray: FakeRay) -> RayCalls:
+    return RayCalls(ray, Signals())
 
 
 def _raised(cause: BaseException) -> RayTaskError:
@@ -44,7 +44,7 @@ def _raised(cause: BaseException) -> RayTaskError:
         OutOfMemoryError("killed"),
     ],
 )
-def test_what_is_lost_is_an_argument(calls: Calls, cause: RayError) -> None:
+def test_what_is_lost_is_an_argument(calls: RayCalls, cause: RayError) -> None:
     error = _raised(cause)
     assert calls.is_argument(error)
     assert not calls.is_full(error)
@@ -54,7 +54,7 @@ def test_what_is_lost_is_an_argument(calls: Calls, cause: RayError) -> None:
 
 @pytest.mark.parametrize("cause", [OutOfDiskError(""), ObjectStoreFullError("")])
 def test_a_full_store_is_neither_an_argument_nor_a_death(
-    calls: Calls, cause: RayError
+    calls: RayCalls, cause: RayError
 ) -> None:
     for error in (cause, _raised(cause)):
         assert calls.is_full(error)
@@ -65,19 +65,19 @@ def test_a_full_store_is_neither_an_argument_nor_a_death(
 @pytest.mark.parametrize(
     "cause", [ValueError("a bug"), TaskUnschedulableError("no node"), RayError("?")]
 )
-def test_any_other_error_is_the_calls_own(calls: Calls, cause: Exception) -> None:
+def test_any_other_error_is_the_calls_own(calls: RayCalls, cause: Exception) -> None:
     error = _raised(cause)
     assert not calls.is_argument(error)
     assert not calls.is_full(error)
     assert not calls.is_death(error)
 
 
-def test_an_actor_that_died_is_a_death(calls: Calls) -> None:
+def test_an_actor_that_died_is_a_death(calls: RayCalls) -> None:
     assert calls.is_death(ActorDiedError())
     assert not calls.is_full(ActorDiedError())
 
 
-def test_every_wait_has_a_limit(calls: Calls, ray: FakeRay) -> None:
+def test_every_wait_has_a_limit(calls: RayCalls, ray: FakeRay) -> None:
     before = ray.now
     with pytest.raises(LateError):
         calls.get(Ref.pending(), 30)
@@ -85,7 +85,7 @@ def test_every_wait_has_a_limit(calls: Calls, ray: FakeRay) -> None:
 
 
 def test_what_does_not_arrive_here_is_late(
-    calls: Calls, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+    calls: RayCalls, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray knows where it is, and its node doesn't send it."""
     limits = []
@@ -100,7 +100,7 @@ def test_what_does_not_arrive_here_is_late(
     assert limits == [calls_module._FETCH_SECONDS]
 
 
-def test_pauses_grow_and_end_with_a_sentence(calls: Calls, ray: FakeRay) -> None:
+def test_pauses_grow_and_end_with_a_sentence(calls: RayCalls, ray: FakeRay) -> None:
     backoff, began, clocks = StoreBackoff(calls), ray.now, [ray.now]
     with pytest.raises(Broken, match="are full for 120 s: free some room") as end:
         while True:
@@ -115,7 +115,7 @@ def test_pauses_grow_and_end_with_a_sentence(calls: Calls, ray: FakeRay) -> None
 
 
 def test_an_attempt_that_succeeds_starts_with_short_pauses_again(
-    calls: Calls, ray: FakeRay
+    calls: RayCalls, ray: FakeRay
 ) -> None:
     backoff, began = StoreBackoff(calls), ray.now
     for _ in range(12):
@@ -131,4 +131,4 @@ def test_a_signal_ends_a_pause(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) ->
     signals.press(15)
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        StoreBackoff(Calls(ray, signals)).wait()
+        StoreBackoff(RayCalls(ray, signals)).wait()

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from xagents_ray.cluster.ray import authentication, connection, ray_session
-from xagents_ray.cluster.ray.ray_session import Processes, RaySession
+from xagents_ray.cluster.ray.ray_session import RayProcesses, RaySession
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.run import ConnectionConfig
@@ -28,10 +28,10 @@ _FILES = ("SERVER_KEY", "SERVER_CERT", "CA_CERT")
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
+def processes() -> Iterator[RayProcesses]:
     """Two processes that Ray has started: one of its own, and a worker below it."""
     services = importlib.import_module("ray._private.services")
-    made = Processes()
+    made = RayProcesses()
     with made.starting():
         services.ConsolePopen(["sh", "-c", "sleep 60 & wait"])
     while len(made.all()) < 2:
@@ -41,7 +41,7 @@ def processes() -> Iterator[Processes]:
 
 
 def test_ray_does_not_get_the_signals_of_the_process_group(
-    processes: Processes,
+    processes: RayProcesses,
 ) -> None:
     for each in processes.all():
         assert os.getpgid(each.pid) != os.getpgid(0)
@@ -52,7 +52,7 @@ def test_a_release_of_ray_without_the_hook_starts_all_the_same(
 ) -> None:
     services = importlib.import_module("ray._private.services")
     monkeypatch.delattr(services, "ConsolePopen")
-    made = Processes()
+    made = RayProcesses()
     with made.starting():
         assert not hasattr(services, "ConsolePopen")
     made.watch()
@@ -62,13 +62,13 @@ def test_a_release_of_ray_without_the_hook_starts_all_the_same(
 
 
 def test_leaving_ends_what_ray_has_started_and_nothing_else(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
+    processes: RayProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = RaySession(processes=processes)
     monkeypatch.setattr(connection, "_open", [made])
     below = processes.all()
     with subprocess.Popen(_SLEEP) as own:
-        connection.disconnect(SimpleNamespace(shutdown=lambda: None))
+        connection.leave_ray(SimpleNamespace(shutdown=lambda: None))
         assert psutil.wait_procs(below, timeout=5)[1] == []
         assert own.poll() is None
         own.kill()
@@ -78,7 +78,7 @@ def test_a_ray_whose_vital_process_has_ended_is_lost(tmp_path: Path) -> None:
     services = importlib.import_module("ray._private.services")
     server = tmp_path / "gcs_server"
     server.symlink_to("/bin/cat")
-    made = Processes()
+    made = RayProcesses()
     with made.starting():
         services.ConsolePopen([str(server)], stdin=subprocess.PIPE)
         services.ConsolePopen(["true"]).wait()
@@ -205,7 +205,7 @@ def test_a_cluster_whose_token_is_not_here(
     monkeypatch.setenv("HOME", str(tmp_path))
     before = dict(os.environ)
     with pytest.raises(UserError, match="requires a token: set RAY_AUTH_TOKEN"):
-        connection.connect(serve(grpc.StatusCode.UNAUTHENTICATED), False, 0)
+        connection.connect_to_ray(serve(grpc.StatusCode.UNAUTHENTICATED), False, 0)
     assert dict(os.environ) == before
     assert not connection._open
 
@@ -214,7 +214,7 @@ def test_joining_is_announced() -> None:
     said: list[str] = []
     with Signals() as signals, pytest.raises(UserError, match="No Ray cluster"):
         flags = ConnectionConfig(address="127.0.0.1:1")
-        connection.start(flags, 0, signals, said.append)
+        connection.start_ray(flags, 0, signals, said.append)
     assert said == ["Joining the Ray cluster at 127.0.0.1:1..."]
 
 
@@ -223,7 +223,7 @@ def test_a_trial_of_a_sweep_announces_nothing(monkeypatch: pytest.MonkeyPatch) -
     ray = SimpleNamespace(is_initialized=lambda: True)
     monkeypatch.setitem(sys.modules, "ray", ray)
     said: list[str] = []
-    assert connection.start(ConnectionConfig(), 0, Signals(), said.append) is ray
+    assert connection.start_ray(ConnectionConfig(), 0, Signals(), said.append) is ray
     assert said == []
 
 
@@ -236,9 +236,9 @@ def test_another_address_than_that_of_the_ray_in_use(
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
     same, other = (ConnectionConfig(address=f"10.0.0.{n}:6379") for n in (1, 2))
-    assert connection.start(same, 0, Signals(), print) is ray
+    assert connection.start_ray(same, 0, Signals(), print) is ray
     with pytest.raises(UserError, match="is not the Ray at 10"):
-        connection.start(other, 0, Signals(), print)
+        connection.start_ray(other, 0, Signals(), print)
 
 
 def test_a_run_within_another_one_leaves_its_ray(
@@ -251,17 +251,17 @@ def test_a_run_within_another_one_leaves_its_ray(
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(connection, "_open", [RaySession()])
-    assert connection.start(ConnectionConfig(), 0, Signals(), print) is ray
-    connection.disconnect(ray, lambda: events.append("the inner run left"))
+    assert connection.start_ray(ConnectionConfig(), 0, Signals(), print) is ray
+    connection.leave_ray(ray, lambda: events.append("the inner run left"))
     assert events == ["the inner run left"]
-    connection.disconnect(ray, lambda: events.append("the outer run left"))
+    connection.leave_ray(ray, lambda: events.append("the outer run left"))
     assert events[1:] == ["the outer run left", "shut down"]
 
 
 @pytest.mark.parametrize("address", ["head..local:6379", f"{'a' * 64}:6379"])
 def test_a_host_that_is_no_name(address: str) -> None:
     with pytest.raises(UserError, match=r"not the name of a machine\): check"):
-        connection.connect(address, False, 0)
+        connection.connect_to_ray(address, False, 0)
 
 
 def test_brackets_of_ipv6_are_no_part_of_the_host(
@@ -273,9 +273,9 @@ def test_brackets_of_ipv6_are_no_part_of_the_host(
         asked.append(host)
         return "no answer"
 
-    monkeypatch.setattr(ray_session, "silence", silence)
+    monkeypatch.setattr(ray_session, "why_silent", silence)
     with pytest.raises(UserError, match=r"at \[::1\]:6379 \(no answer\)"):
-        connection.connect("[::1]:6379", False, 0)
+        connection.connect_to_ray("[::1]:6379", False, 0)
     assert asked == ["::1"]
 
 
@@ -304,8 +304,8 @@ def test_a_silent_head_counts_as_lost_after_a_while(
                     link.sendall(b"\0\0\0\4\0\0\0\0\0")
 
     threading.Thread(target=answer, daemon=True).start()
-    assert ray_session.silence("127.0.0.1", port) == ""
-    patient, other = (ray_session.Head("127.0.0.1", port, s) for s in (1_000, 0.2))
+    assert ray_session.why_silent("127.0.0.1", port) == ""
+    patient, other = (ray_session.HeadProbe("127.0.0.1", port, s) for s in (1_000, 0.2))
     answers.clear()
     _wait_for(lambda: patient.silent_seconds > 0 and other.is_gone)
     assert not patient.is_gone

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fake_ray import FakeActor, FakeRay, Ref
 
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.driver import RayDriver
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
@@ -24,7 +24,7 @@ def signals() -> Signals:
 
 def test_every_wait_ends_with_a_sentence(ray: FakeRay, signals: Signals) -> None:
     lost, pending = False, Ref.pending()
-    calls = Calls(ray, signals, lambda: lost)
+    calls = RayCalls(ray, signals, lambda: lost)
     assert calls.ready([pending], 0) == []
     lost = True
     for _ in range(2):
@@ -33,7 +33,11 @@ def test_every_wait_ends_with_a_sentence(ray: FakeRay, signals: Signals) -> None
 
 
 def test_what_is_still_there_has_some_seconds(ray: FakeRay, signals: Signals) -> None:
-    calls, pending, before = Calls(ray, signals, lambda: True), Ref.pending(), ray.now
+    calls, pending, before = (
+        RayCalls(ray, signals, lambda: True),
+        Ref.pending(),
+        ray.now,
+    )
     calls.begin_saving()
     assert calls.ready([pending], 0) == []
     with pytest.raises(Broken):
@@ -43,7 +47,7 @@ def test_what_is_still_there_has_some_seconds(ray: FakeRay, signals: Signals) ->
 
 def test_nothing_is_replaced_without_ray(ray: FakeRay, signals: Signals) -> None:
     lost, actors = False, [FakeActor(ray, None) for _ in range(2)]
-    calls = Calls(ray, signals, lambda: lost)
+    calls = RayCalls(ray, signals, lambda: lost)
     calls.kill(actors[0])
     lost = True
     with pytest.raises(Broken):
@@ -63,7 +67,7 @@ def test_the_driver_saves_what_it_holds_itself(ray: FakeRay, signals: Signals) -
     driver: Any = object.__new__(RayDriver)
     driver._ray = ray
     driver._patience = 3.0
-    driver._calls = Calls(driver._ray, signals, lambda: True)
+    driver._calls = RayCalls(driver._ray, signals, lambda: True)
     driver._learner = SimpleNamespace(held=held)
     snapshot = Snapshot(Ref.pending(), [Ref.pending(), Ref.pending()])
     assert driver.fetch(snapshot) is None

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from processes import python, start
 
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.storage.checkpoints import newest_valid
 
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
@@ -78,7 +78,7 @@ def test_local_and_one_remote_actor_agree(
     assert len(runs[0]["episodes"]) >= 2
     assert runs[0]["updates"] > 0
     # Only convolutions gain from more than one.
-    threads = cores() if "preprocess" in settings else 1
+    threads = available_cores() if "preprocess" in settings else 1
     assert runs[0]["learner_threads"] == threads
     for run in runs[1:]:
         assert run["policy_lag"] == {"min": 0, "mean": 0, "max": 0}

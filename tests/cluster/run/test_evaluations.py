@@ -8,7 +8,7 @@ from fake_ray import NEVER, FakeActor, FakeRay, Takes, crash
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.cluster.ray.calls import Calls, FailureLog
+from xagents_ray.cluster.ray.calls import FailureLog, RayCalls
 from xagents_ray.cluster.run import evaluator as evaluations_module
 from xagents_ray.cluster.run.evaluator import Evaluations
 from xagents_ray.core.signals import Signals
@@ -41,7 +41,7 @@ def evaluations(
     def make(n_envs: int) -> FakeActor:
         return FakeActor(ray, SimpleNamespace(evaluate=evaluate), 5.0)
 
-    calls = Calls(ray, Signals())
+    calls = RayCalls(ray, Signals())
     calls.log = log
     return Evaluations(calls, make, run)
 

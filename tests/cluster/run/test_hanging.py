@@ -10,10 +10,10 @@ _HANGING = """
 import json, sys
 import psutil, xagents_ray
 from xagents_ray.cluster.run import (learner as learning)
-from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.replay import ReplayShards
 
 learning._PING_SECONDS, learning._ARGUMENT_SECONDS = 1.0, 3.0
-sample, calls = Shards.sample, 0
+sample, calls = ReplayShards.sample, 0
 
 def stopping(self, *arguments):
     global calls
@@ -25,7 +25,7 @@ def stopping(self, *arguments):
                 break
     return sample(self, *arguments)
 
-Shards.sample = stopping
+ReplayShards.sample = stopping
 run = xagents_ray.train("dqn", quiet=True, **json.loads(sys.argv[1]))
 print(json.dumps([run.reason, run.updates, run.losses]))
 """

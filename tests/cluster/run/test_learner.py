@@ -8,11 +8,11 @@ import pytest
 from fake_ray import FakeActor, FakeRay, Ref, Takes, full
 from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayTaskError
 
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.learner import SupervisedLearner
-from xagents_ray.cluster.run.phases import Phase, PhaseData
-from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
+from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION
@@ -97,7 +97,7 @@ class _Setup:
         self.signals.on_first = None
         self.actors: list[FakeActor] = []
         self._seconds, self._hanging = seconds, list(hanging)
-        self.calls = Calls(ray, self.signals)
+        self.calls = RayCalls(ray, self.signals)
         self.log = self.calls.log
         self.learner = SupervisedLearner(self.calls, self._make, patience=1.0)
         if "start" not in [method for each in hanging[:1] for method in each]:
@@ -116,7 +116,7 @@ class _Setup:
     def learn(self, *batches: Sequence[Any], **settings: Any) -> None:
         """Request a phase, of the first batch; of the next one when it is repeated."""
         data: Any = _Data(*batches, **settings)
-        self.learner.learn(Phase(data, 0, {}))
+        self.learner.learn(RequestedPhase(data, 0, {}))
 
     def updates(self) -> list[float]:
         return [metrics["updates"] for metrics in self.learner.finish()]
@@ -188,7 +188,7 @@ def test_a_resumed_learner_publishes_above_its_earlier_versions(ray: FakeRay) ->
 
 
 def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
-    snapshot = LastSnapshot(Calls(None, Signals()))
+    snapshot = LastSnapshot(RayCalls(None, Signals()))
     snapshot.add(2, 10)
     snapshot.keep({}, 3)
     snapshot.add(3, 100)
@@ -265,7 +265,7 @@ def test_a_batch_without_room_is_requested_again_after_a_pause(ray: FakeRay) -> 
 
 def test_a_store_that_stays_full_ends_the_run_with_a_sentence(ray: FakeRay) -> None:
     setup, data = _Setup(ray), _Data([full()])
-    setup.learner.learn(Phase(data, 0, {}))  # type: ignore[arg-type]
+    setup.learner.learn(RequestedPhase(data, 0, {}))  # type: ignore[arg-type]
     with pytest.raises(Broken, match="object store and the disk"):
         setup.learner.finish()
     assert data.asked < 20
@@ -534,7 +534,7 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
         made.append(FakeActor(ray, _Shard()))
         return made[-1]
 
-    shards = Shards(setup.calls, 2, make, True)
+    shards = ReplayShards(setup.calls, 2, make, True)
     shards.insert([])
     made[1].hanging.add("sample")
     generator = np.random.default_rng(1)
@@ -543,7 +543,7 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced(
         data = PhaseData(
             setup.calls, shards, rollouts, lambda: shards.sample(1, 4, generator)
         )
-        setup.learner.learn(Phase(data, 0, {}))
+        setup.learner.learn(RequestedPhase(data, 0, {}))
     whole = (*fresh, "drawn", "drawn")
     assert setup.updates() == [len(whole)] * phases
     assert setup.services[0].learned == [whole] * phases

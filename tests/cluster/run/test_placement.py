@@ -7,19 +7,21 @@ import pytest
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.placement import (
-    Node,
-    Parts,
-    as_one,
-    check,
-    demand,
+    ClusterNode,
+    RunParts,
+    check_claims,
+    label_selectors,
     nodes_of,
-    selectors,
+    run_claims,
+    single_claim,
 )
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.settings.config import Config
 
 
-def cluster(*cpus: float, gpus: float = 0, learns: int | None = None) -> list[Node]:
+def cluster(
+    *cpus: float, gpus: float = 0, learns: int | None = None
+) -> list[ClusterNode]:
     """Return a node of each size.
 
     Args:
@@ -28,7 +30,7 @@ def cluster(*cpus: float, gpus: float = 0, learns: int | None = None) -> list[No
         learns: index of the only node with TensorFlow; None if all have it.
     """
     nodes = [
-        Node(str(number), {"CPU": count}, learns in (None, number))
+        ClusterNode(str(number), {"CPU": count}, learns in (None, number))
         for number, count in enumerate(cpus)
     ]
     nodes[0].has["GPU"] = gpus
@@ -57,10 +59,10 @@ def test_a_run_claims_its_share(
     cpus: tuple[int, ...], share: float, learner: float, actors: list[float]
 ) -> None:
     nodes = cluster(*cpus)
-    first, *rest = demand(nodes, config(), share)
+    first, *rest = run_claims(nodes, config(), share)
     assert first == {"CPU": pytest.approx(learner)}
     assert [part["CPU"] for part in rest] == pytest.approx(actors, abs=1e-4)
-    check(nodes, [first, *rest])
+    check_claims(nodes, [first, *rest])
     jobs = round(1 / share)
     assert jobs * sum(part["CPU"] for part in [first, *rest]) <= sum(cpus) + 1e-2
 
@@ -72,9 +74,9 @@ def test_a_run_claims_its_share(
 def test_a_core_can_be_spared_for_the_learner(
     cpus: int, flags: dict[str, Any], spared: int, actors: int
 ) -> None:
-    learner, *rest = demand(cluster(cpus), config(**flags), spared=spared)
+    learner, *rest = run_claims(cluster(cpus), config(**flags), spared=spared)
     assert len(rest) == actors
-    check(cluster(cpus), [learner, *rest])
+    check_claims(cluster(cpus), [learner, *rest])
 
 
 @pytest.mark.parametrize(
@@ -84,18 +86,18 @@ def test_a_core_can_be_spared_for_the_learner(
 def test_gpus_are_shared_out_too(
     flags: dict[str, Any], share: float, gpu: float
 ) -> None:
-    assert demand(cluster(8, gpus=2), config(**flags), share)[0]["GPU"] == gpu
-    none = demand(cluster(8, gpus=2), config(learner_gpus=0), share)
+    assert run_claims(cluster(8, gpus=2), config(**flags), share)[0]["GPU"] == gpu
+    none = run_claims(cluster(8, gpus=2), config(learner_gpus=0), share)
     assert "GPU" not in none[0]
 
 
 @pytest.mark.parametrize(("share", "cores"), [(1, 4.0), (1 / 2, 4.0), (1 / 4, 3.0)])
 def test_one_process_fits_on_one_node(share: float, cores: float) -> None:
     nodes = cluster(4, 4, 4, gpus=1)
-    whole = as_one(nodes, config(local=True), share)
+    whole = single_claim(nodes, config(local=True), share)
     assert whole["CPU"] == pytest.approx(cores, abs=1e-2)
     assert whole["GPU"] == min(1.0, share)
-    check(nodes, [whole])
+    check_claims(nodes, [whole])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_one_process_fits_on_one_node(share: float, cores: float) -> None:
 def test_what_is_not_there_is_refused(flags: dict[str, Any], said: str) -> None:
     nodes = cluster(4, 4, 4, gpus=1)
     with pytest.raises(UserError) as error:
-        check(nodes, demand(nodes, config(**flags)))
+        check_claims(nodes, run_claims(nodes, config(**flags)))
     assert said in str(error.value)
 
 
@@ -117,21 +119,21 @@ def test_a_dead_node_has_nothing() -> None:
     alive = {"NodeID": "1", "Alive": True, "Resources": {"CPU": 2.0}}
     dead = {"NodeID": "2", "Alive": False, "Resources": {"CPU": 1000.0}}
     assert nodes_of(SimpleNamespace(nodes=lambda: [alive, dead])) == [
-        Node("1", {"CPU": 2.0})
+        ClusterNode("1", {"CPU": 2.0})
     ]
 
 
 def test_learners_are_where_tensorflow_is() -> None:
     nodes = cluster(4, 2, gpus=1, learns=1)
-    learner, *actors = demand(nodes, config())
+    learner, *actors = run_claims(nodes, config())
     assert learner == {"CPU": 1.0}  # the GPU is elsewhere
     assert [part["CPU"] for part in actors] == pytest.approx([0.8] * 6, abs=1e-2)
-    assert selectors(nodes, 3) == [{"ray.io/node-id": "in(1)"}, {}, {}]
-    assert as_one(nodes, config(), 1)["CPU"] == 2
-    check(nodes, [learner, *actors])
+    assert label_selectors(nodes, 3) == [{"ray.io/node-id": "in(1)"}, {}, {}]
+    assert single_claim(nodes, config(), 1)["CPU"] == 2
+    check_claims(nodes, [learner, *actors])
     with pytest.raises(UserError, match="learner needs 1 GPUs, and the largest node w"):
-        check(nodes, demand(nodes, config(learner_gpus=1)))
-    assert selectors(cluster(4, 2), 3) is None
+        check_claims(nodes, run_claims(nodes, config(learner_gpus=1)))
+    assert label_selectors(cluster(4, 2), 3) is None
 
 
 @pytest.mark.parametrize("has_claim", [False, True])
@@ -151,7 +153,7 @@ def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
         shutdown_requested=lambda: False,
     )
     run: Any = SimpleNamespace(config=config(n_envs=4), learner_cores=1)
-    parts = Parts(calls, run, (), has_claim)
+    parts = RunParts(calls, run, (), has_claim)
     assert parts.shares == ([2, 2] if has_claim else [1, 1, 2])
     parts.release()
     assert removed == ([] if has_claim else [own])
@@ -165,7 +167,7 @@ def test_a_signal_withdraws_a_claim() -> None:
         remove_placement_group=removed.append,
     )
     calls: Any = SimpleNamespace(shutdown_requested=lambda: True)
-    parts = object.__new__(Parts)
+    parts = object.__new__(RunParts)
     parts._ray = SimpleNamespace(util=util)
     with pytest.raises(Stopped):
         parts._claim(calls, cluster(4), [{"CPU": 1.0}])

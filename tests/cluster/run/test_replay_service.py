@@ -11,9 +11,9 @@ from ray.exceptions import ObjectLostError
 from xagents_ray.actors.envs import make
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import replay as shards_module
-from xagents_ray.cluster.run.replay import Shards
+from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
@@ -52,7 +52,7 @@ class _Elsewhere(ReplayService):
         self._check(*arguments)
 
 
-class _Shards(Shards):
+class _Shards(ReplayShards):
     """Those of a run, in this process.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Shards(Shards):
     def __init__(self, ray: FakeRay, run: RunSpec, round_bytes: int = 0) -> None:
         self.ray, self.run = ray, run
         self.made: list[FakeActor] = []
-        calls = Calls(ray, Signals())
+        calls = RayCalls(ray, Signals())
         self.log = calls.log
         super().__init__(calls, 2, self._make_one, False, round_bytes)
 
@@ -94,7 +94,7 @@ def _filled(ray: FakeRay, run: RunSpec | None = None, round_bytes: int = 0) -> _
     return shards
 
 
-def _save(shards: Shards, folder: Path) -> Path:
+def _save(shards: ReplayShards, folder: Path) -> Path:
     writer = CheckpointWriter(folder, 1)
     return writer.write(1, {}, {}, write_replay=shards.save)
 

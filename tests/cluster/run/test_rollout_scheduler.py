@@ -10,8 +10,8 @@ from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
 from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.cluster.ray.calls import Calls, traceback_of
-from xagents_ray.cluster.run.actor_pool import ActorPool, place_of
+from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
+from xagents_ray.cluster.run.actor_pool import ActorPool, error_line
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
@@ -80,7 +80,10 @@ class _Started:
             self.made[number] += 1
             return self.actors[number]
 
-        calls, restarts = Calls(ray, self.signals), config.placement.max_actor_restarts
+        calls, restarts = (
+            RayCalls(ray, self.signals),
+            config.placement.max_actor_restarts,
+        )
         self.calls, self.log = calls, calls.log
         self.pool = ActorPool(calls, [4] * count, made, restarts)
         self.fleet = RolloutScheduler(calls, config, self.pool, self.next_weights)
@@ -457,8 +460,10 @@ def test_other_errors_and_finished_episodes_do_not(
 
 
 def test_an_error_is_known_by_its_kind_and_the_line_that_raised_it() -> None:
-    traces = [traceback_of(crash(*each)) for each in ((7,), (8,), (7, "ValueError"))]
-    assert [place_of(trace) for trace in traces] == [
+    traces = [
+        remote_traceback(crash(*each)) for each in ((7,), (8,), (7, "ValueError"))
+    ]
+    assert [error_line(trace) for trace in traces] == [
         "mine.py, line 7 (RuntimeError)",
         "mine.py, line 8 (RuntimeError)",
         "mine.py, line 7 (ValueError)",

@@ -9,7 +9,7 @@ import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Takes
 
 from xagents_ray.algorithms.table import find
-from xagents_ray.cluster.ray.calls import Calls
+from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import driver as drivers
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.signals import Signals
@@ -91,7 +91,7 @@ class _Started:
             shard=None,
             evaluator=None,
         )
-        self.driver = drivers.RayDriver(run, Calls(ray, signals), parts)
+        self.driver = drivers.RayDriver(run, RayCalls(ray, signals), parts)
 
     def learn(self, env_steps: int = 0) -> list[dict[str, float]]:
         self.driver.collect(env_steps)

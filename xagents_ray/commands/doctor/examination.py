@@ -22,7 +22,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
 from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
 from xagents_ray.core.errors import UserError, counted
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.run.prepare import build_run
@@ -192,7 +192,9 @@ class _Examination:
     def _actors(self) -> tuple[int, int]:
         """Return the env actors of the run, and the cores that they have."""
         placement, n_envs = self._config.placement, self._config.env.n_envs
-        cpus = cores() if self._cluster is None else max(1, self._cluster.cpus)
+        cpus = (
+            available_cores() if self._cluster is None else max(1, self._cluster.cpus)
+        )
         if placement.local:
             return 1, cpus
         return placement.n_actors or min(n_envs, cpus), cpus

@@ -21,7 +21,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.installation import is_complete
-from xagents_ray.core.process import cores
+from xagents_ray.core.process import available_cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.replay.base import empty_replay
 from xagents_ray.settings.algorithm import ReplayConfig
@@ -40,7 +40,7 @@ _STATE_COPIES = 3
 
 def processors(config: Config, load: float) -> Row:
     """Compare cores with env actors and with what else runs."""
-    count, actors = cores(), config.placement.n_actors or 0
+    count, actors = available_cores(), config.placement.n_actors or 0
     found = f"{count} cores here, load {load:.1f} before this check"
     if config.placement.address is not None:
         return Row("cores", found)
@@ -207,7 +207,7 @@ def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Row:
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
     if not shown:
-        return Row("GPU", f"none: the learner uses {cores()} cores{note}")
+        return Row("GPU", f"none: the learner uses {available_cores()} cores{note}")
     found = f"{', '.join(shown)}{note}"
     if isinstance(usable, str):
         return warning("GPU", f"{found}; {usable}", _GPU_REMEDY)
@@ -277,7 +277,7 @@ def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
 
 def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
     """Compare the object store of this machine or the cluster with data in flight."""
-    measure = resolve_name("xagents_ray.cluster.run.preflight:object_store")
+    measure = resolve_name("xagents_ray.cluster.run.preflight:object_store_bytes")
     try:
         needed, room = measure(run, cluster)
     except UserError as refused:
