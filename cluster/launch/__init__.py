@@ -1,1 +1,1 @@
-"""Files that bring a training to a cluster: templates, and what fills them in."""
+"""Files that bring a training to a cluster: templates and what fills them in."""

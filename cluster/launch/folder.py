@@ -47,17 +47,17 @@ def write_folder(
 
     Args:
         target: "docker", "kuberay", "slurm" or "ray".
-        command: the words of `xagents-ray train`, from `train` on.
-        folder: to write; it must be new, or empty.
+        command: words of the command `xagents-ray train`, from `train` on.
+        folder: the folder to write; it must be new or empty.
         sources: files that the command names, relative to the working directory.
-        workers: nodes besides the head.
+        workers: number of nodes besides the head.
         gpu: whether the learner gets a GPU.
-        image: name of the image; None for one by the version.
+        image: name of the image; None names it after the version.
     Returns:
-        The files' names, relative to the folder.
+        The names of the files, relative to the folder.
     Raises:
-        UserError: the folder holds something, or can't be written; or a source is
-            outside the working directory.
+        UserError: the folder is not empty or can't be written, or a source is outside
+            the working directory.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} holds something already: name a new folder with -o.")
@@ -95,7 +95,7 @@ def _write_files(
 
 
 def _found(source: str) -> list[Path]:
-    """Return the files that a name stands for: TensorFlow's checkpoints are several."""
+    """Return the files with a name: a TensorFlow checkpoint consists of several."""
     path, here = Path(weights.bare(source)), Path.cwd()
     if path.is_absolute() and path.is_relative_to(here):
         raise UserError(
@@ -132,9 +132,9 @@ def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
-    """Fill in `{{name}}`, from values or NAME.part; alone on its line, it is a block.
+    """Fill in `{{name}}`, from values or NAME.part; alone on a line, it is a block.
 
-    A block keeps the line's indentation; an empty one leaves no line.
+    A block keeps the line's indentation; an empty one removes the line.
     """
 
     def value(name: str) -> str:
@@ -156,7 +156,7 @@ def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
 def _values(
     target: str, command: Sequence[str], workers: int, gpu: bool, image: str | None
 ) -> dict[str, str]:
-    """Return what the templates' names stand for."""
+    """Return the values of the templates' names."""
     addresses = [f"- 192.0.2.{11 + n}" for n in range(workers)]
     shell = shlex.join(["xagents-ray", *command])
     if target == "ray":  # of several --run-dir, the last one counts

@@ -1,4 +1,4 @@
-"""Ray's token: who requires it, telling Ray, and a link that gives it to a browser."""
+"""Ray's token: whether it is required, how Ray gets it, and a link for browsers."""
 
 import contextlib
 import http.server
@@ -19,24 +19,25 @@ _COOKIE = "ray-authentication-token"
 
 
 def for_own_ray() -> dict[str, str]:
-    """Return the environment of a Ray that starts here.
+    """Return the environment variables for a Ray that starts on this machine.
 
-    Its ports are open to the network; only this run, or this user, knows the token.
+    Its ports are open to the network; the token is known only to this run or user.
     """
     token = os.environ.get("RAY_AUTH_TOKEN") or _TOKEN
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
 def for_cluster(address: str) -> dict[str, str]:
-    """Return the environment in which Ray joins a cluster: the mode is the cluster's.
+    """Return the environment variables for joining a cluster.
 
-    In another mode, calls between the cluster and this process would be refused.
+    They set the cluster's authentication mode; otherwise, calls between the cluster and
+    this process would be refused.
     """
     return {"RAY_AUTH_MODE": "token" if _requires_token(address) else "disabled"}
 
 
 def tell_ray() -> None:
-    """Make Ray read the environment again if it has been imported."""
+    """Make Ray reread the environment if it has been imported already."""
     raylet: Any = sys.modules.get("ray._raylet")
     if hasattr(raylet, "Config") and hasattr(raylet, "AuthenticationTokenLoader"):
         raylet.Config.initialize("")
@@ -56,7 +57,7 @@ def _requires_token(address: str) -> bool:
 
 
 def _has_token() -> bool:
-    """Return whether Ray would find a token here."""
+    """Return whether Ray would find a token on this machine."""
     with contextlib.suppress(RuntimeError):  # there is no home directory
         if (Path.home() / ".ray" / "auth_token").is_file():
             return True
@@ -70,10 +71,10 @@ class DashboardLink:
     a host.
 
     Args:
-        dashboard: host:port.
-        token: that the dashboard requires.
+        dashboard: address of the dashboard, host:port.
+        token: the token that the dashboard requires.
     Attributes:
-        url: of the page; whoever knows it can use the dashboard.
+        url: URL of the page; anyone who knows it can use the dashboard.
     """
 
     def __init__(self, dashboard: str, token: str) -> None:
@@ -100,6 +101,5 @@ class DashboardLink:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Stop serving the page."""
         self._server.shutdown()
         self._server.server_close()

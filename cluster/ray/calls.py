@@ -1,4 +1,4 @@
-"""Waiting for Ray's actors in bounded time, and what their failures have cost."""
+"""Waiting for Ray's actors in bounded time, and a log of their failures."""
 
 import math
 import re
@@ -24,42 +24,41 @@ _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 @dataclass
 class FailureLog:
-    """Failures of a run's parts; every one is counted and reported."""
+    """A log of the failures of a run's parts; each is counted and reported."""
 
     # What failed, and what was lost with it, by name.
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)  # sentences, oldest first
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count something that failed or was lost; a number of 0 leaves no entry."""
+        """Count failures or losses; a number of 0 leaves no entry."""
         if number:
             self.counts[name] += number
 
     def warn(self, sentence: str) -> None:
-        """Report something to the user."""
         self.warnings.append(sentence)
 
     def take_warnings(self) -> list[str]:
-        """Return the sentences that have not been taken yet."""
+        """Return the new warnings, and forget them."""
         taken, self.warnings = self.warnings, []
         return taken
 
 
 class LateError(Exception):
-    """An answer did not arrive in time; the message says how long that was."""
+    """A result did not arrive in time; the message gives the limit."""
 
 
 class RayCalls:
-    """Waits for objects of Ray, and reacts to signals meanwhile.
+    """Waits for objects of Ray while reacting to signals.
 
     Args:
-        ray: the module.
-        signals: end waits.
-        is_lost: returns whether Ray is lost for good.
+        ray: the module `ray`.
+        signals: the signals, which end waits.
+        is_lost: function that returns whether Ray is lost for good.
     Attributes:
-        log: of what failed.
-        others: returns further references that wake a wait.
-        meanwhile: called whenever a wait wakes up.
+        log: log of the failures.
+        others: function that returns further references that end a wait early.
+        meanwhile: function that is called whenever a wait wakes up.
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class RayCalls:
         """Return an object once it is ready.
 
         Args:
-            reference: to the object.
-            limit: seconds; LateError after that.
-            patience: seconds to wait in spite of a requested shutdown.
+            reference: reference to the object.
+            limit: seconds after which LateError is raised.
+            patience: seconds to wait despite a requested shutdown.
         Raises:
             Stopped: a shutdown was requested.
             Diverged, UserError: raised by the call itself.
@@ -96,7 +95,7 @@ class RayCalls:
             raise LateError(f"{_FETCH_SECONDS:.0f} s") from None
 
     def value(self, reference: Any) -> Any:
-        """Return an object that is ready; raise what its call raised."""
+        """Return an object that is ready; raise the error of its call."""
         try:
             return self.ray.get(reference, timeout=_FETCH_SECONDS)
         except self.ray.exceptions.RayTaskError as error:
@@ -107,15 +106,15 @@ class RayCalls:
     def ready(
         self, references: Sequence[Any], seconds: float, also: Sequence[Any] = ()
     ) -> list[Any]:
-        """Return which objects are ready; wait some seconds for the first one.
+        """Return which objects are ready; wait for the first one if needed.
 
         Args:
-            references: to the objects.
-            seconds: to wait.
+            references: references to the objects.
+            seconds: maximum number of seconds to wait.
             also: further references that end the wait.
         Raises:
             Broken: Ray is lost for good.
-            Stopped: likewise, after a signal.
+            Stopped: Ray is lost for good after a signal.
         """
         self._check_ray()
         both = [*references, *(r for r in also if r not in references)]
@@ -130,12 +129,12 @@ class RayCalls:
         return [reference for reference in references if reference in ready]
 
     def shutdown_requested(self, waited: float = math.inf) -> bool:
-        """Return whether a signal ends what has waited for this many seconds."""
+        """Return whether a signal ends a wait that has taken so many seconds."""
         return self._signals.shutdown_requested and waited > 0
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray is lost for good: no actor can be started any more."""
+        """Whether Ray is lost for good: no actor can be started anymore."""
         return self._is_lost()
 
     @property
@@ -154,7 +153,7 @@ class RayCalls:
             self._saving_until = time.monotonic() + _SAVING_SECONDS
 
     def _check_ray(self) -> None:
-        """Raise Broken, or Stopped after a signal, when Ray is lost for good."""
+        """Raise Broken, or Stopped after a signal, if Ray is lost for good."""
         until = self._saving_until
         if not self.is_lost or (until is not None and time.monotonic() < until):
             return
@@ -176,7 +175,7 @@ class RayCalls:
         return False
 
     def is_argument(self, error: BaseException) -> bool:
-        """Return whether a call did nothing because an argument of it is lost."""
+        """Return whether a call did not run because one of its arguments is lost."""
         errors = self.ray.exceptions
         dead = errors.RayActorError, errors.WorkerCrashedError, errors.NodeDiedError
         lost = errors.ObjectLostError, errors.OutOfMemoryError, *dead
@@ -185,7 +184,7 @@ class RayCalls:
     def is_full(self, error: BaseException) -> bool:
         """Return whether the object store is full for a call's result or arguments.
 
-        A call without room for its arguments has done nothing.
+        A call without room for its arguments did not run.
         """
         errors = self.ray.exceptions
         full = errors.ObjectStoreFullError, errors.OutOfDiskError
@@ -193,13 +192,13 @@ class RayCalls:
         return isinstance(error, full) or isinstance(cause, full)
 
     def is_death(self, error: BaseException) -> bool:
-        """Return whether an error says that an actor or its result is lost."""
+        """Return whether an error means that an actor or its result is lost."""
         errors = self.ray.exceptions
         is_raised = isinstance(error, errors.RayTaskError) or self.is_full(error)
         return isinstance(error, errors.RayError) and not is_raised
 
     def kill(self, actor: Any) -> None:
-        """End the process of an actor that is about to be replaced, if there is one.
+        """Kill an actor's process, if it has one, so that it can be replaced.
 
         Raises:
             Broken, Stopped: Ray is lost for good, and nothing can be replaced.
@@ -210,14 +209,14 @@ class RayCalls:
 
 
 class StoreBackoff:
-    """Pauses between attempts while the object store is full, each longer."""
+    """Increasing pauses between attempts while the object store is full."""
 
     def __init__(self, calls: RayCalls) -> None:
         self._calls = calls
         self.reset()
 
     def reset(self) -> None:
-        """Start with a short pause again: an attempt succeeded."""
+        """Go back to a short pause after an attempt that succeeded."""
         self._pause, self._began = _PAUSES[0], math.inf
 
     def wait(self) -> None:
@@ -247,7 +246,7 @@ class StoreBackoff:
 
 
 def remote_traceback(error: BaseException) -> str:
-    """Return the traceback of user code that an error of Ray carries; '' without."""
+    """Return the traceback of user code in an error of Ray; "" if it has none."""
     text = re.sub(r"\x1b\[\d+m", "", str(error))
     if not re.search(_CALL, text):
         return ""

@@ -39,12 +39,11 @@ def start_ray(
     note: Callable[[str], None],
     logs: bool = False,
 ) -> Any:
-    """Connect in a thread, and take SIGTERM back from Ray as soon as it has it.
+    """Connect in a thread; take SIGTERM back from Ray as soon as possible.
 
-    In a process that is one of Ray's already, such as a sweep's trial or a program that
-    has called `ray.init`, this starts nothing, and `leave_ray` ends nothing. `note`
-    tells the user what takes so long; see `connect_to_ray` for all but that and
-    `signals`.
+    In a process that Ray already uses, such as a sweep's trial or a program that has
+    called `ray.init`, this starts nothing, and `leave_ray` ends nothing. `note` tells
+    the user what takes long; see `connect_to_ray` for the other arguments.
 
     Raises:
         Stopped: a signal came.
@@ -83,7 +82,7 @@ def start_ray(
 
 
 def _quiet_threads() -> None:
-    """Print no exceptions of Ray's threads: they fail when Ray ends under them."""
+    """Hide exceptions in Ray's threads, which fail when Ray ends."""
     shown = threading.excepthook
 
     def show(args: threading.ExceptHookArgs) -> None:
@@ -94,7 +93,7 @@ def _quiet_threads() -> None:
 
 
 def _in_use(ray: Any, address: str | None) -> Any:
-    """Return the Ray that is in use here; UserError for another one's address."""
+    """Return the Ray in use here; UserError if the address is another one's."""
     own = None
     if address is not None:
         own = getattr(ray.get_runtime_context(), "gcs_address", "")
@@ -114,10 +113,10 @@ def connect_to_ray(
     """Start Ray here, or join the cluster at `address`; return the module `ray`.
 
     Args:
-        address: host:port of a cluster; None starts one on this machine.
-        dashboard: serve Ray's dashboard on 127.0.0.1, or find the cluster's.
-        store_bytes: size of the object store, for the data in flight.
-        logs: whether to print what Ray's workers print.
+        address: address of a cluster, host:port; None starts Ray on this machine.
+        dashboard: whether to serve Ray's dashboard on 127.0.0.1, or find the cluster's.
+        store_bytes: size of the object store, in bytes, for the data in flight.
+        logs: whether to print the output of Ray's workers.
     Raises:
         UserError: the cluster does not answer, or refuses the token.
         Broken: Ray does not start.
@@ -141,17 +140,17 @@ def connect_to_ray(
 
 
 def ray_notes() -> list[str]:
-    """Return notes for the user on the Ray that was started or joined here."""
+    """Return notes for the user on the Ray that was started or joined."""
     return [note for session in _open for note in session.notes]
 
 
 def is_lost() -> bool:
-    """Return whether the Ray that was started or joined here is lost for good."""
+    """Return whether the Ray that was started or joined is lost for good."""
     return any(session.is_lost for session in _open)
 
 
 def leave_ray(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
-    """Make the last calls to Ray, leave it, and end what `start_ray` started here."""
+    """Call `farewell`, disconnect, and end the Ray that was started here."""
     if not _open or _open[-1].lose_guest():
         farewell()
         return
@@ -211,7 +210,7 @@ def _keep_sigterm() -> None:
     """Have Ray install its crash handlers now, and take SIGTERM back at once.
 
     `ray.init` would install them and hold Python's global lock for half a second, in
-    which a SIGTERM prints a stack trace. `start_ray` can take it back only after that.
+    which a SIGTERM prints a stack trace; only then could `start_ray` take it back.
     """
     extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
     install = getattr(extension, _INSTALL, None)
@@ -226,7 +225,7 @@ def _keep_sigterm() -> None:
 
 
 def object_store_size(requested: int) -> int:
-    """Return a size of the object store that Ray accepts on this machine.
+    """Return an object store size that Ray accepts on this machine.
 
     Raises:
         UserError: there is not enough shared memory for Ray.
@@ -295,7 +294,7 @@ def has_other_machines(ray: Any) -> bool:
 def _join_with_modules(
     ray: Any, address: str, folder: Path, joining: dict[str, Any]
 ) -> Any:
-    """Join and send the folder of the user's modules to all nodes."""
+    """Join a cluster, and send the folder of the user's modules to all nodes."""
     sent = {"working_dir": str(folder), "excludes": _NOT_SENT}
     try:
         with quiet_stderr():

@@ -1,4 +1,4 @@
-"""A Ray that this process has started or joined: its processes here, or its head."""
+"""A Ray that was started or joined by this process: its processes, or its head."""
 
 import atexit
 import contextlib
@@ -32,9 +32,9 @@ _WITHOUT_RAY_SECONDS = 15.0
 
 
 def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
-    """Return why no gRPC server answers at an address; '' when one does.
+    """Return why no gRPC server answers at an address; "" if one answers.
 
-    The context is that of TLS where it is on.
+    The context is that of TLS, None if it is off.
     """
     try:
         link = socket.create_connection((host, port), timeout=_PROBE_SECONDS)
@@ -65,16 +65,16 @@ def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> s
 def silence_limit() -> float:
     """Return the seconds for which a head may be silent.
 
-    A head that keeps its state elsewhere may restart. After the whole time that this
-    variable gives, Ray's client ends this process without a message.
+    A head that stores its state elsewhere may restart. After twice this time, which
+    Ray's variable sets, Ray's client ends this process without a message.
     """
     return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
 
 
 class HeadProbe:
-    """The control service (GCS) of a cluster's head, probed by a thread of its own.
+    """Probes the control service (GCS) of a cluster's head in a thread.
 
-    After some seconds of silence, it is lost for good.
+    After some seconds of silence, the head counts as lost for good.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class HeadProbe:
 
     @property
     def silent_seconds(self) -> float:
-        """How long the head has been silent; 0 when it answered the last probe."""
+        """Seconds since the head last answered; 0 if it answered the last probe."""
         since = self._silent_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -101,7 +101,6 @@ class HeadProbe:
         return self.silent_seconds > self._seconds
 
     def close(self) -> None:
-        """Stop probing."""
         self._closed.set()
 
     def _probe(self) -> None:
@@ -124,11 +123,11 @@ class RayProcesses:
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Start the processes that Ray starts in the block in sessions of their own.
+        """Start the processes that Ray starts in the block in their own sessions.
 
-        Batch systems signal a whole process group, and Ray must outlive that signal:
-        the driver still saves the run. The kernel ends Ray when the driver is killed.
-        A release of Ray without the class that is replaced here stays in the group.
+        Batch systems signal a whole process group, and Ray must survive that signal so
+        that the driver can save the run. The kernel ends Ray when the driver is killed.
+        Releases of Ray without the class that is replaced here stay in the group.
         """
         services: Any = sys.modules.get("ray._private.services")
         started, before = self.own, getattr(services, "ConsolePopen", None)
@@ -151,14 +150,14 @@ class RayProcesses:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a process has ended without which Ray can't work."""
+        """Whether a process that Ray can't work without has ended."""
         return any(
             Path(each.args[0]).name in _VITAL and each.poll() is not None
             for each in self.own
         )
 
     def all(self) -> list[psutil.Process]:
-        """Return the processes that are alive, and all that they have started."""
+        """Return the living processes, and all that they have started."""
         found, pids = [], {each.pid for each in self.own}
         for process in psutil.Process().children(recursive=True):  # parents come first
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -186,7 +185,8 @@ class RayProcesses:
     ) -> None:
         """Kill the processes that are still alive after some seconds.
 
-        They are those that `all` returned before Ray ended; None for the current ones.
+        `below` is what `all` returned before Ray ended; None means the current
+        processes.
         """
         _, alive = psutil.wait_procs(self.all() if below is None else below, seconds)
         for process in alive:
@@ -215,13 +215,13 @@ class RaySession:
     guests: int = 0  # runs within the one that it was opened for
 
     def set(self, environment: Mapping[str, str]) -> None:
-        """Set variables until `restore`."""
+        """Set environment variables until `restore`."""
         for name, value in environment.items():
             self.environment.setdefault(name, os.environ.get(name))
             os.environ[name] = value
 
     def restore(self) -> None:
-        """Give the variables their previous values."""
+        """Restore the previous values of the environment variables."""
         for name, value in self.environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -242,7 +242,7 @@ class RaySession:
         return had
 
     def leave(self, ray: Any, farewell: Callable[[], None]) -> None:
-        """Shut Ray down, with a time limit where that may take a minute.
+        """Shut Ray down, with a time limit if that may take a minute.
 
         `farewell` makes the last calls to Ray; it is skipped when Ray is lost.
         """
@@ -277,7 +277,7 @@ class RaySession:
 
 
 def end_now(code: int) -> None:
-    """End this process without Ray's client, which waits for what is lost."""
+    """End this process without Ray's client, which would wait for what is lost."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""Ray's TLS, as Ray's own variables switch it on and name its certificates."""
+"""Ray's TLS, which Ray's own environment variables configure."""
 
 import os
 import ssl
@@ -11,10 +11,10 @@ _NAMES = ("RAY_TLS_CA_CERT", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY")
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """Return what connects as Ray does; None where TLS is off.
+    """Return the TLS context that Ray uses; None if TLS is off.
 
     Raises:
-        UserError: TLS is on, and its certificates can't be used.
+        UserError: TLS is on, but its certificates can't be used.
     """
     if not _is_on():
         return None
@@ -39,9 +39,9 @@ def tls_context() -> ssl.SSLContext | None:
 
 
 def grpc_channel(address: str) -> Any:
-    """Return a channel of gRPC to a cluster's head, which TLS encrypts where it is on.
+    """Return a gRPC channel to a cluster's head, encrypted if TLS is on.
 
-    Its certificates are those that `tls_context` has checked.
+    It uses the certificates that `tls_context` has checked.
     """
     import grpc
 

@@ -1,1 +1,1 @@
-"""What is seen of a run: its progress, display, trackers, callbacks and result."""
+"""What can be seen of a run: progress, display, trackers, callbacks and result."""

@@ -1,4 +1,4 @@
-"""The user's own code during a run: its events, and what it sees of the run."""
+"""The user's callbacks during a run: events, and their view of the run."""
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class RunContext:
     """A run as its callbacks see it.
 
     Attributes:
-        directory: of the run, with its checkpoints and history.
+        directory: directory of the run, with its checkpoints and history.
 
     Example:
         >>> class Report(xagents_ray.Callback):
@@ -51,12 +51,12 @@ class RunContext:
 
     @property
     def updates(self) -> int:
-        """Gradient steps."""
+        """Number of gradient steps."""
         return self._progress.updates
 
     @property
     def episodes(self) -> int:
-        """Episodes that ended."""
+        """Number of episodes that ended."""
         return self._progress.episode_count
 
     @property
@@ -71,7 +71,7 @@ class RunContext:
 
     @property
     def best_reward(self) -> float | None:
-        """Largest mean reward of a full reward buffer; None before there is one."""
+        """Largest mean reward of a full reward buffer; None before the first one."""
         return self._progress.best_reward
 
     def log(self, name: str, value: float) -> None:
@@ -81,21 +81,21 @@ class RunContext:
         reaches TensorBoard and Weights & Biases once a second.
 
         Args:
-            name: of a column of your own.
-            value: a number; NaN is no value in the history.
+            name: name of the metric's column.
+            value: a number; the history stores NaN as no value.
         Raises:
-            UserError: the name is one of the history's own columns.
+            UserError: the name is a built-in column of the history.
         """
         self._log(self.env_steps, name, float(value))
 
 
 class Callback:
-    """Base of a user's own callbacks; override the methods that you need.
+    """Base of user-defined callbacks; override the methods that you need.
 
-    Every method gets the run's `RunContext`. It runs in the process that started
-    the run, on Ray too, and the run waits for it. When one returns False, the run
-    ends in order after the learning phase in progress. When one raises, the run is
-    saved and ends with that error.
+    Every method gets the run's `RunContext`. It runs in the process that started the
+    run, on Ray too, and the run waits for it. If it returns False, the run ends in
+    order after the learning phase in progress. If it raises, the run is saved and ends
+    with that error.
 
     Example:
         >>> import xagents_ray
@@ -107,46 +107,46 @@ class Callback:
     """
 
     def on_start(self, ctx: RunContext) -> bool | None:
-        """Do what is due before the first rollout."""
+        """Called before the first rollout."""
 
     def on_rollout(self, ctx: RunContext) -> bool | None:
-        """Do what is due when every environment has been stepped, before learning."""
+        """Called after every environment has been stepped, before learning."""
 
     def on_episode(self, ctx: RunContext, episode: EndedEpisode) -> bool | None:
-        """Do what is due when an episode ended, before `on_rollout`.
+        """Called when an episode has ended, before `on_rollout`.
 
         Args:
             ctx: the run.
-            episode: its `episode_return` (raw rewards), `length` and `step` (env
-                steps), the run's `mean_reward` and `best_reward` right after it; and
-                `success` with the run's `success_rate`, None outside of goal
+            episode: the episode's `episode_return` (raw rewards), `length` and `step`
+                (env steps), and the run's `mean_reward` and `best_reward` after it;
+                also `success` and the run's `success_rate`, None outside of goal
                 environments.
         """
 
     def on_update(self, ctx: RunContext, metrics: Mapping[str, float]) -> bool | None:
-        """Do what is due after a learning phase.
+        """Called after a learning phase.
 
         Args:
             ctx: the run.
-            metrics: of the phase: losses, entropy and others, by name.
+            metrics: metrics of the phase by name: losses, entropy and others.
         """
 
     def on_evaluation(
         self, ctx: RunContext, env_steps: int, mean_reward: float
     ) -> bool | None:
-        """Do what is due after an evaluation of `--eval-every`.
+        """Called after an evaluation of `--eval-every`.
 
         Args:
             ctx: the run.
-            env_steps: of the weights that were evaluated.
+            env_steps: env steps after which the evaluated weights were learned.
             mean_reward: mean return of the greedy episodes.
         """
 
     def on_checkpoint(self, ctx: RunContext, path: Path) -> bool | None:
-        """Do what is due when a checkpoint was written to the directory `path`."""
+        """Called after a checkpoint was written to the directory `path`."""
 
     def on_end(self, ctx: RunContext, result: Result) -> bool | None:
-        """Do what is due when the run is over and saved; no answer changes it."""
+        """Called when the run is over and saved; its return value is ignored."""
 
 
 _One: TypeAlias = Callback | Callable[..., Any]
@@ -169,10 +169,10 @@ class _AfterRollouts(Callback):
 
 
 class Callbacks:
-    """Calls the callbacks of one session of a run; none any more after an error.
+    """Calls the callbacks of a session of a run; after an error, none is called.
 
     Attributes:
-        reason: why the run is to end; None while no callback has returned False.
+        reason: why the run should end; None until a callback returns False.
     """
 
     def __init__(self, callbacks: Sequence[Callback], context: RunContext) -> None:
@@ -180,10 +180,10 @@ class Callbacks:
         self.reason: str | None = None
 
     def __call__(self, event: Callable[..., bool | None], *given: Any) -> None:
-        """Call a method of `Callback` of all of them.
+        """Call a method of all callbacks.
 
         Raises:
-            Broken: one raised; its cause is the error, without frames of ours.
+            Broken: a callback raised; the cause is its error, without our own frames.
         """
         for each in self._callbacks:
             where = f"{_name(each)}.{event.__name__}"
@@ -198,7 +198,7 @@ class Callbacks:
                 self.reason = self.reason or f"Stopped by {where} at {steps} steps"
 
     def collected(self, episodes: Iterable[EndedEpisode]) -> None:
-        """Tell of a round of rollouts, and of the episodes that ended in it."""
+        """Report a round of rollouts, and the episodes that ended in it."""
         for episode in episodes:
             self(Callback.on_episode, episode)
         self(Callback.on_rollout)
@@ -216,12 +216,12 @@ class Callbacks:
 def load(
     names: Sequence[str] | None, is_resumed: bool
 ) -> tuple[list[Callback], list[str]]:
-    """Return the callbacks that a run's settings name, and notes on those it lacks.
+    """Return the callbacks that a run's settings name, and notes on missing ones.
 
-    A run that is resumed lacks those that were passed from Python to another process.
+    A resumed run lacks callbacks that were passed from Python in another process.
 
     Raises:
-        UserError: one is no callback, or its name leads nowhere.
+        UserError: an object is not a callback, or a name can't be found.
     """
     found, lost = [], []
     for name in names or ():
@@ -259,7 +259,7 @@ def _as_callback(name: str, given: Any) -> Callback:
 
 
 def _check_events(kind: type[Callback]) -> None:
-    """Raise UserError when a class has a method for an event that there isn't."""
+    """Raise UserError if a class has a method for an unknown event."""
     for name in dir(kind):
         if name in _KNOWN_AS or (name.startswith("on_") and name not in EVENTS):
             known = _KNOWN_AS.get(name)
@@ -269,5 +269,5 @@ def _check_events(kind: type[Callback]) -> None:
 
 
 def _name(given: Any) -> str:
-    """Return the name of a function or a class, of anything else that of its class."""
+    """Return the name of a function or a class, or of another object's class."""
     return getattr(given, "__name__", type(given).__name__)

@@ -1,4 +1,4 @@
-"""What a user sees of a run: a live table, or plain lines where there can't be one."""
+"""What a user sees of a run: a live table, or plain lines where that is impossible."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from xagents_ray.watch.progress import Progress
 
 
 class Display:
-    """Shows a run's progress; a context that leaves the terminal as it was."""
+    """Shows a run's progress; as a context manager it restores the terminal."""
 
     def __init__(self, config: Config, console: Console | None = None) -> None:
         self._config = config
@@ -39,7 +39,7 @@ class Display:
         self._screen.__exit__(*error)
 
     def show(self, progress: Progress) -> None:
-        """Show where the run is, when it is time to."""
+        """Show the progress if an update is due."""
         every = self._config.display.log_frequency
         if every is not None:
             if progress.episode_count // every > self._lines:
@@ -49,11 +49,11 @@ class Display:
             self._print(progress)
 
     def note(self, text: str) -> None:
-        """Print a line above what is live."""
+        """Print a line above the live table."""
         self._screen.note(text)
 
     def warn(self, text: str) -> None:
-        """Print a warning, quiet or not."""
+        """Print a warning, even if the display is quiet."""
         self._screen.console.print(f"Warning: {text}", soft_wrap=True, markup=False)
 
     def end(self, progress: Progress, reason: str) -> None:
@@ -73,7 +73,7 @@ class Display:
         return "\n".join([line, *self._profiled()])
 
     def _fields(self, progress: Progress) -> dict[str, str]:
-        """Return the values by title."""
+        """Return the shown values by title."""
         digits = self._config.display.display_precision
 
         def number(value: float | None) -> str:
@@ -98,7 +98,7 @@ class Display:
         return fields
 
     def _measure(self, progress: Progress) -> float:
-        """Return the env steps a second since about a second ago; last, of the run."""
+        """Return the env steps per second of the last second; at the end, overall."""
         if self._has_ended:
             whole = progress.env_steps / max(progress.seconds, 1e-9)
             return progress.steps_per_second or whole
@@ -120,7 +120,7 @@ class Display:
         return Group(table, *self._profiled(), *self._bars(progress))
 
     def _profiled(self) -> list[str]:
-        """Return where the time goes, where the user asked for it."""
+        """Return where the time goes, if the user asked for it."""
         if not self._config.display.profile or self.profile is None:
             return []
         return [self.profile.sentence()]

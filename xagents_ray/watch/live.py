@@ -1,4 +1,4 @@
-"""What is shown in place, again and again: in a terminal or a notebook's cell."""
+"""Output that is updated in place, in a terminal or a notebook's cell."""
 
 import contextlib
 import importlib
@@ -19,9 +19,9 @@ _HTML = '<pre style="line-height: normal">{code}</pre>'
 
 
 class CellOutput:
-    """One output of a notebook's cell; saving the notebook keeps it.
+    """An output of a notebook's cell that is saved with the notebook.
 
-    Rich's own Live would need widgets, which are not kept.
+    Rich's Live would need widgets, which are not saved.
     """
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class CellOutput:
         self._handle: Any = None
 
     def start(self) -> None:
-        """Do nothing: the first update makes the output."""
+        """Do nothing; the first update creates the output."""
 
     def stop(self) -> None:
-        """Do nothing: the newest update stays."""
+        """Do nothing; the last update stays."""
 
     def update(self, renderable: RenderableType, *, refresh: bool = False) -> None:
-        """Show it in place of what the output had."""
+        """Replace the output by a renderable."""
         console = Console(
             record=True, file=io.StringIO(), width=_WIDTH, force_jupyter=False
         )
@@ -50,7 +50,7 @@ class CellOutput:
 
 
 class LastingOutput:
-    """A text stream that nobody may read any more: a failure ends it with a warning."""
+    """A text stream that survives the loss of its reader, after a warning."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -59,7 +59,7 @@ class LastingOutput:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text, if the stream takes it."""
+        """Write a text if the stream still accepts it."""
         try:
             self._stream.write(text)
         except OSError as error:
@@ -67,14 +67,14 @@ class LastingOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, if the stream takes it."""
+        """Flush the stream if it still accepts text."""
         try:
             self._stream.flush()
         except OSError as error:
             self._end(error)
 
     def _end(self, error: OSError) -> None:
-        """Lead to nowhere what comes from now on, what Python writes at its end too."""
+        """Discard all further output, including what Python writes when it exits."""
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -90,22 +90,22 @@ def standard_output() -> Console:
 
 
 def live(console: Console) -> Live | CellOutput | None:
-    """Return what shows something in place there; None where only lines can be."""
+    """Return an in-place output for a console; None if it only supports lines."""
     if Console(file=console.file).is_jupyter:
         return CellOutput()
     return Live(console=console, auto_refresh=False) if console.is_terminal else None
 
 
 class Screen:
-    """Shows a table in place, or plain lines; leaves the terminal as it was.
+    """Shows a table in place, or plain lines; restores the terminal.
 
     Args:
-        console: to print to; default: the standard output.
-        quiet: show nothing but warnings.
-        lines_only: print lines even where a table could be shown in place.
-        refresh_seconds: between two tables.
-        line_seconds: between two lines.
-        waits: before the first one too.
+        console: the console to print to; the standard output by default.
+        quiet: whether to show nothing but warnings.
+        lines_only: whether to print lines even if a table could be shown in place.
+        refresh_seconds: seconds between two tables.
+        line_seconds: seconds between two lines.
+        waits: whether to wait as long before the first table or line.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Screen:
             self._live.stop()
 
     def is_due(self) -> bool:
-        """Return whether it is time to show the next table or line, and note that."""
+        """Return whether the next table or line is due; if so, restart the interval."""
         now = time.monotonic()
         if self.quiet or now - self._shown < self._seconds:
             return False
@@ -148,13 +148,13 @@ class Screen:
     def update(
         self, table: Callable[[], RenderableType], line: Callable[[], str]
     ) -> None:
-        """Show a table in place; where there can't be one, print a line."""
+        """Show a table in place, or print a line if that is impossible."""
         if self._live:
             self._live.update(table(), refresh=True)
         elif not self.quiet:
             self.note(line())
 
     def note(self, text: str) -> None:
-        """Print a line above what is live."""
+        """Print a line above the live table."""
         if not self.quiet:
             self.console.print(text, soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, what limits it, and the flag to change."""
+"""Where a run spends its time, what limits it, and which flag to change."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ _IDLE = 0.5
 
 
 class Profile:
-    """Seconds by part, since the run began.
+    """Seconds by part since the run began.
 
-    Stepping and acting are means of the env actors. Learning overlaps with them with
-    --policy-lag 1 or more, so that the shares of all parts may be more than 1.
+    Stepping and acting are averages over the env actors. With --policy-lag 1 or more,
+    learning overlaps with them, so the shares may add up to more than 1.
     """
 
     def __init__(self, config: Config, n_actors: int) -> None:
@@ -35,7 +35,7 @@ class Profile:
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
-        """Count no time from here on."""
+        """Stop counting time."""
         self._ended = time.perf_counter()
 
     def collected(
@@ -45,9 +45,10 @@ class Profile:
         waited: float,
         dropped: Sequence[RolloutReport] = (),
     ) -> None:
-        """Count a round of rollouts, and dropped ones, too old to learn from.
+        """Count a round of rollouts, and dropped ones that were too old to learn from.
 
-        `replay` are the seconds of the insertions, `waited` those until all was there.
+        `replay` is the seconds of insertions, `waited` those until the round was
+        complete.
         """
         done = [*reports, *dropped]
         self._rollouts += len(done)
@@ -62,7 +63,7 @@ class Profile:
         self._on_the_way(waited - longest - replay)
 
     def learned(self, phases: Iterable[dict[str, float]], waited: float) -> None:
-        """Count phases that took `waited` to come; pop seconds from their metrics."""
+        """Count phases that arrived after `waited` seconds; pop their seconds."""
         each = [metrics.pop("seconds", 0.0) for metrics in phases]
         if each and self._first_phase is None:
             self._first_phase = each[0]
@@ -80,7 +81,7 @@ class Profile:
 
     @property
     def limit(self) -> str:
-        """The part that takes most of the time."""
+        """The part that takes the most time."""
         return max(PARTS[:-1], key=self.shares.__getitem__)
 
     @property
@@ -96,14 +97,14 @@ class Profile:
         return self._remedy(self.limit)
 
     def sentence(self) -> str:
-        """Return all of it on one line."""
+        """Return the profile as one line."""
         shares = ", ".join(f"{k} {v:.0%}" for k, v in self.shares.items())
         first = self._first_phase
         compiled = "" if first is None else f"; first learning phase {first:.1f} s"
         return f"{shares}{compiled}; limited by {self.limit}: {self.advice}"
 
     def summary(self) -> dict[str, Any]:
-        """Return all of it, JSON-able."""
+        """Return the profile as JSON-able values."""
         shares = {part: round(share, 4) for part, share in self.shares.items()}
         return {
             "shares": shares,
@@ -126,7 +127,7 @@ class Profile:
         return self._computing < _IDLE * min(busy, passed * available_cores())
 
     def _on_the_way(self, seconds: float) -> None:
-        """Count what is left of a wait; unknown where acting and learning overlap."""
+        """Count the rest of a wait; unknown if acting and learning overlap."""
         if not self._overlaps:
             self._seconds["transport"] += max(0.0, seconds)
 

@@ -1,4 +1,4 @@
-"""Counters of a run, and when it ends."""
+"""Counters of a run, and the conditions that end it."""
 
 import math
 import time
@@ -17,7 +17,7 @@ from xagents_ray.settings.training import TrainingConfig
 
 
 class EndedEpisode(NamedTuple):
-    """An episode that ended, and the means right after it; see `Progress`."""
+    """An episode that ended, with the means right after it; see `Progress`."""
 
     step: int  # env steps of the whole run
     episode_return: float  # sum of raw rewards
@@ -30,7 +30,7 @@ class EndedEpisode(NamedTuple):
 
 @dataclass
 class Progress:
-    """What a run has done so far."""
+    """The progress of a run so far."""
 
     # Returns of the newest episodes, at most `reward_buffer_size`.
     rewards: deque[float]
@@ -93,12 +93,11 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Env steps a second from the first learning phase's end to the newest's."""
+        """Env steps per second between the ends of the first and the last phase."""
         (first, began), (last, ended) = self.steady or (0, 0.0), self.learned_until
         return (last - first) / max(ended - began, 1e-9)
 
     def learned(self, updates: int) -> None:
-        """Count a learning phase."""
         self.updates += updates
         self.learned_until = self.env_steps, self.seconds
         if self.steady is None:
@@ -124,7 +123,7 @@ class Progress:
         return ended, reason
 
     def out_of_steps(self, config: TrainingConfig) -> str | None:
-        """Return why the run ends once it has taken all of its steps, else None."""
+        """Return why the run ends if it has taken all of its steps, else None."""
         if config.max_steps is None:
             return None
         if self.env_steps >= config.max_steps:
@@ -134,11 +133,11 @@ class Progress:
         return None
 
     def _lacks_only_resets(self, max_steps: int) -> bool:
-        """Return whether another round would be made only because of resets.
+        """Return whether only resets keep the run from its last step.
 
-        Rows that only reset are no env steps, so a run may end its last round a few
-        steps short of `max_steps`. Where a round is a quarter of the run or more,
-        another one would overshoot by far; one more of many makes no difference.
+        Rows that only reset don't count as env steps, so a run may finish its last
+        round a few steps short of `max_steps`. If a round is a quarter of the run or
+        more, another one would overshoot by far; one more of many makes no difference.
         """
         missing = max_steps - self.env_steps
         is_nearer = 2 * missing < self.round_rows
@@ -153,7 +152,7 @@ class Progress:
         return self.out_of_steps(config)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it, as JSON."""
+        """Return the progress as JSON, for a checkpoint."""
         kept = ("env_steps", "resets", "updates", "dropped", "best_reward", "seconds")
         return {name: getattr(self, name) for name in kept} | {
             "games": self.episode_count,
@@ -164,7 +163,7 @@ class Progress:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Restore the progress from a checkpoint's `state`."""
         for name in ("env_steps", "updates", "dropped"):
             setattr(self, name, int(state[name]))
         self.episode_count = int(state["games"])

@@ -1,4 +1,4 @@
-"""What a run writes as it proceeds; a failure costs a warning, not the run."""
+"""What a run records as it proceeds; a failure causes a warning, not its end."""
 
 import contextlib
 import importlib
@@ -21,10 +21,10 @@ _P = ParamSpec("_P")
 
 
 class TensorBoard:
-    """An event file; `tensorboard --logdir` shows it.
+    """An event file for `tensorboard --logdir`.
 
-    Not tensorboardX's SummaryWriter: when the disk is full its thread dies, and the
-    run would wait for it forever.
+    It doesn't use tensorboardX's SummaryWriter: when the disk is full, its thread dies,
+    and the run would wait for it forever.
     """
 
     def __init__(self, directory: Path, step: int) -> None:
@@ -42,16 +42,14 @@ class TensorBoard:
         self._file.flush()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write scalars."""
         for name, value in values.items():
             self._write(step=step, summary=self._scalar(name, value))
         self._file.flush()
 
     def video(self, step: int, path: Path) -> None:
-        """Do nothing: the file itself can be watched."""
+        """Do nothing; the file itself can be watched."""
 
     def close(self) -> None:
-        """Write what is left."""
         self._file.close()
 
     def _write(self, **content: Any) -> None:
@@ -76,17 +74,15 @@ class Wandb:
         self._newest = 0
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log numbers, of an earlier step too: an evaluation ends after others."""
+        """Log numbers, even for an earlier step, as evaluations may end late."""
         self._newest = max(step, self._newest)  # it ignores what goes back
         self._run.log({**values, "env_steps": step}, step=self._newest)
 
     def video(self, step: int, path: Path) -> None:
-        """Log a video."""
         video = self._wandb.Video(str(path), format="mp4")
         self._run.log({"video": video}, step=step)
 
     def close(self) -> None:
-        """Write what is left."""
         self._run.finish()
 
 
@@ -95,7 +91,7 @@ Tracker = TensorBoard | Wandb
 
 
 class BestEffort:
-    """Runs what may fail for lack of disk space or network, and warns once of each."""
+    """Runs work that may fail for lack of disk space or network; warns once of each."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
@@ -104,7 +100,7 @@ class BestEffort:
     def __call__(
         self, what: str, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
     ) -> bool:
-        """Do the work; return whether that succeeded."""
+        """Do the work; return whether it succeeded."""
         try:
             work(*args, **kwargs)
         except Stopped:  # by a signal, which ends the run soon: nothing has failed
@@ -119,7 +115,7 @@ class BestEffort:
 
 
 class Recorder:
-    """Histories and trackers of one session of a run, which starts at an env step."""
+    """Histories and trackers of a session of a run that starts at an env step."""
 
     def __init__(
         self,
@@ -161,7 +157,6 @@ class Recorder:
             self.best_effort("The history", history.flush_if_due)
 
     def evaluated(self, evaluation: Evaluated) -> None:
-        """Record an evaluation."""
         step, reward, success_rate = evaluation
         for history in self._histories:
             history.evaluated(reward)
@@ -171,10 +166,10 @@ class Recorder:
         self._log(step, values)
 
     def own(self, step: int, name: str, value: float) -> None:
-        """Record a metric of the user's own; trackers get its newest once a second.
+        """Record a user-defined metric; trackers get its newest value once a second.
 
         Raises:
-            UserError: a history has a column of that name.
+            UserError: the name is a built-in column of the history.
         """
         for history in self._histories:
             history.log(name, value)
@@ -190,12 +185,11 @@ class Recorder:
             self._log(step, read())
 
     def flush(self) -> None:
-        """Write the histories."""
         for history in self._histories:
             self.best_effort("The history", history.flush)
 
     def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
-        """Write the rest and the last metrics."""
+        """Write the remaining rows and the last metrics."""
         for history in self._histories:
             if not history.is_held:  # else no checkpoint needs what is new
                 self.best_effort("The history", history.flush)

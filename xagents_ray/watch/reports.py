@@ -1,4 +1,4 @@
-"""What a driver reports to the training loop and to those who watch the run."""
+"""What a driver reports to the training loop and to the run's observers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from xagents_ray.replay.base import Fill
 
 
 class Collected(NamedTuple):
-    """One round of rollouts, as the loop sees it."""
+    """One round of rollouts, as the training loop sees it."""
 
     reports: Sequence[RolloutReport]
     replay: Fill | None  # how full it is; None without one
@@ -21,7 +21,7 @@ class Collected(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What a greedy evaluation said of weights."""
+    """The result of a greedy evaluation of weights."""
 
     step: int  # env steps of the run by then
     mean_reward: float  # mean return
@@ -29,7 +29,7 @@ class Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
-        """Return that of its episodes."""
+        """Return the result of an evaluation's episodes."""
         mean = sum(each.episode_return for each in episodes) / len(episodes)
         return cls(step, mean, success_rate(episodes))
 
@@ -46,28 +46,28 @@ class FailedEvaluation(NamedTuple):
 
 
 class Supervision(Protocol):
-    """Watches over parts that may fail without ending the run."""
+    """Supervises parts that may fail without ending the run."""
 
     @property
     def failures(self) -> Counter[str]:
-        """What failures and the bound on lag have cost so far, by name."""
+        """What failures and the bound on the lag have cost so far, by name."""
 
     def take_warnings(self) -> list[str]:
-        """Return what has failed since the last call, one sentence each."""
+        """Return the failures since the last call, one sentence each."""
 
     def publish(self, metrics: Mapping[str, float]) -> None:
-        """Show metrics by name to those who watch the run from outside."""
+        """Publish metrics by name to observers outside of the run."""
 
 
 class WatchedDriver(Protocol):
-    """The part of a driver that those who watch the run need.
+    """The part of a driver that the run's observers need.
 
     Attributes:
-        n_actors: the number of env actors.
+        n_actors: number of env actors.
     """
 
     n_actors: int
 
     @property
     def supervision(self) -> Supervision | None:
-        """The supervision of the parts; None where every failure ends the run."""
+        """The supervision of the parts; None if every failure ends the run."""

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The result of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -15,31 +15,33 @@ class Result:
     """How a run ended.
 
     Attributes:
-        reason: in one sentence.
-        env_steps: of all environments together.
-        games: episodes that ended.
-        updates: gradient steps.
-        seconds: of training, without start-up.
-        steps_per_second: env steps a second, learning phases included, from the
-            first one's end to the last one's.
-        mean_reward: of the newest episodes; None when none ended.
+        reason: why the run ended, in one sentence.
+        env_steps: number of env steps, all environments together.
+        games: number of episodes that ended.
+        updates: number of gradient steps.
+        seconds: seconds of training, without start-up.
+        steps_per_second: env steps per second, learning phases included, between the
+            ends of the first and the last learning phase.
+        mean_reward: mean return of the newest episodes; None if none ended.
         best_reward: largest mean reward of a full reward buffer so far; None before
             there is one.
         best_evaluation: largest mean return of a greedy evaluation; None without one.
-        success_rate: share of the newest episodes that reached their goals; None where
-            the environment doesn't say, by `is_success` or `success` of its info.
+        success_rate: share of the newest episodes that reached their goals; None if the
+            environment's info has neither `is_success` nor `success`.
         episodes: (env step, return) of every episode of this session, in order.
-        dropped: unfinished episodes that were lost on resuming.
+        dropped: number of unfinished episodes that were lost on resuming.
         losses: what failures have cost this session, by name.
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change.
-        n_actors: env actors; 0 when there was nothing to do.
-        learner_threads: cores that the learner used; 0 likewise.
-        precision: of the learner's networks, `float32` or `bfloat16`.
-        seed: given, or drawn.
-        directory: of the run; "" when none was made.
-        signal: that ended it; None when it ended by itself.
-        completed: whether its settings or a callback ended it, and no error or signal.
+        n_actors: number of env actors; 0 if there was nothing to do.
+        learner_threads: number of cores that the learner used; 0 if there was nothing
+            to do.
+        precision: numeric precision of the learner's networks, `float32` or `bfloat16`.
+        seed: the given seed, or the drawn one.
+        directory: directory of the run; "" if none was made.
+        signal: number of the signal that ended the run; None if it ended by itself.
+        completed: whether the run's settings or a callback ended it, not an error or
+            signal.
 
     >>> result = xagents_ray.train(
     ...     "a2c", env="CartPole-v1", max_steps=200, run_dir="others", local=True,
@@ -72,7 +74,7 @@ class Result:
     profile: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def _repr_html_(self) -> str:
-        """Return a table of what the repr shows; a notebook shows it."""
+        """Return a table of the repr's values, for a notebook."""
         shown = (each.name for each in fields(self) if each.repr)
         rows = (
             f"<tr><th>{name.replace('_', ' ')}</th><td>{escape(_text(value))}</td></tr>"
@@ -128,7 +130,7 @@ def stopped_by(number: int | None) -> str:
 
 
 def from_summary(kept: Mapping[str, Any]) -> Result | None:
-    """Return the result of a `summary.json`; None if it lacks something."""
+    """Return the result in a `summary.json`; None if it lacks a value."""
     try:
         values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}
         return Result(**{each.name: values[each.name] for each in fields(Result)})
@@ -137,7 +139,7 @@ def from_summary(kept: Mapping[str, Any]) -> Result | None:
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """Return what `summary.json` says."""
+    """Return the contents of `summary.json`."""
     kept = {name: value for name, value in vars(result).items() if name != "episodes"}
     kept["last_reward"] = kept.pop("mean_reward")
     return kept

@@ -15,7 +15,7 @@ from xagents_ray.watch.reports import Collected, WatchedDriver
 
 
 class Telemetry:
-    """Measures a session of a run; tells the display, trackers and the cluster.
+    """Measures a session of a run; updates display, trackers and the cluster.
 
     Learning phases are counted in the progress, which `watch` gets when it is shown.
     """
@@ -39,20 +39,19 @@ class Telemetry:
         self._metrics: dict[str, float] = {}  # of the newest learning phase
 
     def show(self) -> None:
-        """Show the progress."""
         self._display.show(self._progress)
         if self._watch is not None:
             self._watch(self._progress)
 
     def collected(self, round_: Collected, waited: float) -> None:
-        """Measure a round of rollouts that was there after `waited` seconds."""
+        """Measure a round of rollouts that arrived after `waited` seconds."""
         self._progress.lags.update(round_.lags)
         self.profile.collected(
             round_.reports, round_.replay_seconds, waited, round_.dropped
         )
 
     def learned(self, phases: Sequence[dict[str, float]], waited: float = 0.0) -> None:
-        """Count phases that took `waited` seconds to come, and track their metrics.
+        """Count phases that arrived after `waited` seconds, and track their metrics.
 
         Raises:
             Diverged: a metric is not finite.
@@ -70,7 +69,7 @@ class Telemetry:
             self._callbacks(Callback.on_update, metrics)
 
     def report_failures(self) -> None:
-        """Show what has failed, and publish the metrics with what that has cost."""
+        """Show failures, and publish the metrics together with their costs."""
         if self._supervision is not None:
             self.failures = dict(self._supervision.failures)
             for warning in self._supervision.take_warnings():
@@ -83,13 +82,13 @@ class Telemetry:
         self._recorder.close(self._progress.env_steps, values, video)
 
     def _advise(self, metrics: Mapping[str, float]) -> None:
-        """Show what the algorithm has to say of the metrics, once."""
+        """Show the algorithm's advice on the metrics, once."""
         if not self._has_advised and (warning := self._config.warning(metrics)):
             self._has_advised = True
             self._display.warn(warning)
 
     def _published(self) -> dict[str, float]:
-        """Return what can be watched from outside during the run."""
+        """Return the metrics that can be watched from outside during the run."""
         progress = self._progress
         metrics = {
             "env_steps": float(progress.env_steps),
@@ -102,7 +101,7 @@ class Telemetry:
         return metrics | self._health()
 
     def _tracked(self) -> dict[str, float]:
-        """Return what trackers get of the newest learning phase."""
+        """Return the newest learning phase's metrics for trackers."""
         progress = self._progress
         rewards = {"mean": progress.mean_reward, "best": progress.best_reward}
         return {
@@ -133,5 +132,5 @@ def check_finite(metrics: Mapping[str, float], env_steps: int) -> None:
 
 
 def _grouped(group: str, values: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the values that there are as `group/name`."""
+    """Return the values that are known as `group/name`."""
     return {f"{group}/{k}": value for k, value in values.items() if value is not None}
