@@ -70,8 +70,9 @@ class Request:
                 notes = presets.hints(algorithm, values)
                 settings = presets.apply(algorithm, values)
         if settings is None:  # what is missing or doesn't fit can't be known
+            others = [o for o in known if o.name not in ("preset", "resume")]
             with mistakes:
-                check_values(known, values)
+                check_values(others, values)
             raise _all_of(mistakes, values)
         settings = {n: value for n, value in settings.items() if n not in left_out}
         config: Config | None = None

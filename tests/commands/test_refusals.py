@@ -1,0 +1,406 @@
+"""What is refused is refused the same way wherever it is asked for.
+
+Each case goes through `train`, `train --seeds`, `tune`, `doctor`, `launch`, Python's
+`train` and `Agent`, in this process, without TensorFlow and Ray.
+"""
+
+import ast
+import importlib
+import importlib.util
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import xagents_ray
+from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.commands import cli, seeds
+from xagents_ray.commands import tune as tuning
+from xagents_ray.commands.doctor import examination
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.timed_subprocess import Failure
+from xagents_ray.policy import own_loop
+from xagents_ray.settings.config import train_options
+from xagents_ray.settings.options import flag, options
+from xagents_ray.settings.training import EnvConfig
+from xagents_ray.tuning import training
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN, NEW = "runs/ppo/Pendulum-v1/before", "runs/ppo/Pendulum-v1/new"
+STORED = ROOT / "tests/data/format-1/trained/ppo/Pendulum-v1/before"
+BASE = {"env": "CartPole-v1", "max_steps": 9}
+ADAM = '{"module": "keras.optimizers", "class_name": "Adam"}'
+FILES = {
+    "raises.py": "raise ValueError('no room')",
+    "text.yaml": "settings: [",
+    "bare.yaml": "lr: 0.1",
+    "wrong.yaml": "settings: {lr: -1.0}",
+    "seeded.yaml": "settings: {seed: 1}",
+    "text.cfg": "nothing",
+    "units.cfg": "[dense-0]\nunits=many\n",
+    "one.cfg": "[dense-0]\nunits=2\noutput=1\n",
+}
+
+
+class Odd(xagents_ray.Callback):
+    def on_hundred_thousand_frames(self, ctx: Any) -> None:
+        """Be called by no event."""
+
+
+class Needy(xagents_ray.Callback):
+    def __init__(self, more: Any) -> None:
+        """Take what nobody gives."""
+
+
+def pictures() -> gymnasium.Env[Any, Any]:
+    env = gymnasium.make("CartPole-v1")
+    space = gymnasium.spaces.Box(0, 255, (36, 36, 3), np.uint8)
+    return gymnasium.wrappers.TransformObservation(
+        env, lambda _: np.zeros((36, 36, 3), np.uint8), space
+    )
+
+
+Case = tuple[str, dict[str, Any], str]
+# Agent, settings besides BASE (None takes one away), and words of the sentence.
+ASKED: list[Case] = [
+    ("ppo", {"env": None}, "--env is missing: name one"),
+    ("ppo", {"env": "Blackjack-v1", "max_steps": None}, "Training needs an end: give"),
+    ("ppo", {"lr": "many"}, "--lr takes a number, got 'many'."),
+    ("ppo", {"vectorization": "fast"}, "--vectorization takes one of auto, vector"),
+    ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
+    ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
+    ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
+    ("ppo", {"max_frame": True}, "--max-frame has no effect without --preprocess"),
+    ("trpo", {"critic_lr": 0.1, "lr": 0.1}, "--lr has no effect with --critic-lr"),
+    ("ppo", {"verbose": 1}, "--verbose is no setting of this agent"),
+    ("ppo", {"n_actors": 2}, "--n-actors 2 is more than --n-envs 1"),
+    ("ppo", {"local": True, "n_actors": 1}, "--n-actors applies only to runs on Ray"),
+    (
+        "ppo",
+        {"max_steps": None, "target_reward": 1.0, "lr_decay": True},
+        "--lr-decay falls to 0 over --max-steps: give it.",
+    ),
+    ("ppo", {"asynchronous": True}, "--asynchronous lets env actors run ahead of"),
+    (
+        "ppo",
+        {"asynchronous": True, "policy_lag": 1, "round_deadline": 1.0},
+        "--round-deadline is for rounds and --asynchronous has none",
+    ),
+    ("ppo", {"learner_gpus": 1.5}, "--learner-gpus 1.5 can't be reserved"),
+    ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
+    ("ppo", {"optimizer": ADAM, "lr": 0.1}, "--lr is set by the optimizer that was"),
+    ("ppo", {"optimizer": "rmsprop", "beta1": 0.5}, "--beta1 is Adam's and"),
+    ("ppo", {"n_steps": 2}, "--mini-batches 4 is more than the batch of 2 samples"),
+    ("ppo", {"sde_frequency": 0}, "--sde-frequency takes 1 or more steps, or -1"),
+    ("dqn", {"buffer_max_size": 31}, "--buffer-max-size 31 is smaller than the 32"),
+    ("dqn", {"replay_shards": 2}, "--replay-shards 2 is more than --n-envs 1"),
+    ("dqn", {"distributional": True, "v_min": 20.0}, "--v-min 20 is not below --v-max"),
+    (
+        "dqn",
+        {"noisy": "factorised", "epsilon_ladder": True},
+        "--noisy explores in place of epsilon: drop it",
+    ),
+    ("dqn", {"noisy_sigma": 0.5}, "--noisy-sigma is for --noisy: add that."),
+    ("dqn", {"atoms": 9}, "--atoms is for --distributional: add that."),
+    ("dqn", {"priority_alpha": 0.1}, "--priority-alpha 0.1 is for prioritized replay"),
+    ("dqn", {"her_goals": 9}, "--her-goals 9 is for hindsight experience replay"),
+    ("sac", {"init_log_std": 1.0}, "--init-log-std 1 is for state-dependent"),
+    ("sac", {"alpha": "some"}, "--alpha takes auto or a number of 0 or more"),
+    (
+        "sac",
+        {"alpha": "0.1", "target_entropy": 1.0},
+        "--target-entropy is what --alpha",
+    ),
+    ("acer", {"n_envs": 9, "buffer_max_size": 8}, "less than one trajectory for each"),
+    ("acer", {"buffer_batch_size": 2}, "--buffer-batch-size 2: ACER replays one"),
+    ("a2c", {"buffer_max_size": 9}, "--buffer-max-size is for a replay buffer: add"),
+    ("impala", {"replay_share": 0.5, "replay_ratio": 1.0}, "--replay-share replays"),
+    ("ppo", {"env": None, "preset": "auto"}, "--preset goes by the environment"),
+    ("ppo", {"env": "Blackjack-v1", "preset": "auto"}, "There is no preset of ppo for"),
+    ("ppo", {"preset": "gone.yaml"}, "--preset gone.yaml: No such file or directory"),
+    ("ppo", {"preset": "text.yaml"}, "--preset text.yaml is not YAML: write"),
+    ("ppo", {"preset": "bare.yaml"}, "--preset bare.yaml has no settings: write"),
+    ("ppo", {"preset": "wrong.yaml"}, "--preset wrong.yaml: --lr must be > 0"),
+    ("ppo", {"preset": "seeded.yaml"}, "--seed can't be part of a preset: give it"),
+    ("ppo", {"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
+    ("ppo", {"weights": ["a.txt"]}, "a.txt: not the name of a weights file"),
+    ("td3", {"checkpoints": ["a.npz"]}, "--checkpoints names 1 files and td3 has 3"),
+    ("pppo", {}, "There is no agent 'pppo'; did you mean ppo"),
+    ("ppo", {"callbacks": ["raises:fn"]}, "ValueError: no room ("),
+    ("ppo", {"callbacks": ["json"]}, "--callbacks json: name it as package.module:"),
+    ("ppo", {"callbacks": ["nosuch:fn"]}, "module nosuch can't be imported"),
+    ("ppo", {"callbacks": ["json:dumbs"]}, "json has no dumbs; did you mean dumps"),
+    ("ppo", {"callbacks": ["json:decoder"]}, "take an xagents_ray.Callback, or a"),
+    (
+        "ppo",
+        {"callbacks": ["test_refusals:Odd"]},
+        "is called by no event; there are",
+    ),
+    ("ppo", {"callbacks": ["test_refusals:Needy"]}, "it is made without arguments."),
+    ("ppo", {"resume": "gone"}, "--resume gone: there is no such directory"),
+    ("ppo", {"resume": "."}, "is not a run's directory (config.yaml: No such"),
+    ("ppo", {"resume": "last", "run_dir": "else"}, "There is no run of ppo in else"),
+    ("a2c", {"resume": RUN}, f"{RUN} is a run of ppo, not of a2c: use train ppo."),
+    ("ppo", {"resume": RUN, "n_envs": 99}, f" in {RUN} and can't change on --resume"),
+    ("ppo", {"resume": RUN, "name": "b"}, "--name is for a new run and --resume"),
+    ("ppo", {"resume": NEW}, f"{NEW} has no checkpoint yet: start it again."),
+    ("ppo", {"seeds": [1], "seed": 2}, "--seed can't be given with --seeds: --seeds"),
+]
+NAMED: list[Case] = [  # that a command line can't give, or answers as it knows flags
+    ("ppo", {"seeds": []}, "--seeds takes one value or more, got ()."),
+    ("ppo", {"learning_rate": 1}, "There is no setting 'learning_rate'; did you mean"),
+    ("ppo", {"her": "future"}, "ppo has no setting her, which is one of"),
+    ("ppo", {"env_kwargs": {"x": object()}}, "which a run's settings can't hold"),
+    ("ppo", {"env": gymnasium.Env()}, "an environment that is made already"),
+    ("ppo", {"resume": 3}, "--resume takes the directory of a run, or last, got 3"),
+]
+MADE: list[Case] = [  # only once there is an environment; `launch` makes none
+    ("ppo", {"env": "CartPol-v1"}, "There is no environment 'CartPol-v1'; did you"),
+    ("ppo", {"env": "LunarLander-v2"}, "no longer there; use LunarLander-v3"),
+    ("ppo", {"env": "nowhere:make"}, "module nowhere can't be imported"),
+    ("ppo", {"env": "json:dumbs"}, "did you mean dumps"),
+    ("ppo", {"env_kwargs": ["x=1"]}, "--env-kwargs: CartPole-v1 takes no x; leave it"),
+    ("ppo", {"preprocess": True}, "--preprocess is for images and the observations of"),
+    ("ppo", {"wrappers": ["nowhere:W"]}, "--wrappers nowhere:W can't be imported"),
+    ("ppo", {"state_to_input": "f"}, "--state-to-input f is no module:name; write"),
+    ("ppo", {"vectorization": "vector", "env": "Acrobot-v1"}, "has no vector env"),
+    ("dqn", {"env": "Pendulum-v1"}, "dqn can't take the continuous actions of this"),
+    ("dqn", {"her": "future"}, "--her is for goal environments, whose observations"),
+    ("ppo", {"init_log_std": 1.0}, "--init-log-std 1.0 is for continuous actions and"),
+    ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
+    (
+        "ppo",
+        {"env": "test_refusals:pictures", "normalize_observations": True},
+        "--normalize-observations is for vectors and this environment gives images",
+    ),
+    ("ppo", {"feature_maker": "f"}, "--feature-maker f: name a function, module:"),
+    ("ppo", {"model": "gone.cfg"}, "gone.cfg: can't be read (No such file"),
+    ("ppo", {"model": "text.cfg"}, "text.cfg: not a .cfg file: "),
+    ("ppo", {"model": "units.cfg"}, "units.cfg: [dense-0] units: must be a whole"),
+    ("ppo", {"model": "one.cfg"}, "one.cfg: has 1 output layer and the agent needs 2"),
+    ("ppo", {"weights": ["gone.npz"]}, "gone.npz: no such weights file"),
+]
+Front = Callable[[str, dict[str, Any]], str]
+
+
+class InThisProcess(examination.TimedSubprocess):
+    """Makes doctor's calls here."""
+
+    def __init__(self, path: str, *arguments: Any) -> None:
+        module, _, name = path.partition(":")
+        self._call = getattr(importlib.import_module(module), name), arguments
+
+    def items(self, until: float) -> Iterator[Any]:
+        function, arguments = self._call
+        try:
+            yield function(*arguments)
+        except UserError as error:
+            yield Failure(str(error), is_advice=True)
+
+    def __exit__(self, *error: object) -> None:
+        """End nothing."""
+
+
+def started(*arguments: Any, **more: Any) -> Any:
+    raise AssertionError("it was not refused")
+
+
+def untouched(name: str) -> Any:
+    """Stand for the attributes of a package that isn't to be used."""
+    raise AttributeError(name) if name.startswith("__") else AssertionError(name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = training.fit
+
+    def without_start(algorithm: Any, config: Any, signals: Any, *more: Any, **kw: Any):
+        return fit(algorithm, config, signals, started, *more[1:], **kw)
+
+    monkeypatch.setattr(training, "fit", without_start)
+    monkeypatch.setattr(examination, "TimedSubprocess", InThisProcess)
+    monkeypatch.setattr(own_loop, "LocalDriver", started)
+    monkeypatch.setattr(seeds, "_plan", started)
+    monkeypatch.setattr(tuning, "_run_trials", started)
+    for name in ("tensorflow", "ray"):
+        package = ModuleType(name)
+        package.__spec__ = importlib.util.find_spec(name)
+        package.__getattr__ = untouched  # type: ignore[method-assign]
+        monkeypatch.setitem(sys.modules, name, package)
+    monkeypatch.syspath_prepend(Path.cwd())
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+
+
+def words(settings: Mapping[str, Any]) -> list[str]:
+    """Return the flags of a command line with these settings."""
+    found: list[str] = []
+    for name, value in settings.items():
+        values = value if isinstance(value, list) else [value]
+        found += [flag(name), *(str(each) for each in values if each is not True)]
+    return found
+
+
+def command(*line: str) -> Front:
+    """Return a command of the command line; it returns what it prints."""
+
+    def call(agent: str, settings: dict[str, Any]) -> str:
+        said = io.StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            code = cli.run([*line, agent, *words(settings)])
+        assert code == 2, said.getvalue()
+        return said.getvalue().replace("xagents-ray: ", "")
+
+    return call
+
+
+def function(call: Callable[..., Any]) -> Front:
+    """Return a function of Python's; it returns the message of its UserError."""
+
+    def refused(agent: str, settings: dict[str, Any]) -> str:
+        with pytest.raises(UserError) as error:
+            call(agent, **settings)
+        return str(error.value)
+
+    return refused
+
+
+def with_seeds(agent: str, settings: dict[str, Any]) -> str:
+    return command("train")(agent, {"seeds": [1, 2], **settings})
+
+
+def tune(agent: str, settings: dict[str, Any]) -> str:
+    shared = {n: value for n, value in settings.items() if n != "max_steps"}
+    return command("tune")(agent, {**shared, "trial_steps": 9})
+
+
+FRONTS: dict[str, Front] = {
+    "train": command("train"),
+    "train --seeds": with_seeds,
+    "tune": tune,
+    "doctor": command("doctor"),
+    "launch": command("launch", "docker", "-o", "x", "--", "train"),
+    "xagents_ray.train": function(xagents_ray.train),
+    "Agent": function(xagents_ray.Agent),
+}
+NEED_NO_END = ("tune", "doctor", "Agent")  # --trial-steps is that of a trial
+
+
+def own_sentences(front: str, agent: str, settings: Mapping[str, Any]) -> set[str]:
+    """Return what a way to ask says of settings that it lacks altogether."""
+    found = set[str]()
+    if agent not in ALGORITHMS:
+        return found
+    config = find(agent).config
+    loop = {each.name for each in (*options(EnvConfig), *options(config))}
+    given = [o for o in train_options(config) if settings.get(o.name) is not None]
+    for each in given:
+        if front == "tune" and each.instead and each.name != "max_steps":
+            found.add(f"{each.flag} is no setting of tune: {each.instead}.")
+        if front == "train --seeds" and each.not_with_seeds:
+            why = each.not_with_seeds
+            found.add(f"{each.flag} can't be given with --seeds: {why}.")
+        if front == "launch" and each.not_launched:
+            found.add(f"{each.flag} {each.not_launched}: leave it out.")
+        is_of_loop = (each.name in loop or each.own_loop) and not each.needs_ray
+        if front == "Agent" and not is_of_loop:
+            why = "is for runs and does nothing in a loop of your own"
+            found.add(f"{each.flag} {why}: leave it out, or use train.")
+    return found
+
+
+def whole(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a case; make the run that they resume."""
+    if "resume" in own and not Path(RUN).exists():
+        shutil.copytree(STORED, RUN)
+        shutil.copytree(STORED, NEW, ignore=shutil.ignore_patterns("checkpoints"))
+    settings = {**({} if "resume" in own else BASE), **own}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def check(front: str, case: Case) -> None:
+    """Check that a way to ask refuses a case in the words of Python's `train`."""
+    agent, own, part = case
+    if part.startswith("Training needs an end") and front in NEED_NO_END:
+        return
+    settings = whole(own)
+    files = sorted(Path().rglob("*"))
+    reference = FRONTS["xagents_ray.train"](agent, settings)
+    assert part in reference and "\n" not in reference
+    said = " ".join(FRONTS[front](agent, settings).split())
+    expected = own_sentences(front, agent, settings) or {reference}
+    if front == "doctor":  # which has it in a table, where there is an environment
+        assert " ".join(reference.split()) in said
+    else:
+        assert said in {" ".join(each.split()) for each in expected}
+    assert [p for p in sorted(Path().rglob("*")) if p.name != ".lock"] == files
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case[2][:40])
+def test_what_is_refused_of_settings(front: str, case: Case) -> None:
+    check(front, case)
+
+
+@pytest.mark.parametrize("front", ["xagents_ray.train", "Agent"])
+@pytest.mark.parametrize("case", NAMED, ids=lambda case: case[2][:40])
+def test_what_is_refused_of_python(front: str, case: Case) -> None:
+    check(front, case)
+
+
+@pytest.mark.parametrize("front", [name for name in FRONTS if name != "launch"])
+@pytest.mark.parametrize("case", MADE, ids=lambda case: case[2][:40])
+def test_what_is_refused_of_environments(front: str, case: Case) -> None:
+    check(front, case)
+
+
+def sentences_of(path: Path) -> Iterator[str]:
+    """Yield the longest constant part of each sentence of a UserError in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
+            parts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
+            texts = [x.strip() for x in parts if isinstance(x, str)]
+            if texts:
+                yield max(texts, key=len)
+
+
+SOURCES = [
+    *(ROOT / "xagents_ray/settings").glob("*.py"),
+    *(ROOT / "xagents_ray/algorithms").rglob("*.py"),
+    *(ROOT / "xagents_ray/run").glob("*.py"),
+    ROOT / "xagents_ray/watch/callbacks.py",
+    ROOT / "xagents_ray/core/user_code.py",
+]
+ELSEWHERE = {
+    "is not one of keras.optimizers": "tests/settings/test_from_python.py, with Keras",
+    "its learning rate is a schedule": "tests/settings/test_from_python.py, with Keras",
+    "--separate-networks copies the layers": "of a Keras model",
+    "--dueling, --noisy and --distributional change": "of a Keras model",
+    "is a Keras model: drop --layer-norm": "of a Keras model",
+    "is a Keras model: give a .cfg file": "of a Keras model",
+    "lacks what a run needs to resume": "of a damaged checkpoint",
+    "is no Algorithm of xagents_ray.extend": "of register",
+    "The algorithm": "of register",
+    "An agent is given by its name": "tests/settings/test_config.py",
+}
+
+
+def test_every_refusal_is_a_case() -> None:
+    said = [
+        FRONTS["xagents_ray.train"](agent, whole(own))
+        for agent, own, _ in (*ASKED, *NAMED, *MADE)
+    ]
+    known = {each for path in SOURCES for each in sentences_of(path)}
+    assert len(known) > 50
+    unknown = {each for each in known if not any(each in one for one in said)}
+    left = {each for each in unknown if not any(part in each for part in ELSEWHERE)}
+    assert sorted(left) == []
+    assert len(unknown) - len(left) == len(ELSEWHERE)
