@@ -25,10 +25,11 @@ from xagents_ray.algorithms.row import Algorithm, Model
 from xagents_ray.algorithms.table import find, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks.kinds import register_layer
 from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.section import Section
-from xagents_ray.replay.base import Fill, Replay
+from xagents_ray.replay.base import Replay
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.replay.transitions import TransitionReplay
 from xagents_ray.settings.algorithm import (

@@ -16,7 +16,8 @@ from xagents_ray.cluster.ray.calls import (
     remote_traceback,
 )
 from xagents_ray.core.errors import Broken, UserError, one_line
-from xagents_ray.replay.base import Fill, replay_file
+from xagents_ray.core.trajectory import Fill
+from xagents_ray.replay.base import replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
 from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
 

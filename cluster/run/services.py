@@ -16,6 +16,7 @@ from xagents_ray.core.moments import Statistics
 from xagents_ray.core.trajectory import (
     Array,
     BatchPart,
+    Fill,
     PrioritizedTransitions,
     PriorityUpdate,
     Replayed,
@@ -26,7 +27,7 @@ from xagents_ray.core.trajectory import (
     assemble,
     part,
 )
-from xagents_ray.replay.base import Fill, replay_for, shard_bounds
+from xagents_ray.replay.base import replay_for, shard_bounds
 
 
 class ReplayService:

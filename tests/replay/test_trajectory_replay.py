@@ -15,9 +15,9 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Replayed, Trajectory
+from xagents_ray.core.trajectory import Fill, Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.replay.base import Fill, replay_for
+from xagents_ray.replay.base import replay_for
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 

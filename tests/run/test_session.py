@@ -13,8 +13,8 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 from xagents_ray.algorithms.table import find
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks import layout
-from xagents_ray.replay.base import Fill
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
 from xagents_ray.settings.config import Config

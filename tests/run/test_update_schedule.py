@@ -4,7 +4,7 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find
-from xagents_ray.replay.base import Fill
+from xagents_ray.core.trajectory import Fill
 from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config
 

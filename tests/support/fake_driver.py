@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.core.trajectory import Episode, RolloutReport, WeightsFile
-from xagents_ray.replay.base import Fill
+from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, WeightsFile
 from xagents_ray.run.driver import Snapshot
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.watch.reports import Collected, Evaluated, FailedEvaluation

@@ -63,7 +63,7 @@ class Recorded:
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))
-        self.recorder = Recorder(run, directory, histories, best_effort, 0)
+        self.recorder = Recorder(run.config, directory, histories, best_effort, 0)
 
 
 @pytest.fixture(autouse=True)

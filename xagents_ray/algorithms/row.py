@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NewType, TypeAlias
+from typing import Any, NewType
 
 from xagents_ray.core import moments
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.plugins import Place
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout, layout_for
@@ -15,8 +16,6 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 
 AgentName = NewType("AgentName", str)
 """The name of an agent that type checkers don't know: `train(AgentName("own"))`."""
-Place: TypeAlias = str | Callable[..., Any]
-"""A class, or its name, `module:class`, which is imported where it is used."""
 
 
 @dataclass(frozen=True)

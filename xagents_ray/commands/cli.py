@@ -19,6 +19,7 @@ from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.presets import presets
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
+from xagents_ray.commands.training import train_with
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
 from xagents_ray.core.installation import is_complete, missing_package
@@ -29,7 +30,6 @@ from xagents_ray.settings.options import Option, flag, option, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
-from xagents_ray.tuning.training import train_with
 
 
 def main() -> NoReturn:

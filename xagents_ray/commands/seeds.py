@@ -21,6 +21,7 @@ import psutil
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.plot import plot_seeds
+from xagents_ray.commands.training import train_with
 from xagents_ray.core import objects
 from xagents_ray.core.errors import (
     Broken,
@@ -33,9 +34,8 @@ from xagents_ray.core.errors import (
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason
-from xagents_ray.replay.base import empty_replay
 from xagents_ray.run import forked
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare, replay_bytes
 from xagents_ray.run.request import Request
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
@@ -48,7 +48,6 @@ from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns
 from xagents_ray.tuning.seeds_display import SeedsDisplay
 from xagents_ray.tuning.seeds_result import SeedsResult
-from xagents_ray.tuning.training import train_with
 from xagents_ray.watch.progress import Progress
 from xagents_ray.watch.recorder import BestEffort
 from xagents_ray.watch.result import Result, from_summary
@@ -166,11 +165,9 @@ def _parallel(run: RunSpec) -> int:
     """
     if not run.config.placement.local:
         return 1
-    row, config, n_envs = run.algorithm, run.config.algorithm, run.config.env.n_envs
-    needed, replay = _PROCESS_BYTES, config.replay
-    if row.replay is not None and replay is not None:
-        size = replay.buffer_max_size
-        needed += empty_replay(row.replay, run.spec, replay, size, n_envs, 0).nbytes
+    needed, replay = _PROCESS_BYTES, run.config.algorithm.replay
+    if replay is not None:
+        needed += replay_bytes(run, replay.buffer_max_size)
     by_memory: int = psutil.virtual_memory().available // needed
     return max(1, min(by_memory, available_cores() // run.learner_cores))
 

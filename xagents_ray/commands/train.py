@@ -5,12 +5,12 @@ from typing import Any
 from xagents_ray.algorithms.table import find
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.commands.seeds import train_seeds
+from xagents_ray.commands.training import train_with
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import options
 from xagents_ray.tuning.seeds_result import SeedsResult
-from xagents_ray.tuning.training import train_with
 from xagents_ray.watch.result import Result
 
 

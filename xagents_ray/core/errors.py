@@ -1,8 +1,9 @@
 """Errors of the user and of a run, and helpers that word messages."""
 
 import difflib
+import math
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -146,3 +147,13 @@ class Broken(Exception):
         self.trace = trace
         if trace:
             self.__cause__ = RemoteTraceback(trace)
+
+
+def check_finite(metrics: Mapping[str, float], env_steps: int) -> None:
+    """Raise Diverged if a metric of a learning phase is not finite."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise Diverged(
+                f"{name} is {value} after {env_steps} env steps: lower --lr, and "
+                "start from the --weights of a checkpoint or from scratch."
+            )

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypeAlias
 
 from xagents_ray.core.errors import UserError, one_line
+
+Place: TypeAlias = str | Callable[..., Any]
+"""A class, or its name, `module:class`, which is imported where it is used."""
 
 
 def load_plugins(group: str, add: Callable[[str, Any], None]) -> dict[str, str]:
@@ -45,7 +48,7 @@ def _loaded(entry: EntryPoint, package: str) -> Any:
         ) from None
 
 
-def resolve_class(what: str, place: str | Callable[..., Any]) -> Callable[..., Any]:
+def resolve_class(what: str, place: Place) -> Callable[..., Any]:
     """Return the class with the import path `module:class`; return a class unchanged.
 
     Raises:

@@ -100,6 +100,22 @@ class Replayed(NamedTuple):
     log_probs: FloatArray | None = None
 
 
+class Fill(NamedTuple):
+    """The fill level of a replay."""
+
+    size: int  # transitions or trajectories held
+    # Old ones make room for new ones; of transitions, with episodes shorter than 30
+    # steps, that begins below the capacity.
+    is_full: bool
+    # Sum of the priorities that are sampled in proportion; None if it is uniformly.
+    priority: float | None = None
+
+    @property
+    def sampled(self) -> float:
+        """The weight by which shards of one replay are sampled."""
+        return self.size if self.priority is None else self.priority
+
+
 class Weights(NamedTuple):
     """A network's arrays by name (`dense-0/kernel`), and their version."""
 

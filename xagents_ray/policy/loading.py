@@ -14,6 +14,7 @@ from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.run import user_networks
+from xagents_ray.run.request import check_paths
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain
 from xagents_ray.settings.run import RunConfig
@@ -22,7 +23,6 @@ from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
 from xagents_ray.storage.weights import (
     check,
-    check_paths,
     decode_npz,
     encode_npz,
     kind,

@@ -12,7 +12,7 @@ from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import find
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
 from xagents_ray.core.trajectory import (
     Array,
@@ -31,7 +31,6 @@ from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options, plain
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.watch.telemetry import check_finite
 
 
 class Agent:

@@ -4,18 +4,17 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import psutil
 
-from xagents_ray.algorithms.row import Place
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.plugins import resolve_class
+from xagents_ray.core.plugins import Place, resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
+    Fill,
     FloatArray,
     IntArray,
     Replayed,
@@ -33,22 +32,6 @@ The goals are float32 [N, G], the rewards float32 [N], the ends bool [N].
 """
 _STATE_BYTES = 512
 """Of a generator's state, in JSON."""
-
-
-class Fill(NamedTuple):
-    """The fill level of a replay."""
-
-    size: int  # transitions or trajectories held
-    # Old ones make room for new ones; of transitions, with episodes shorter than 30
-    # steps, that begins below the capacity.
-    is_full: bool
-    # Sum of the priorities that are sampled in proportion; None if it is uniformly.
-    priority: float | None = None
-
-    @property
-    def sampled(self) -> float:
-        """The weight by which shards of one replay are sampled."""
-        return self.size if self.priority is None else self.priority
 
 
 class Replay(ABC):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Replayed, Trajectory
-from xagents_ray.replay.base import Fill, Replay, quotas
+from xagents_ray.core.trajectory import Array, Fill, Replayed, Trajectory
+from xagents_ray.replay.base import Replay, quotas
 
 
 class TrajectoryReplay(Replay):

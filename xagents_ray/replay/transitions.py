@@ -9,13 +9,13 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
+    Fill,
     FloatArray,
     IntArray,
     PrioritizedTransitions,
     Sampled,
     Transitions,
 )
-from xagents_ray.replay.base import Fill
 from xagents_ray.replay.hindsight import Hindsight, Relabeled
 from xagents_ray.replay.priorities import Priorities
 from xagents_ray.replay.rings import TransitionRings

@@ -13,6 +13,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.replay.base import empty_replay
 from xagents_ray.run import user_networks
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
@@ -194,3 +195,17 @@ def build_run(
         tuple(user_networks.notes(layouts)),
     )
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
+
+
+def replay_bytes(run: RunSpec, capacity: int) -> int:
+    """Return the memory that a run's replay buffer takes, 0 if it has none.
+
+    Args:
+        run: the run, prepared.
+        capacity: what the replay buffer of all environments holds.
+    """
+    kind, config = run.algorithm.replay, run.config.algorithm.replay
+    if kind is None or config is None:
+        return 0
+    n_envs = run.config.env.n_envs
+    return empty_replay(kind, run.spec, config, capacity, n_envs, 0).nbytes

@@ -8,12 +8,13 @@ from typing import Any
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import check_owners
-from xagents_ray.core.errors import Mistakes, UserError
+from xagents_ray.core.errors import Mistakes, UserError, counted
 from xagents_ray.run.prepare import Resumed, find_run
+from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import Option, check_known, check_values, plain
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.storage.weights import check_paths
+from xagents_ray.storage import weights
 from xagents_ray.watch.callbacks import Callback, load
 
 
@@ -149,6 +150,24 @@ def _files(
         with mistakes:
             return load(run.callbacks, run.resume is not None)
     return [], []
+
+
+def check_paths(
+    algorithm: Algorithm,
+    config: AlgorithmConfig,
+    flag: str,
+    paths: Sequence[str] | None,
+) -> None:
+    """Raise UserError when there is not one path of a known kind per model."""
+    for path in paths or ():
+        weights.kind(path)
+    models = algorithm.adapted(config).models
+    if paths is not None and len(paths) != len(models):
+        raise UserError(
+            f"{flag} names {len(paths)} files and {algorithm.name} has "
+            f"{counted(len(models), 'model')} "
+            f"({', '.join(m.name for m in models)}): give one path for each."
+        )
 
 
 def _all_of(mistakes: Mistakes, settings: Mapping[str, Any]) -> UserError:

@@ -1,7 +1,7 @@
 """One session of a run: from its config to its result; the loop of both drivers."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
@@ -20,13 +20,11 @@ from xagents_ray.storage.lock import locked
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.watch.display import Display
-from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.recorder import BestEffort, Recorder
 from xagents_ray.watch.reports import Collected, Evaluated
 from xagents_ray.watch.result import Result, stopped_by, summary
 from xagents_ray.watch.telemetry import Telemetry
-
-_Watch = Callable[[Progress], None]
 
 
 def fit(
@@ -35,7 +33,7 @@ def fit(
     signals: Signals,
     start: StartDriver,
     resumed: Resumed | None = None,
-    watch: _Watch | None = None,
+    watch: ProgressListener | None = None,
     threads: int | None = None,
     notes: Sequence[str] = (),
     listeners: Sequence[Callback] = (),
@@ -65,7 +63,7 @@ def _train(
     resumed: Resumed | None,
     display: Display,
     signals: Signals,
-    watch: _Watch | None,
+    watch: ProgressListener | None,
     callbacks: Sequence[Callback],
 ) -> Result:
     named = run.config.run.history_checkpoint
@@ -74,7 +72,9 @@ def _train(
 
     def end(reason: str, directory: str = "") -> Result:
         display.end(state.progress, reason)
-        return Result.of(reason, run, state.progress, signals.received, directory)
+        return Result.of(
+            reason, run.config, run.seed, state.progress, signals.received, directory
+        )
 
     if reason := state.progress.over(run.config.training):
         path = str(resumed.directory.path) if resumed else ""
@@ -113,7 +113,7 @@ class Session:
         histories: Sequence[History],
         display: Display,
         signals: Signals,
-        watch: _Watch | None,
+        watch: ProgressListener | None,
         callbacks: Sequence[Callback],
     ) -> None:
         self._run, self._driver, self._state = run, driver, state
@@ -125,13 +125,13 @@ class Session:
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]
-        recorder = Recorder(run, directory, files, self._best_effort, step)
+        recorder = Recorder(run.config, directory, files, self._best_effort, step)
         self._recorder = recorder
         context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
         shown = recorder, display, watch, called
-        self._telemetry = Telemetry(run, driver, state.progress, *shown)
+        self._telemetry = Telemetry(run.config, driver, state.progress, *shown)
 
     def train(self) -> Result:
         """Train until the run ends.
@@ -298,14 +298,14 @@ class Session:
         self._telemetry.close(video)
 
     def _film(self) -> None:
-        learned = self._driver.state().learner
-        film(self._run, learned, self._directory.path / "video")
+        film(self._run, self._driver.state().learner, self._directory.path / "video")
 
     def _summarize(self, reason: str, completed: bool = False) -> Result:
         """Return how the session ended, once it is written and callbacks know."""
         result = Result.of(
             reason,
-            self._run,
+            self._run.config,
+            self._run.seed,
             self._progress,
             self._signals.received,
             directory=str(self._directory.path),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.replay.base import Fill
+from xagents_ray.core.trajectory import Fill
 from xagents_ray.run.prepare import Resumed
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig

@@ -7,17 +7,15 @@ the learners' formats; this module reads and writes the bytes, and knows `.npz`.
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import UserError, counted, near
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.storage.arrays import read_arrays, write_arrays
 from xagents_ray.storage.files import sync_directory, write_new
 
@@ -33,24 +31,6 @@ _REMEDY = (
 )
 # Weights hardly compress; a file that grows more isn't weights.
 _GROWTH = 16
-
-
-def check_paths(
-    algorithm: Algorithm,
-    config: AlgorithmConfig,
-    flag: str,
-    paths: Sequence[str] | None,
-) -> None:
-    """Raise UserError when there is not one path of a known kind per model."""
-    for path in paths or ():
-        kind(path)
-    models = algorithm.adapted(config).models
-    if paths is not None and len(paths) != len(models):
-        raise UserError(
-            f"{flag} names {len(paths)} files and {algorithm.name} has "
-            f"{counted(len(models), 'model')} "
-            f"({', '.join(m.name for m in models)}): give one path for each."
-        )
 
 
 def bare(path: str) -> str:

@@ -4,7 +4,7 @@ import math
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
@@ -201,3 +201,7 @@ class Progress:
     def is_full(self) -> bool:
         """Whether the mean reward is that of a full reward buffer."""
         return len(self.rewards) == self.rewards.maxlen
+
+
+ProgressListener = Callable[[Progress], None]
+"""Called with the progress whenever it is shown."""

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.process import without_packages
+from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.progress import EndedEpisode
@@ -119,7 +119,7 @@ class Recorder:
 
     def __init__(
         self,
-        run: RunSpec,
+        config: Config,
         directory: RunDirectory,
         histories: Sequence[History],
         best_effort: BestEffort,
@@ -133,12 +133,11 @@ class Recorder:
         # The user's own metrics that are not tracked yet: step and value by name.
         self._own: dict[str, tuple[int, float]] = {}
         self._own_tracked = 0.0
-        config = run.config.run
-        if config.tensorboard:
+        if config.run.tensorboard:
             events = partial(TensorBoard, directory.path / "tensorboard", step)
             self._planned.append(("What TensorBoard reads", events))
-        if (name := config.monitor_session) is not None:
-            make = partial(Wandb, name, run.config.values(), directory.path)
+        if (name := config.run.monitor_session) is not None:
+            make = partial(Wandb, name, config.values(), directory.path)
             self._planned.append(("--monitor-session", make))
 
     def episodes(self, ended: Sequence[EndedEpisode], seconds: float) -> None:

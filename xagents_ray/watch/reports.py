@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from xagents_ray.core.trajectory import Episode, RolloutReport, success_rate
-from xagents_ray.replay.base import Fill
+from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, success_rate
 
 
 class Collected(NamedTuple):

@@ -6,7 +6,7 @@ from html import escape
 from signal import Signals as Signal
 from typing import Any
 
-from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.settings.config import Config
 from xagents_ray.watch.progress import Progress
 
 
@@ -87,7 +87,8 @@ class Result:
     def of(
         cls,
         reason: str,
-        run: RunSpec,
+        config: Config,
+        seed: int,
         progress: Progress,
         signal: int | None,
         directory: str = "",
@@ -108,8 +109,8 @@ class Result:
             episodes=progress.episodes,
             dropped=progress.dropped,
             policy_lag=progress.policy_lag,
-            precision=run.config.algorithm.precision,
-            seed=run.seed,
+            precision=config.algorithm.precision,
+            seed=seed,
             directory=directory,
             signal=signal,
             **measured,

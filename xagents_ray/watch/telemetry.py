@@ -1,15 +1,14 @@
 """What is measured during a run, and where it is shown."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Diverged
+from xagents_ray.core.errors import check_finite
+from xagents_ray.settings.config import Config
 from xagents_ray.watch.callbacks import Callback, Callbacks
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.profile import Profile
-from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.progress import Progress, ProgressListener
 from xagents_ray.watch.recorder import Recorder
 from xagents_ray.watch.reports import Collected, WatchedDriver
 
@@ -22,19 +21,19 @@ class Telemetry:
 
     def __init__(
         self,
-        run: RunSpec,
+        config: Config,
         driver: WatchedDriver,
         progress: Progress,
         recorder: Recorder,
         display: Display,
-        watch: Callable[[Progress], None] | None,
+        watch: ProgressListener | None,
         callbacks: Callbacks,
     ) -> None:
         self._supervision, self._progress = driver.supervision, progress
         self._recorder, self._display, self._watch = recorder, display, watch
-        self._callbacks, self._config = callbacks, run.config.algorithm
+        self._callbacks, self._config = callbacks, config.algorithm
         self._has_advised = False
-        self.profile = display.profile = Profile(run.config, driver.n_actors)
+        self.profile = display.profile = Profile(config, driver.n_actors)
         self.failures: dict[str, int] = {}  # what they have cost so far, by name
         self._metrics: dict[str, float] = {}  # of the newest learning phase
 
@@ -119,16 +118,6 @@ class Telemetry:
             **_grouped("policy_lag", self._progress.policy_lag),
             **_grouped("lost", self.failures),
         }
-
-
-def check_finite(metrics: Mapping[str, float], env_steps: int) -> None:
-    """Raise Diverged if a metric of a learning phase is not finite."""
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise Diverged(
-                f"{name} is {value} after {env_steps} env steps: lower --lr, and "
-                "start from the --weights of a checkpoint or from scratch."
-            )
 
 
 def _grouped(group: str, values: Mapping[str, float | None]) -> dict[str, float]:

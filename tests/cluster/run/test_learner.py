@@ -15,8 +15,7 @@ from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import VERSION
-from xagents_ray.replay.base import Fill
+from xagents_ray.core.trajectory import VERSION, Fill
 
 _LOST = ObjectLostError("1", None, "")
 

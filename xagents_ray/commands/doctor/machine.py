@@ -23,7 +23,7 @@ from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
-from xagents_ray.replay.base import empty_replay
+from xagents_ray.run.prepare import replay_bytes
 from xagents_ray.settings.algorithm import ReplayConfig
 from xagents_ray.settings.config import Config
 
@@ -101,14 +101,8 @@ def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
 
 def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
     """Return what one more transition or trajectory adds to the replay buffer."""
-    kind, n_envs = run.algorithm.replay, run.config.env.n_envs
-    assert kind is not None
-    few = 30 * n_envs * config.batch_steps
-
-    def nbytes(capacity: int) -> int:
-        return empty_replay(kind, run.spec, config, capacity, n_envs, 0).nbytes
-
-    return (nbytes(2 * few) - nbytes(few)) / few
+    few = 30 * run.config.env.n_envs * config.batch_steps
+    return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
 def disk(config: Config, run: RunSpec | None) -> Row:
