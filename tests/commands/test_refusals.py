@@ -22,7 +22,7 @@ import pytest
 
 import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS, find
-from xagents_ray.commands import cli, seeds
+from xagents_ray.commands import cli, seeds, training
 from xagents_ray.commands import tune as tuning
 from xagents_ray.commands.doctor import examination
 from xagents_ray.core.errors import UserError
@@ -31,7 +31,6 @@ from xagents_ray.policy import own_loop
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.tuning import training
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN, NEW = "runs/ppo/Pendulum-v1/before", "runs/ppo/Pendulum-v1/new"
