@@ -17,7 +17,6 @@ from xagents_ray.settings.options import options
 CARTPOLE = ["--env", "CartPole-v1"]
 END = ["--max-steps", "10"]
 RUN = [*CARTPOLE, *END]
-BROKEN = Path(__file__).with_name("broken.cfg")
 
 
 def test_bare_command_prints_version_usage_and_commands(capsys) -> None:
@@ -81,36 +80,7 @@ def test_reference_defaults() -> None:
             assert ours[f"--{flag}"] == float(value), (name, flag)
 
 
-MISTAKES = {
-    "no end": ([*CARTPOLE], "--target-reward, --max-steps"),
-    "no env": ([*END], "--env is missing"),
-    "unknown env": (["--env", "CartPol-v1", *END], "did you mean CartPole-v1"),
-    "no version": (["--env", "CartPole", *END], "did you mean CartPole-v1?"),
-    "old env": (["--env", "LunarLander-v2", *END], "use LunarLander-v3"),
-    "odd env": (["--env", "xyzzy", *END], "There is no environment 'xyzzy'"),
-    "own env, no module": (["--env", "nowhere:make", *END], "can't be imported"),
-    "own env, no name": (["--env", "json:dumbs", *END], "did you mean dumps"),
-    "own env, no env": (["--env", "collections:Counter", *END], "gymnasium.Env"),
-    "preprocess": ([*RUN, "--preprocess"], "leave the flag out"),
-    "frame stack": ([*RUN, "--frame-stack", "2"], "--frame-stack is for images"),
-    "no model": ([*RUN, "--model", "no.cfg"], "no.cfg: can't be read"),
-    "broken model": (
-        [*RUN, "--model", str(BROKEN)],
-        "broken.cfg: [dense-0] units: must be a whole number ≥ 1, got 'many'",
-    ),
-    "zero": ([*RUN, "--n-envs", "0"], "--n-envs must be ≥ 1, got 0"),
-    "negative": ([*RUN, "--n-steps", "-1"], "--n-steps must be ≥ 1"),
-    "no number": ([*RUN, "--n-envs", "many"], "takes a whole number"),
-    "fraction": ([*RUN, "--n-envs", "1.5"], "takes a whole number"),
-    "not finite": ([*RUN, "--lr", "nan"], "--lr takes a number"),
-    "mini-batches": (
-        [*RUN, "--n-steps", "2", "--mini-batches", "4"],
-        "more than the batch of 2 samples",
-    ),
-    "too many actors": (
-        [*RUN, "--n-envs", "2", "--n-actors", "3"],
-        "--n-actors 3 is more than --n-envs 2",
-    ),
+MISTAKES = {  # of flags; tests/commands/test_refusals.py has those of settings
     "unknown flag": ([*CARTPOLE, "--max-stpes", "10"], "--max-steps"),
     "flag of another library": (
         [*RUN, "--learning-rate", "1e-3"],
@@ -128,18 +98,8 @@ MISTAKES = {
         [*RUN, "--verbose", "1", "2"],
         "--verbose is no setting of this agent: a run prints its progress",
     ),
-    "empty path": ([*RUN, "--model", ""], "--model is empty: name a file, or leave"),
     "flag of nobody": ([*RUN, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
-    "unknown word": ([*RUN, "--vectorization", "fast"], "one of auto"),
-    "no vector form": (
-        ["--env", "Acrobot-v1", *END, "--vectorization", "vector"],
-        "use --vectorization auto",
-    ),
-    "local and address": (
-        [*RUN, "--local", "--address", "127.0.0.1:6379"],
-        "--address applies only to runs on Ray: drop it or --local",
-    ),
 }
 
 

@@ -8,6 +8,7 @@ import ast
 import importlib
 import importlib.util
 import io
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,9 @@ ASKED: list[Case] = [
     ("ppo", {"model": ""}, "--model is empty: name a file, or leave it out."),
     ("ppo", {"name": "a/b"}, "--name 'a/b' can't name a directory"),
     ("ppo", {"lr": -1.0}, "--lr must be > 0, got -1.0."),
+    ("ppo", {"lr": math.nan}, "--lr takes a number, got nan."),
+    ("ppo", {"n_envs": 0}, "--n-envs must be ≥ 1, got 0."),
+    ("ppo", {"n_envs": "1.5"}, "--n-envs takes a whole number, got '1.5'."),
     ("ppo", {"max_frame": True}, "--max-frame has no effect without --preprocess"),
     ("trpo", {"critic_lr": 0.1, "lr": 0.1}, "--lr has no effect with --critic-lr"),
     ("ppo", {"verbose": 1}, "--verbose is no setting of this agent"),
@@ -164,6 +168,10 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
 MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"env": "CartPol-v1"}, "There is no environment 'CartPol-v1'; did you"),
     ("ppo", {"env": "LunarLander-v2"}, "no longer there; use LunarLander-v3"),
+    ("ppo", {"env": "CartPole"}, "There is no environment 'CartPole'; did you mean"),
+    ("ppo", {"env": "xyzzy"}, "There is no environment 'xyzzy'; see gymnasium"),
+    ("ppo", {"env": "collections:Counter"}, "gymnasium.Env"),
+    ("ppo", {"frame_stack": 2}, "--frame-stack is for images and the observations of"),
     ("ppo", {"env": "nowhere:make"}, "module nowhere can't be imported"),
     ("ppo", {"env": "json:dumbs"}, "did you mean dumps"),
     ("ppo", {"env_kwargs": ["x=1"]}, "--env-kwargs: CartPole-v1 takes no x; leave it"),
@@ -183,7 +191,11 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"feature_maker": "f"}, "--feature-maker f: name a function, module:"),
     ("ppo", {"model": "gone.cfg"}, "gone.cfg: can't be read (No such file"),
     ("ppo", {"model": "text.cfg"}, "text.cfg: not a .cfg file: "),
-    ("ppo", {"model": "units.cfg"}, "units.cfg: [dense-0] units: must be a whole"),
+    (
+        "ppo",
+        {"model": "units.cfg"},
+        "[dense-0] units: must be a whole number ≥ 1, got",
+    ),
     ("ppo", {"model": "one.cfg"}, "one.cfg: has 1 output layer and the agent needs 2"),
     ("ppo", {"weights": ["gone.npz"]}, "gone.npz: no such weights file"),
 ]

@@ -78,15 +78,9 @@ def test_a_run_that_fails_is_resumed_by_the_same_command() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"seed": 1}, "--seed can't be given with --seeds"),
-        ({"resume": "last"}, "same --name resumes all of its runs"),
-        ({"checkpoints": "a.npz"}, "every run writes its own"),
-        ({"env": "CartPolee-v1"}, "did you mean CartPole-v1"),
         ({"seeds": 3}, "--seeds takes one value or more"),
         ({"seeds": []}, "--seeds takes one value or more"),
         ({"seeds": [-1]}, "--seeds must be"),
-        ({"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
-        ({"callbacks": "nosuch:fn"}, "module nosuch can't be imported"),
     ],
 )
 def test_what_several_seeds_refuse(given: dict, message: str) -> None:
