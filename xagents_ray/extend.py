@@ -7,7 +7,12 @@ suffice for the row and need no TensorFlow. What learns is a class like those in
 `xagents_ray.learners.learner.LearningAlgorithm` lists. What acts extends
 `xagents_ray.actors.policies.base.Policy`, or is one of those beside it, and a replay
 buffer extends `Replay`.
+
+`xagents_ray.compat` is written with these names and those of `xagents_ray` alone.
 """
+
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from xagents_ray.algorithms.off_policy import (
     DETERMINISTIC_MODELS,
@@ -22,12 +27,13 @@ from xagents_ray.algorithms.policy_gradient import (
     PolicyGradientConfig,
 )
 from xagents_ray.algorithms.row import Algorithm, Model
-from xagents_ray.algorithms.table import find, register
+from xagents_ray.algorithms.table import ALGORITHMS, find, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks.kinds import register_layer
 from xagents_ray.networks.layers import Dense, Layer
+from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.networks.section import Section
 from xagents_ray.replay.base import Replay
 from xagents_ray.replay.trajectories import TrajectoryReplay
@@ -44,11 +50,33 @@ from xagents_ray.settings.options import (
     count,
     fraction,
     option,
+    options,
     positive,
+    replaced,
 )
+from xagents_ray.settings.training import EnvConfig, TrainingConfig
+from xagents_ray.storage.weights import read_file
+
+if TYPE_CHECKING:
+    from xagents_ray.actors.envs.make import make_stacked, probe_env
+
+    build_model: Any
+else:
+    _LATER = {  # for these import Gymnasium or TensorFlow
+        "build_model": "xagents_ray.networks.keras:build_model",
+        "make_stacked": "xagents_ray.actors.envs.make:make_stacked",
+        "probe_env": "xagents_ray.actors.envs.make:probe_env",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name in _LATER:
+            return resolve_name(_LATER[name])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ACTOR_CRITIC",
+    "ALGORITHMS",
     "DETERMINISTIC_MODELS",
     "ActionCriticConfig",
     "ActorAndCritic",
@@ -58,9 +86,11 @@ __all__ = [
     "AlgorithmConfig",
     "Dense",
     "DeterministicConfig",
+    "EnvConfig",
     "EnvSpec",
     "Fill",
     "Layer",
+    "Layout",
     "Model",
     "OffPolicyConfig",
     "OneModel",
@@ -68,16 +98,24 @@ __all__ = [
     "Replay",
     "ReplayConfig",
     "Section",
+    "TrainingConfig",
     "TrajectoryReplay",
     "TransitionReplay",
     "UserError",
+    "build_model",
     "changed",
     "coefficient",
     "count",
     "find",
     "fraction",
+    "make_stacked",
     "option",
+    "options",
     "positive",
+    "probe_env",
+    "read_file",
+    "read_layout",
     "register",
     "register_layer",
+    "replaced",
 ]

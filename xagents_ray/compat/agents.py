@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from xagents_ray import networks
-from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.commands.load import load
-from xagents_ray.commands.train import train
+import xagents_ray
+from xagents_ray import AgentName, Evaluation, Policy, Result, UserError, load, train
 from xagents_ray.compat import buffers
 from xagents_ray.compat.envs import Envs
 from xagents_ray.compat.models import Model, optimizer_settings
 from xagents_ray.compat.trial import Reporter
-from xagents_ray.core.errors import UserError
-from xagents_ray.policy.episodes import Evaluation
-from xagents_ray.policy.policy import Policy
-from xagents_ray.settings.options import options, replaced
-from xagents_ray.settings.training import EnvConfig, TrainingConfig
-from xagents_ray.watch.result import Result
+from xagents_ray.extend import (
+    ALGORITHMS,
+    Algorithm,
+    EnvConfig,
+    TrainingConfig,
+    options,
+    replaced,
+)
 
 _KINDS = {"cnn": "image", "ann": "vector"}
 
@@ -96,7 +95,7 @@ class Agent:
         if self.trial is not None:
             given["callbacks"] = [*given.get("callbacks", ()), reporter]
         self._policy = None
-        result = train(self.row.name, **given)
+        result = train(AgentName(self.row.name), **given)
         assert isinstance(result, Result)  # without `seeds`
         self.result = result
         reporter.check()
@@ -240,7 +239,7 @@ def agents() -> dict[str, dict[str, Any]]:
     >>> import xagents_ray
     >>> [path] = xagents_ray.agents["ppo"]["model"]["cnn"]
     """
-    folder = Path(networks.__file__).parent
+    folder = Path(xagents_ray.__file__).parent / "networks"
     found: dict[str, dict[str, Any]] = {}
     for row in ALGORITHMS.values():
         found[row.name] = {"agent": agent_class(row)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from xagents_ray.core.errors import UserError
+from xagents_ray import UserError
 
 
 @dataclass

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from xagents_ray.core.errors import UserError
-from xagents_ray.settings.training import EnvConfig
+from xagents_ray import UserError, extend
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -23,7 +22,7 @@ class Envs(Sequence["gym.Env[Any, Any]"]):
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings, self._config = settings, EnvConfig.of(settings)
+        self.settings, self._config = settings, extend.EnvConfig.of(settings)
         self._made: dict[int, gym.Env[Any, Any]] = {}
 
     def __len__(self) -> int:
@@ -79,15 +78,13 @@ def create_envs(
     return Envs({**own, "max_frame": max_frame, **settings})
 
 
-def _make(config: EnvConfig) -> "gym.Env[Any, Any]":
+def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":
     """Return an environment whose images show their frames as channels."""
     import gymnasium as gym
     import numpy as np
 
-    from xagents_ray.actors.envs.make import make_stacked, probe_env
-
-    spec = probe_env(config)
-    env = make_stacked(config, spec.stack, None)
+    spec = extend.probe_env(config)
+    env = extend.make_stacked(config, spec.stack, None)
     if not spec.is_image:
         return env
     space = gym.spaces.Box(0, 255, spec.input_shape, np.uint8)

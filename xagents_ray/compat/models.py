@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
-from xagents_ray.networks.layout import Layout, read_layout
-from xagents_ray.storage.weights import read_file
+from xagents_ray import extend
 
 _OF_KERAS = {"lr": 1e-3, "opt_epsilon": 1e-7}
 """What Keras' optimizers have when only their name is given."""
@@ -53,7 +51,7 @@ class ModelReader:
         """
         scale = 1 / 255 if len(self.input_shape) == 3 else 1.0
         units = [int(each) for each in self.output_units]
-        layout = read_layout(self.cfg_file, self.input_shape, units, scale)
+        layout = extend.read_layout(self.cfg_file, self.input_shape, units, scale)
         return Model(self.cfg_file, layout, self.optimizer, self.seed)
 
 
@@ -65,7 +63,7 @@ class Model:
     """
 
     def __init__(
-        self, path: Path, layout: Layout, optimizer: Any, seed: int | None
+        self, path: Path, layout: extend.Layout, optimizer: Any, seed: int | None
     ) -> None:
         self.cfg_file, self.layout = path, layout
         self.optimizer, self.seed = optimizer, seed
@@ -81,7 +79,7 @@ class Model:
         Raises:
             UserError: there is none.
         """
-        read_file(str(path))
+        extend.read_file(str(path))
         self.weights_path = str(path)
         return self
 
@@ -93,7 +91,7 @@ class Model:
         if name.startswith("__"):
             raise AttributeError(name)
         if "_keras" not in vars(self):
-            build = resolve_name("xagents_ray.networks.keras:build_model")
+            build = extend.build_model
             self._keras = build(self.layout, self.seed or 0, self.cfg_file.stem)
         return getattr(self._keras, name)
 

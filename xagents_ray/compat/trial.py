@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xagents_ray.watch.callbacks import RunContext
+from xagents_ray import RunContext
 
 
 class Reporter:

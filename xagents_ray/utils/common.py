@@ -1,6 +1,6 @@
 """`xagents.utils.common`: networks from files, environments, and curves."""
 
-from xagents_ray.commands.plot import plot_history
+from xagents_ray import plot_history
 from xagents_ray.compat.envs import create_envs
 from xagents_ray.compat.models import ModelReader
 
