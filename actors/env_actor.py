@@ -9,7 +9,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.envs.registry import install_definitions
 from xagents_ray.actors.envs.state import decode_array, encode_array
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import Policy, noise_generators
@@ -22,6 +21,7 @@ from xagents_ray.actors.rollout import (
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (

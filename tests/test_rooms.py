@@ -30,7 +30,7 @@ TABLE = {
     "cluster": (
         "tuning run watch actors learners replay storage algorithms settings core"
     ),
-    "tuning": "run watch actors storage algorithms settings core",
+    "tuning": "run watch storage algorithms settings core",
     "policy": "run actors learners storage algorithms networks settings core",
     "run": ("watch actors learners replay storage algorithms networks settings core"),
     "watch": "storage settings core",
@@ -43,7 +43,7 @@ TABLE = {
     "settings": "core",
     "core": "",
 }
-MOST_ARROWS = 84
+MOST_ARROWS = 83
 # Up, for what is resolved when it is used: a row names what acts and learns for its
 # algorithm, and the package finds an agent of the old library when asked for one.
 RESOLVED_LATER = {

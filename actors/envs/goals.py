@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.envs import interface, registry, wrapping
+from xagents_ray.actors.envs import interface, wrapping
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec, Goals
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.config import Config
@@ -95,7 +96,7 @@ def check_goal_rewards(
     """
     if not config.algorithm.relabels_goals:
         return ()
-    registry.install_definitions(definitions)
+    install_definitions(definitions)
     env_id = str(config.env.env)
     if spec.goals is None:
         raise UserError(

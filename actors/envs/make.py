@@ -18,6 +18,7 @@ from xagents_ray.actors.envs import (
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError, counted
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
@@ -32,7 +33,7 @@ def probe_env(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec
     Raises:
         UserError: there is no such environment, or no algorithm can learn in it.
     """
-    registry.install_definitions(definitions)
+    install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
         envs = make_envs(config, 1, 1)
         envs.close()

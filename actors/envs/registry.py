@@ -1,7 +1,7 @@
 """What --env names: an id of Gymnasium or the old gym, or a factory; here or elsewhere.
 
 Other processes can't import what a script or a notebook registers, passes or defines in
-its `__main__`; `export_definitions` and `install_definitions` send it to them.
+its `__main__`; `export_definitions` prepares it, `core/objects.py` installs it there.
 """
 
 import contextlib
@@ -186,22 +186,6 @@ def export_definitions(
         except Exception:  # matters only if the environment makes it
             continue
     return tuple(found)
-
-
-def install_definitions(definitions: Iterable[bytes]) -> None:
-    """Register the environments that another process exported.
-
-    Raises:
-        UserError: a module is missing in this process.
-    """
-    for definition in definitions:
-        try:
-            objects.install_objects(definition)
-        except (ImportError, AttributeError) as error:
-            raise UserError(
-                f"--env needs what can't be imported here ({error}): install the same "
-                "modules on every node."
-            ) from None
 
 
 def _exported(specs: list[EnvSpec], held: dict[str, Any]) -> bytes:

@@ -9,10 +9,10 @@ import numpy as np
 
 from xagents_ray.actors.envs.goals import goal_rewards
 from xagents_ray.actors.envs.interface import errors_name_line
-from xagents_ray.actors.envs.registry import install_definitions
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.trajectory import (
     Array,
     BatchPart,

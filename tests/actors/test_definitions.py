@@ -11,7 +11,7 @@ _MAKE = """
 import pickle, sys
 from dataclasses import replace
 from pathlib import Path
-from xagents_ray.actors.envs.registry import install_definitions
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.actors.envs.make import make_envs, probe_env
 for file in sorted(Path("exported").iterdir()):
     config, definitions = pickle.loads(file.read_bytes())

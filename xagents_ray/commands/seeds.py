@@ -264,7 +264,7 @@ def _train_alone(
 
 
 def _outcome(link: Connection, job: _Job) -> Outcome:
-    from xagents_ray.actors.envs.registry import install_definitions
+    from xagents_ray.core.objects import install_definitions
 
     reported = 0.0
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import cloudpickle
 
+from xagents_ray.core.errors import UserError
+
 _kept: dict[tuple[str, str], Any] = {}
 """Objects by setting and name."""
 
@@ -129,3 +131,19 @@ def _own_name(value: Any) -> str:
         value = value.func
     name: str = getattr(value, "__name__", type(value).__name__)
     return name.strip("<>")  # of a lambda
+
+
+def install_definitions(definitions: Iterable[bytes]) -> None:
+    """Register the environments that another process exported.
+
+    Raises:
+        UserError: a module is missing in this process.
+    """
+    for definition in definitions:
+        try:
+            install_objects(definition)
+        except (ImportError, AttributeError) as error:
+            raise UserError(
+                f"--env needs what can't be imported here ({error}): install the same "
+                "modules on every node."
+            ) from None

@@ -13,9 +13,9 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.actors.envs.registry import install_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
+from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
 from xagents_ray.run.driver import StartDriver
