@@ -6,7 +6,9 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.off_policy import ActionCriticConfig
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.sac import SACConfig
+from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import Means, PhaseOutputs, add, added, no_means
 from xagents_ray.learners.minibatches import update_on_batches
@@ -42,7 +44,7 @@ class ActorAndCritics:
 
     def __init__(
         self,
-        setup: LearnerSetup[ActionCriticConfig],
+        setup: LearnerSetup[DDPGConfig | TD3Config | SACConfig],
         actor_target: bool = True,
     ) -> None:
         self._setup, config = setup, setup.config
@@ -102,7 +104,7 @@ class ActorAndCritics:
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
             targets = value_targets(batch, next_obs)
-            weights = importance_weights(batch, self._setup.config, phase)
+            weights = importance_weights(batch, self._setup.config.priority_beta, phase)
             critics, own = self.update_critics(obs, batch.actions, targets, weights)
             critic_metrics = add(critic_metrics, critics)
             policy_metrics = update_policy(obs, policy_metrics)

@@ -4,7 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.policy_gradient import OneStepConfig
+from xagents_ray.algorithms.a2c import A2CConfig
+from xagents_ray.algorithms.a3c import A3CConfig
+from xagents_ray.algorithms.impala import IMPALAConfig
+from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
@@ -31,7 +34,7 @@ class ActorCritic:
 
     def __init__(
         self,
-        setup: LearnerSetup[OneStepConfig],
+        setup: LearnerSetup[A2CConfig | A3CConfig | IMPALAConfig],
         largest_rho: float = 1.0,
         largest_c: float = 1.0,
     ) -> None:
@@ -39,7 +42,7 @@ class ActorCritic:
         self._largest = largest_rho, largest_c
         self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
+        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)

@@ -88,7 +88,7 @@ class DQN:
         self, batch: SampledBatches, phase: Phase
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Take one gradient step on [N, ...] transitions; return their errors, [N]."""
-        weights = importance_weights(batch, self._config, phase)
+        weights = importance_weights(batch, self._config.priority_beta, phase)
         c, inputs = self._config, self._setup.inputs
         obs, next_obs = frames.transition_inputs(
             batch.observations, batch.starts, self._setup.spec

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.core.moments import (
     CLIP_RANGE,
     OBSERVATION,
@@ -39,7 +38,7 @@ class Normalizer:
             shapes[OBSERVATION] = spec.observation_shape
         if config.normalize_rewards:
             shapes["return"] = ()
-        powers = range(config.n_step if isinstance(config, OffPolicyConfig) else 1)
+        powers = range(1 if config.replay is None else config.replay.n_step)
         # Of rewards that are sums of so many.
         self._largest = CLIP_RANGE * sum(config.gamma**n for n in powers)
         self.variables = {

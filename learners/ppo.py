@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from xagents_ray.algorithms.ppo import PPOConfig
+from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
@@ -50,7 +51,7 @@ class PPO:
         self._config, self._setup = setup.config, setup
         self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
+        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._model.trainable_variables, *log_std.values()]
         self._optimizer = make_optimizer(setup.config, self._variables)

@@ -5,25 +5,26 @@ Source: arXiv:1511.05952.
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.off_policy import OffPolicyConfig
 from xagents_ray.learners.tensors import (
     Phase,
     PrioritizedBatches,
     SampledBatches,
     TransitionBatches,
 )
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 Errors = tuple[tf.Tensor, ...]
 """float32 [K, N], of each sample; nothing where the replay samples uniformly."""
 
 
-def sampled_batches(config: OffPolicyConfig) -> type[SampledBatches]:
+def sampled_batches(config: AlgorithmConfig) -> type[SampledBatches]:
     """Return the tensors of what the replay samples."""
-    return PrioritizedBatches if config.prioritized else TransitionBatches
+    takes_errors = config.replay is not None and config.replay.takes_errors
+    return PrioritizedBatches if takes_errors else TransitionBatches
 
 
 def importance_weights(
-    batch: SampledBatches, config: OffPolicyConfig, phase: Phase
+    batch: SampledBatches, first_beta: float, phase: Phase
 ) -> tf.Tensor | None:
     """Return float32 [N], what each sample's loss weighs, 1 at most; None if alike.
 
@@ -34,7 +35,7 @@ def importance_weights(
     """
     if not isinstance(batch, PrioritizedBatches):
         return None
-    beta = 1 + (config.priority_beta - 1) * phase.remaining
+    beta = 1 + (first_beta - 1) * phase.remaining
     return (tf.reduce_min(batch.priorities) / batch.priorities) ** beta
 
 

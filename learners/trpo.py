@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.algorithms.trpo import TRPOConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.learners import frames
@@ -47,7 +48,7 @@ class TRPO:
         actor_layout, critic_layout = setup.layouts
         self._actor = setup.network(actor_layout, "actor")
         self._critic = setup.network(critic_layout, "critic")
-        self._head = PolicyHead(setup.spec, setup.config.shared_log_std)
+        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]
         if constrained(self._variables):

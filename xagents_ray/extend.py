@@ -8,24 +8,26 @@ suffice for the row and need no TensorFlow. What learns is a class like those in
 `xagents_ray.actors.policies.base.Policy`, or is one of those beside it, and a replay
 buffer extends `Replay`.
 
+Settings are a dataclass that extends `AlgorithmConfig`. Its fields are options of your
+own (`option`, `count`, …) and options that other algorithms have too, with their checks
+and what follows from them, from the modules `learning`, `models`, `policy_gradient`,
+`state_dependent`, `replay`, `trajectory_replay` and `off_policy`:
+`n_steps: int = policy_gradient.n_steps(256)`.
+
 `xagents_ray.compat` is written with these names and those of `xagents_ray` alone.
 """
 
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from xagents_ray.algorithms.off_policy import (
-    DETERMINISTIC_MODELS,
-    ActionCriticConfig,
-    DeterministicConfig,
-    OffPolicyConfig,
+from xagents_ray.algorithms import (
+    off_policy,
+    policy_gradient,
+    state_dependent,
+    trajectory_replay,
 )
-from xagents_ray.algorithms.policy_gradient import (
-    ACTOR_CRITIC,
-    ActorCriticConfig,
-    AdvantageConfig,
-    PolicyGradientConfig,
-)
+from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
+from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
 from xagents_ray.algorithms.row import Algorithm, Model
 from xagents_ray.algorithms.table import ALGORITHMS, find, register
 from xagents_ray.core.errors import UserError
@@ -38,14 +40,14 @@ from xagents_ray.networks.section import Section
 from xagents_ray.replay.base import Replay
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.replay.transitions import TransitionReplay
+from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import (
-    ActorAndCritic,
     AlgorithmConfig,
-    OneModel,
-    ReplayConfig,
+    Group,
+    ReplayGroup,
+    RolloutGroup,
 )
 from xagents_ray.settings.options import (
-    changed,
     coefficient,
     count,
     fraction,
@@ -53,6 +55,7 @@ from xagents_ray.settings.options import (
     options,
     positive,
     replaced,
+    shared,
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage.weights import read_file
@@ -78,39 +81,36 @@ __all__ = [
     "ACTOR_CRITIC",
     "ALGORITHMS",
     "DETERMINISTIC_MODELS",
-    "ActionCriticConfig",
-    "ActorAndCritic",
-    "ActorCriticConfig",
-    "AdvantageConfig",
     "Algorithm",
     "AlgorithmConfig",
     "Dense",
-    "DeterministicConfig",
     "EnvConfig",
     "EnvSpec",
     "Fill",
+    "Group",
     "Layer",
     "Layout",
     "Model",
-    "OffPolicyConfig",
-    "OneModel",
-    "PolicyGradientConfig",
     "Replay",
-    "ReplayConfig",
+    "ReplayGroup",
+    "RolloutGroup",
     "Section",
     "TrainingConfig",
     "TrajectoryReplay",
     "TransitionReplay",
     "UserError",
     "build_model",
-    "changed",
     "coefficient",
     "count",
     "find",
     "fraction",
+    "learning",
     "make_stacked",
+    "models",
+    "off_policy",
     "option",
     "options",
+    "policy_gradient",
     "positive",
     "probe_env",
     "read_file",
@@ -118,4 +118,8 @@ __all__ = [
     "register",
     "register_layer",
     "replaced",
+    "replay",
+    "shared",
+    "state_dependent",
+    "trajectory_replay",
 ]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from xagents_ray.actors.policies.state_dependent import SEED_UNITS, StateDependentNoise
+from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.forward import bind_network
@@ -77,7 +78,7 @@ class Policy(ABC):
         self.places: Array | None = None
         self._sde: StateDependentNoise | None = None
         if config.uses_sde:
-            self._sde = StateDependentNoise(layout, config.sde_steps)
+            self._sde = StateDependentNoise(layout, noise_of(config).sde_steps)
             self._layout, self.memory_units = self._sde.layout, SEED_UNITS
 
     def load(self, weights: Weights) -> None:

@@ -5,8 +5,9 @@ import numpy as np
 from xagents_ray.actors.policies import parameter_noise
 from xagents_ray.actors.policies.base import Actions, Policy, largest_index
 from xagents_ray.actors.policies.scaled import ScaledPolicy
+from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.algorithms.off_policy import DeterministicConfig
+from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, Weights
 from xagents_ray.networks.layout import Layout
@@ -21,6 +22,10 @@ class EpsilonGreedyPolicy(Policy):
     A network with noisy layers explores through their noise once learning begins;
     before that, all actions are random.
     """
+
+    def __init__(self, config: DQNConfig, spec: EnvSpec, layout: Layout) -> None:
+        super().__init__(config, spec, layout)
+        self._initial_size = config.initial_size
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
         """Return an array for two numbers per step, or the network's noise and one."""
@@ -43,7 +48,7 @@ class EpsilonGreedyPolicy(Policy):
         """Choose an action for each observation, each with its own row of noise."""
         actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
         if self._layout.noise_units:
-            if env_steps >= self._config.initial_size:
+            if env_steps >= self._initial_size:
                 actions = largest_index(self._forward(observations, noise[:, :-1])[0])
             return Actions(actions, actions)
         explore = noise[:, 0] < decayed_epsilon(self._config, env_steps, self.places)
@@ -84,7 +89,7 @@ class DeterministicPolicy(ScaledPolicy):
     """Adds noise to the actor's action or weights; random until learning starts."""
 
     def __init__(
-        self, config: DeterministicConfig, spec: EnvSpec, layout: Layout
+        self, config: DDPGConfig | TD3Config, spec: EnvSpec, layout: Layout
     ) -> None:
         super().__init__(config, spec, layout)
         self._scale = config.step_noise_coef

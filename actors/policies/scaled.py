@@ -3,7 +3,9 @@
 import numpy as np
 
 from xagents_ray.actors.policies.base import Policy
-from xagents_ray.algorithms.off_policy import ActionCriticConfig
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.sac import SACConfig
+from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout
@@ -18,7 +20,10 @@ class ScaledPolicy(Policy):
     scales_actions = True
 
     def __init__(
-        self, config: ActionCriticConfig, spec: EnvSpec, layout: Layout
+        self,
+        config: DDPGConfig | TD3Config | SACConfig,
+        spec: EnvSpec,
+        layout: Layout,
     ) -> None:
         super().__init__(config, spec, layout)
         given = config.random_steps

@@ -12,6 +12,7 @@ from processes import python
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.table import ALGORITHMS, find, register
 from xagents_ray.core.errors import UserError
+from xagents_ray.extend import AlgorithmConfig, models
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_algorithm"
 # All commands in one process: importing TensorFlow takes longer than they do.
@@ -91,6 +92,15 @@ def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
     assert any("'rows' is no Algorithm" in s for s in sentences)
     assert len(sentences) == 5
     assert "Traceback" not in done.stderr
+
+
+def test_an_algorithm_without_the_length_of_a_rollout_is_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class OwnConfig(AlgorithmConfig):
+        model: str | None = models.model(None)
+
+    with pytest.raises(UserError, match=r"'own' has rollouts of no length: add policy"):
+        register(replace(find("a2c"), name="own", config=OwnConfig))
 
 
 def test_a_setting_that_is_no_option_is_refused() -> None:

@@ -287,14 +287,15 @@ def test_the_default_is_xagents(kind: str) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 4.0])
 def test_the_number_of_replayed_batches_is_poisson(ratio: float) -> None:
-    config = ACERConfig(replay_ratio=ratio)
-    drawn = [config.due(160, np.random.default_rng([7, step])) for step in range(4000)]
+    replay = ACERConfig(replay_ratio=ratio).replay
+    assert replay is not None
+    drawn = [replay.due(160, np.random.default_rng([7, step])) for step in range(4000)]
     assert {rest for _, rest in drawn} == {0}
     counts = np.array([count for count, _ in drawn])
     error = 5 * (ratio / len(counts)) ** 0.5
     assert abs(counts.mean() - ratio) <= error
     assert abs(counts.var() - ratio) <= 5 * ((ratio + 2 * ratio**2) / 4000) ** 0.5
-    rows = config.sampled_rows(8, 4)
+    rows = replay.sampled_rows(8, 4)
     assert rows >= counts.max() * (20 + 4) * 8
 
 

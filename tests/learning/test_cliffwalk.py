@@ -30,7 +30,7 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
     learner = make_learner("dqn", config, SPEC, linear_layout(folder, SPEC, 2))
     for model in learner.algorithm.models.values():
         model.set_weights([np.zeros_like(w) for w in model.get_weights()])
-    seen, alpha = every_sequence(seed), config.replay_alpha
+    seen, (*_, alpha) = every_sequence(seed), config.replay.arguments
     size, longest = 2 ** (STATES + 1) - 2, len(seen.rewards)
     replay = TransitionReplay(SPEC, size, 1, longest, seed, 1, GAMMA, alpha=alpha)
     replay.insert(seen)

@@ -177,20 +177,32 @@ def test_configs_are_frozen() -> None:
             setattr(made, next(options(config)).name, 1)
 
 
-def test_a_field_is_declared_once() -> None:
-    """In one of each config's parents, but for another default or help."""
-    for config in CONFIGS:
-        for option in options(config):
-            annotated = (
-                (c, vars(c).get("__annotations__", {})) for c in config.__mro__
-            )
-            owners = [c for c, names in annotated if option.name in names]
-            fields = [vars(c)["__dataclass_fields__"][option.name] for c in owners]
-            said = {(field.default, field.metadata["facts"].help) for field in fields}
-            assert len(said) == len(owners), f"{option.name}: {owners}"
+def test_an_option_is_declared_once() -> None:
+    """A group's in its class; an algorithm's is in its own class, but of one function.
+
+    The class of an algorithm shows all its options, those that every one has too.
+    """
+    for config in GROUPED:
+        owners = [
+            name for c in config.__mro__ for name in vars(c).get("__annotations__", {})
+        ]
+        assert len(set(owners)) == len(owners), owners
     for row in ALGORITHMS.values():
         names = [o.name for c in (*GROUPED, row.config) for o in options(c)]
         assert len(names) == len(set(names))
+        own = vars(row.config)["__annotations__"]
+        assert [o.name for o in options(row.config) if o.name not in own] == []
+    declared = [
+        f"{node.name}.{each.target.id}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if path.parent.name == "algorithms" and isinstance(node, ast.ClassDef)
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        if isinstance(each.value, ast.Call) and isinstance(each.value.func, ast.Name)
+    ]
+    names = [each.partition(".")[2] for each in declared]
+    assert len(set(names)) == len(names) > 20, declared
 
 
 def receiver(node: ast.expr) -> str:

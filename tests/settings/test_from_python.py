@@ -8,8 +8,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig, OneModel
+from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.training import EnvConfig
 
 
@@ -91,7 +93,7 @@ def test_what_is_no_argument(given: Any, words: str) -> None:
 
 def test_what_is_no_network_is_answered_with_what_is() -> None:
     files = "path of a .cfg or .keras file that has the layers, or from Python a Keras"
-    for config, name in ((OneModel, "model"), (ActorAndCritic, "critic_model")):
+    for config, name in ((PPOConfig, "model"), (DDPGConfig, "critic_model")):
         with pytest.raises(UserError, match=rf"takes the {files}.*got \(64, 64\)"):
             config(**{name: (64, 64)})
     with pytest.raises(

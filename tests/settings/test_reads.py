@@ -11,6 +11,7 @@ from processes import python
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import SourceConfig
+from xagents_ray.settings.algorithm import groups
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import Option, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
@@ -31,7 +32,15 @@ OPTIONS = [
     for config in sorted(CONFIGS, key=lambda config: config.__name__)
     for option in options(config)
 ]
-DECLARATIONS = "option", "changed", "count", "positive", "coefficient", "fraction"
+# The classes of each config's settings: its own, its parents', and its groups'.
+OWNERS = {
+    config: {
+        each.__name__ for owner in (config, *groups(config)) for each in owner.__mro__
+    }
+    for config in CONFIGS
+}
+DECLARING = set().union(*OWNERS.values())
+NAMES = {option.name for config in CONFIGS for option in options(config)}
 # A row names the option that holds a network's file, and `given["resume"]` is read
 # before there is a config.
 NAMED = {model.file for row in ALGORITHMS.values() for model in row.models} | {"resume"}
@@ -40,9 +49,11 @@ NAMED = {model.file for row in ALGORITHMS.values() for model in row.models} | {"
 def left_out(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield the declarations of options, and the methods that only check them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
-            if ast.unparse(node.value.func) in DECLARATIONS:
-                yield node
+        if isinstance(node, ast.ClassDef) and node.name in DECLARING:
+            for each in node.body:
+                is_field = isinstance(each, ast.AnnAssign)
+                if is_field and ast.unparse(each.target) in NAMES:
+                    yield each
         elif isinstance(node, ast.FunctionDef):
             if node.name == "__post_init__" or re.match("_?check_", node.name):
                 yield node
@@ -61,7 +72,7 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
         shutil.copytree(ROOT / room, place, dirs_exist_ok=True)
     for path in copy.rglob("*.py"):
         text = path.read_text("utf-8")
-        if "settings.options import" in text:
+        if DECLARING.intersection(re.findall(r"^class (\w+)", text, re.M)):
             lines = text.splitlines()
             for node in left_out(ast.parse(text)):
                 for i in range(node.lineno - 1, node.end_lineno or 0):
@@ -77,10 +88,9 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
 def test_every_option_is_read(
     config: type, option: Option, reads: set[tuple[str, str]]
 ) -> None:
-    """By code that knows the config as this class, or as one of its parents."""
+    """By code that knows the config as this class or a parent, or one of its groups."""
     readers = {name for name, field in reads if field == option.name}
-    parents = {parent.__name__ for parent in config.__mro__}
-    assert readers & parents or option.name in NAMED, "it is read nowhere"
+    assert readers & OWNERS[config] or option.name in NAMED, "it is read nowhere"
 
 
 def test_what_is_not_a_read(reads: set[tuple[str, str]]) -> None:

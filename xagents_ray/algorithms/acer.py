@@ -1,34 +1,55 @@
 """Actor-critic with experience replay."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from xagents_ray.algorithms.policy_gradient import ActorCriticConfig
+from xagents_ray.algorithms import policy_gradient, trajectory_replay
 from xagents_ray.algorithms.row import Algorithm, Model, add
-from xagents_ray.algorithms.trajectory_replay import TrajectoryReplayConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.algorithm import OneModel, ReplayConfig
-from xagents_ray.settings.options import (
-    changed,
-    coefficient,
-    fraction,
-    option,
-    positive,
-)
+from xagents_ray.settings import learning, models, replay
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import coefficient, fraction, option, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class ACERConfig(OneModel, TrajectoryReplayConfig, ActorCriticConfig):
+class ACERConfig(AlgorithmConfig):
     """Actor-critic with experience replay, arXiv:1611.01224."""
 
-    buffer_batch_size: int = changed(
-        ReplayConfig,
-        "buffer_batch_size",
+    replaced: ClassVar[Mapping[str, str]] = {
+        **AlgorithmConfig.replaced,
+        **trajectory_replay.REPLACED,
+    }
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(7e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    model: str | None = models.model(None)
+
+    n_steps: int = policy_gradient.n_steps(20)
+    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    grad_norm: float = policy_gradient.grad_norm(10.0)
+    value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
+
+    buffer_max_size: int = trajectory_replay.buffer_max_size(10_000)
+    buffer_initial_size: int | None = trajectory_replay.buffer_initial_size(None)
+    buffer_batch_size: int = replay.buffer_batch_size(
         1,
         unit="trajectories",
         help="Trajectories of each environment per update; only 1",
     )
-    n_steps: int = changed(ActorCriticConfig, "n_steps", 20)
-    grad_norm: float = changed(ActorCriticConfig, "grad_norm", 10.0)
+    replay_shards: int = replay.replay_shards(1)
+    replay_ratio: float = trajectory_replay.replay_ratio(4.0)
+
     importance_c: float = coefficient(10.0, "Importance weight truncation parameter")
     epsilon: float = positive(
         1e-6,

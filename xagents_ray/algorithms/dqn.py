@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xagents_ray.algorithms.off_policy import OffPolicyConfig
+from xagents_ray.algorithms import off_policy
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
@@ -13,7 +13,8 @@ from xagents_ray.networks import keras_files
 from xagents_ray.networks.heads import with_atoms, with_expectations, with_streams
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.noisy import FACTORISED, INDEPENDENT, with_noise
-from xagents_ray.settings.algorithm import OneModel
+from xagents_ray.settings import learning, models, replay
+from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import count, flag, fraction, option, positive
 
 _CLIPPED = 0.05
@@ -21,8 +22,38 @@ _CLIPPED = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNConfig(OneModel, OffPolicyConfig):
+class DQNConfig(AlgorithmConfig):
     """Deep Q-learning, doi:10.1038/nature14236; double, arXiv:1509.06461."""
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(7e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    model: str | None = models.model(None)
+
+    rollout_length: int = off_policy.rollout_length(16)
+    train_frequency: int = off_policy.train_frequency(4)
+    gradient_steps: int = off_policy.gradient_steps(1)
+    n_step: int = off_policy.n_step(1)
+    grad_norm: float | None = off_policy.grad_norm(None)
+
+    buffer_max_size: int = replay.buffer_max_size(10_000)
+    buffer_initial_size: int | None = replay.buffer_initial_size(None)
+    buffer_batch_size: int = replay.buffer_batch_size(32)
+    replay_shards: int = replay.replay_shards(1)
+    prioritized: bool = off_policy.prioritized(False)
+    priority_alpha: float = off_policy.priority_alpha(0.6)
+    priority_beta: float = off_policy.priority_beta(0.4)
+    her: str | None = off_policy.her(None)
+    her_goals: int = off_policy.her_goals(4)
 
     double: bool = option(False, "If specified, DDQN will be used")
     epsilon_start: float = fraction(

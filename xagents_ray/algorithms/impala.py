@@ -1,25 +1,103 @@
 """Importance-weighted actor-learner architecture."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC, OneStepConfig
+from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
+from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
+from xagents_ray.algorithms.trajectory_replay import OptionalTrajectories
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import changed, option, positive
+from xagents_ray.settings import learning, models, replay
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import option, positive
+
+
+def _replayed_part(share: float) -> float:
+    return round(share / (1 - share), 6)
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(OptionalReplayConfig, OneStepConfig):
+class ImpalaTrajectories(OptionalTrajectories):
+    """Settings of replay within each update, or in updates of their own."""
+
+    replay_share: float
+
+    def check_settings(self) -> None:
+        """Raise UserError when both are asked for."""
+        super().check_settings()
+        if self.replay_share and self.replay_ratio:
+            raise UserError(
+                "--replay-share replays within each update and --replay-ratio in "
+                "updates of their own: drop one of them."
+            )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it learns from a replay buffer."""
+        return bool(self.replay_share) or super().is_used
+
+    def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Return the rounds that an update takes part of, or draw their number."""
+        if self.replay_share:
+            return math.ceil(_replayed_part(self.replay_share)), 0
+        return super().due(steps, generator)
+
+    def sampled_rows(self, n_envs: int, stack: int) -> int:
+        """Return the observations that are drawn, about."""
+        if self.replay_share:
+            rounds = math.ceil(_replayed_part(self.replay_share))
+            return rounds * (self.n_steps + stack) * n_envs
+        return super().sampled_rows(n_envs, stack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMPALAConfig(AlgorithmConfig):
     """Importance-weighted actor-learner architecture, arXiv:1802.01561."""
 
+    replaced: ClassVar[Mapping[str, str]] = {
+        **AlgorithmConfig.replaced,
+        **trajectory_replay.OPTIONAL_REPLACED,
+    }
+    reads_values: ClassVar[bool] = False  # it computes newer ones
     runs_free: ClassVar[bool] = True
-    n_steps: int = changed(OneStepConfig, "n_steps", 20)
-    grad_norm: float = changed(OneStepConfig, "grad_norm", 40.0)
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(7e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    model: str | None = models.model(None)
+    separate_networks: bool = policy_gradient.separate_networks(False)
+
+    n_steps: int = policy_gradient.n_steps(20)
+    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    grad_norm: float = policy_gradient.grad_norm(40.0)
+    value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
+    lam: float = policy_gradient.lam(1.0)
+    normalize_advantages: bool = policy_gradient.normalize_advantages(False)
+    advantage_epsilon: float = policy_gradient.advantage_epsilon(1e-8)
+    init_log_std: float = state_dependent.init_log_std(0.0)
+    sde_frequency: int | None = state_dependent.sde_frequency(None)
+
+    buffer_max_size: int = trajectory_replay.buffer_max_size(1_000)
+    buffer_initial_size: int | None = trajectory_replay.buffer_initial_size(None)
+    replay_shards: int = replay.replay_shards(1)
+    replay_ratio: float = trajectory_replay.optional_replay_ratio(
+        0.0, group=ImpalaTrajectories
+    )
+
     rho_clip: float = positive(
         1.0,
         "Largest importance ratio that weights V-trace's errors and the policy's "
@@ -41,35 +119,10 @@ class IMPALAConfig(OptionalReplayConfig, OneStepConfig):
         known_as=("replay_proportion",),
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.replay_share and self.replay_ratio:
-            raise UserError(
-                "--replay-share replays within each update and --replay-ratio in "
-                "updates of their own: drop one of them."
-            )
-
-    @property
-    def replays(self) -> bool:
-        """Whether it learns from a replay buffer."""
-        return bool(self.replay_share) or super().replays
-
     @property
     def replayed_part(self) -> float:
         """Replayed trajectories for each fresh one."""
-        return round(self.replay_share / (1 - self.replay_share), 6)
-
-    def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return the rounds that an update takes part of, or draw their number."""
-        if self.replay_share:
-            return math.ceil(self.replayed_part), 0
-        return super().due(steps, generator)
-
-    def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the observations that are drawn, about."""
-        if self.replay_share:
-            return math.ceil(self.replayed_part) * (self.n_steps + stack) * n_envs
-        return super().sampled_rows(n_envs, stack)
+        return _replayed_part(self.replay_share)
 
 
 add(

@@ -1,152 +1,99 @@
-"""Settings and networks of algorithms that learn from single transitions."""
+"""Options and networks of algorithms that learn from single transitions."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xagents_ray.algorithms.prioritized import PrioritizedConfig
 from xagents_ray.algorithms.row import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.layer_norm import with_layer_norm
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import ActorAndCritic, AlgorithmConfig
+from xagents_ray.settings.algorithm import (
+    AlgorithmConfig,
+    Group,
+    ReplayGroup,
+    RolloutGroup,
+)
 from xagents_ray.settings.options import (
-    changed,
     coefficient,
     count,
+    flag,
     fraction,
     option,
     positive,
+    shared,
 )
-
-
-def _normalized(layout: Layout, config: AlgorithmConfig) -> Layout:
-    """Return a critic's network with the layers that the config asks for.
-
-    Raises:
-        UserError: the network is from a Keras file, which has its own layers.
-    """
-    if not (isinstance(config, ActionCriticConfig) and config.layer_norm):
-        return layout
-    file = config.critic_model
-    if keras_files.content(file) is not None:
-        raise UserError(
-            f"--layer-norm adds layers to a network of a .cfg file and {file} is a "
-            "Keras model: drop --layer-norm, and add the layers to the model."
-        )
-    return with_layer_norm(layout)
-
-
-def critic_of_actions(networks: str) -> Model:
-    """Return the value of an observation and an action; see `Model.networks`."""
-    return Model(
-        "critic",
-        networks,
-        ("value",),
-        "critic_model",
-        reads_actions=True,
-        adapt=_normalized,
-    )
-
-
-DETERMINISTIC_MODELS = (
-    Model(
-        "actor",
-        "deterministic-{kind}.cfg",
-        ("actions",),
-        "actor_model",
-        is_bounded=True,
-    ),
-    critic_of_actions("critic-{kind}.cfg"),
-)
-"""An actor, and the value of an observation and an action."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig(PrioritizedConfig):
-    """Settings of algorithms that learn from single transitions."""
+class Minibatches(RolloutGroup):
+    """Settings of algorithms that learn from minibatches between rollouts."""
 
-    rollout_length: int = count(
-        16,
-        "Steps of all environments between two learning phases",
-        unit="vector steps",
-        hp_type="categorical",
-        remedy_for="transport",
-    )
-    train_frequency: int = count(
-        4,
-        "Env steps of all environments together per --gradient-steps",
-        unit="env steps",
-        hp_type="categorical",
-        known_as=("train_freq",),
-        remedy_for="learning",
-    )
-    gradient_steps: int = count(
-        1, "Updates per --train-frequency", unit="updates", hp_type="categorical"
-    )
-    n_step: int = count(
-        1,
-        "Steps of an environment whose rewards a target sums before it takes a "
-        "value from the target network",
-        high=1000,
-        unit="steps",
-        hp_type="categorical",
-        known_as=("multi_step", "nstep"),
-    )
-    grad_norm: float | None = positive(
-        None,
-        "Largest global norm of each network's gradient; larger ones are scaled "
-        "to it; default: no limit",
-    )
-
-    her: str | None = option(
-        None,
-        "Hindsight experience replay, for goal environments: most sampled transitions "
-        "get a goal that their episode achieved at this or a later step (future), at "
-        "its last step (final), or at any step (episode)",
-        choices=("future", "final", "episode"),
-        bare="future",
-        known_as=("hindsight", "goal_selection_strategy"),
-    )
-    her_goals: int = count(
-        4,
-        "Sampled transitions with an achieved goal, for each one that keeps its own",
-        known_as=("n_sampled_goal",),
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.her is None and self.not_default("her_goals"):
-            raise UserError(
-                f"--her-goals {self.her_goals} is for hindsight experience replay: "
-                "add --her future, or leave it out."
-            )
+    rollout_length: int
+    buffer_batch_size: int
 
     @property
     def batch_steps(self) -> int:
         """Vector steps of one rollout."""
         return self.rollout_length
 
+    def update_rows(self, n_envs: int) -> int:
+        """Return the rows of one minibatch."""
+        return self.buffer_batch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transitions(ReplayGroup):
+    """Settings of a replay buffer of single transitions."""
+
+    gamma: float
+    rollout_length: int
+    train_frequency: int
+    gradient_steps: int
+    prioritized: bool
+    priority_alpha: float
+    her: str | None
+    her_goals: int
+
+    def check_settings(self) -> None:
+        """Raise UserError when settings of PER or HER are given without it."""
+        super().check_settings()
+        unused = self.config.not_default("priority_alpha", "priority_beta")
+        if unused and not self.prioritized:
+            raise UserError(
+                f"{flag(unused[0])} {getattr(self.config, unused[0])} is for "
+                "prioritized replay: add --prioritized, or leave it out."
+            )
+        if self.her is None and self.config.not_default("her_goals"):
+            raise UserError(
+                f"--her-goals {self.her_goals} is for hindsight experience replay: "
+                "add --her future, or leave it out."
+            )
+
+    @property
+    def takes_errors(self) -> bool:
+        """Whether errors of sampled transitions go back to the replay."""
+        return self.prioritized
+
     @property
     def relabels_goals(self) -> bool:
-        """Whether its replay puts achieved goals in the place of desired ones."""
+        """Whether it puts achieved goals in the place of desired ones."""
         return self.her is not None
 
     @property
-    def replay_settings(
-        self,
-    ) -> tuple[int, float, tuple[str, int] | None, float | None]:
+    def alpha(self) -> float | None:
+        """Power of errors in priorities; None where all transitions are alike."""
+        return self.priority_alpha if self.prioritized else None
+
+    @property
+    def arguments(self) -> tuple[int, float, tuple[str, int] | None, float | None]:
         """Steps of a transition, the discount factor, HER's settings, and PER's alpha.
 
         The last two are None without HER, and where it samples uniformly.
         """
         relabeling = None if self.her is None else (self.her, self.her_goals)
-        return self.n_step, self.gamma, relabeling, self.replay_alpha
-
-    def update_rows(self, n_envs: int) -> int:
-        """Return the rows of one minibatch."""
-        return self.buffer_batch_size
+        return self.n_step, self.gamma, relabeling, self.alpha
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
         """Return the batches due, and the env steps left for the next ones."""
@@ -162,71 +109,182 @@ class OffPolicyConfig(PrioritizedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionCriticConfig(ActorAndCritic, OffPolicyConfig):
-    """Settings of algorithms with an actor and critics of its actions."""
+class Critics(Group):
+    """Settings of the critics of actions."""
 
-    train_frequency: int = changed(OffPolicyConfig, "train_frequency", 1)
-    random_steps: int | None = count(
-        None,
-        "Env steps of all environments together whose actions are uniformly random, at "
-        "the beginning; default: those before learning starts",
-        low=0,
-        unit="env steps",
-        hp_type="int",
-        known_as=("start_steps", "start_timesteps"),
+    critic_model: str | None
+    layer_norm: bool
+    critics: int = 1
+
+    def normalized(self, layout: Layout) -> Layout:
+        """Return a critic's network with the layers that are asked for.
+
+        Raises:
+            UserError: the network is from a Keras file, which has its own layers.
+        """
+        if not self.layer_norm:
+            return layout
+        if keras_files.content(self.critic_model) is not None:
+            raise UserError(
+                "--layer-norm adds layers to a network of a .cfg file and "
+                f"{self.critic_model} is a Keras model: drop --layer-norm, and add the "
+                "layers to the model."
+            )
+        return with_layer_norm(layout)
+
+
+rollout_length = shared(
+    count,
+    "Steps of all environments between two learning phases",
+    unit="vector steps",
+    hp_type="categorical",
+    remedy_for="transport",
+    group=Minibatches,
+)
+train_frequency = shared(
+    count,
+    "Env steps of all environments together per --gradient-steps",
+    unit="env steps",
+    hp_type="categorical",
+    known_as=("train_freq",),
+    remedy_for="learning",
+    group=Transitions,
+)
+gradient_steps = shared(
+    count, "Updates per --train-frequency", unit="updates", hp_type="categorical"
+)
+n_step = shared(
+    count,
+    "Steps of an environment whose rewards a target sums before it takes a "
+    "value from the target network",
+    high=1000,
+    unit="steps",
+    hp_type="categorical",
+    known_as=("multi_step", "nstep"),
+)
+grad_norm = shared(
+    positive,
+    "Largest global norm of each network's gradient; larger ones are scaled "
+    "to it; default: no limit",
+)
+prioritized = shared(
+    option,
+    "If specified, transitions are sampled in proportion to a power of their last "
+    "errors, and their losses weighted to correct for that",
+    known_as=("prioritized_replay", "per", "use_per"),
+)
+priority_alpha = shared(
+    fraction,
+    "Power of a transition's error in its priority; 0 samples uniformly",
+    known_as=("prioritized_replay_alpha", "per_alpha"),
+)
+priority_beta = shared(
+    fraction,
+    "Power of the weights that correct for --prioritized; rises to 1 over "
+    "--max-steps, if given",
+    known_as=("prioritized_replay_beta", "per_beta"),
+)
+her = shared(
+    option,
+    "Hindsight experience replay, for goal environments: most sampled transitions "
+    "get a goal that their episode achieved at this or a later step (future), at "
+    "its last step (final), or at any step (episode)",
+    choices=("future", "final", "episode"),
+    bare="future",
+    known_as=("hindsight", "goal_selection_strategy"),
+)
+her_goals = shared(
+    count,
+    "Sampled transitions with an achieved goal, for each one that keeps its own",
+    known_as=("n_sampled_goal",),
+)
+random_steps = shared(
+    count,
+    "Env steps of all environments together whose actions are uniformly random, at "
+    "the beginning; default: those before learning starts",
+    low=0,
+    unit="env steps",
+    hp_type="int",
+    known_as=("start_steps", "start_timesteps"),
+)
+tau = shared(
+    fraction,
+    "Value used for syncing target model weights",
+    exclusive=True,
+    known_as=("polyak",),
+)
+layer_norm = shared(
+    option,
+    "If specified, hidden layers of critics are normalized before their "
+    "activations (layer norm), which keeps values from running away where "
+    "--gradient-steps makes many updates of few env steps",
+    known_as=("use_layer_norm", "layer_normalization", "critic_layer_norm"),
+    group=Critics,
+)
+critics = shared(
+    count,
+    "Number of critics. Targets take the smaller value of two of them; with more, "
+    "each update draws which two, as in REDQ (5 to 10, with --gradient-steps 20)",
+    hp_type="categorical",
+    known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
+)
+step_noise_coef = shared(
+    coefficient,
+    "Standard deviation of the noise added to actions, which span -1 to 1",
+    explores=True,
+)
+noise = shared(
+    option,
+    "Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt "
+    "0.01, sigma --step-noise-coef) that starts at 0 in each episode, or noise on "
+    "the actor's weights that lasts for an episode and adapts until actions "
+    "differ by --step-noise-coef",
+    choices=("normal", "ou", "parameter"),
+    known_as=("action_noise", "noise_type"),
+    hp_type="categorical",
+    explores=True,
+)
+
+
+def critic_of_actions(networks: str) -> Model:
+    """Return the value of an observation and an action; see `Model.networks`."""
+    return Model(
+        "critic",
+        networks,
+        ("value",),
+        "critic_model",
+        reads_actions=True,
+        adapt=_adapt_critic,
     )
-    tau: float = fraction(
-        0.005,
-        "Value used for syncing target model weights",
-        exclusive=True,
-        known_as=("polyak",),
-    )
-    layer_norm: bool = option(
-        False,
-        "If specified, hidden layers of critics are normalized before their "
-        "activations (layer norm), which keeps values from running away where "
-        "--gradient-steps makes many updates of few env steps",
-        known_as=("use_layer_norm", "layer_normalization", "critic_layer_norm"),
-    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CriticsConfig(ActionCriticConfig):
-    """Settings of algorithms with as many critics as the user wants."""
-
-    critics: int = count(
-        2,
-        "Number of critics. Targets take the smaller value of two of them; with more, "
-        "each update draws which two, as in REDQ (5 to 10, with --gradient-steps 20)",
-        hp_type="categorical",
-        known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
-    )
+def _adapt_critic(layout: Layout, config: AlgorithmConfig) -> Layout:
+    critics = config.part(Critics)
+    return layout if critics is None else critics.normalized(layout)
 
 
-def with_critics(models: tuple[Model, ...], config: CriticsConfig) -> tuple[Model, ...]:
+DETERMINISTIC_MODELS = (
+    Model(
+        "actor",
+        "deterministic-{kind}.cfg",
+        ("actions",),
+        "actor_model",
+        is_bounded=True,
+    ),
+    critic_of_actions("critic-{kind}.cfg"),
+)
+"""An actor, and the value of an observation and an action."""
+
+
+def with_critics(
+    models: tuple[Model, ...], config: AlgorithmConfig
+) -> tuple[Model, ...]:
     """Return an actor and as many critics as the config has: `critic`, `critic-2`."""
     actor, critic, *_ = models
-    more = range(2, config.critics + 1)
-    return actor, critic, *(replace(critic, name=f"critic-{i}") for i in more)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeterministicConfig(ActionCriticConfig):
-    """Settings of algorithms with a deterministic actor."""
-
-    step_noise_coef: float = coefficient(
-        0.1,
-        "Standard deviation of the noise added to actions, which span -1 to 1",
-        explores=True,
-    )
-    noise: str = option(
-        "normal",
-        "Independent noise at each step, Ornstein-Uhlenbeck noise (theta 0.15, dt "
-        "0.01, sigma --step-noise-coef) that starts at 0 in each episode, or noise on "
-        "the actor's weights that lasts for an episode and adapts until actions "
-        "differ by --step-noise-coef",
-        choices=("normal", "ou", "parameter"),
-        known_as=("action_noise", "noise_type"),
-        hp_type="categorical",
-        explores=True,
+    group = config.part(Critics)
+    count = 1 if group is None else group.critics
+    return (
+        actor,
+        critic,
+        *(replace(critic, name=f"critic-{i}") for i in range(2, count + 1)),
     )

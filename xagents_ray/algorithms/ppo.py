@@ -4,26 +4,58 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.policy_gradient import (
-    ACTOR_CRITIC,
-    AdvantageConfig,
-    PolicyAndValue,
-)
+from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
+from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
 from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.algorithms.trajectory_replay import OptionalReplayConfig
-from xagents_ray.settings.options import changed, coefficient, count, option, positive
+from xagents_ray.settings import learning, models, replay
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import coefficient, count, option, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(OptionalReplayConfig, PolicyAndValue, AdvantageConfig):
+class PPOConfig(AlgorithmConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
     replaced: ClassVar[Mapping[str, str]] = {
-        **OptionalReplayConfig.replaced,
+        **AlgorithmConfig.replaced,
+        **trajectory_replay.OPTIONAL_REPLACED,
         "vf_clip_param": "in RLlib it bounds the squared error of a value, and here "
         "--clip-value bounds the change of a value",
     }
-    n_steps: int = changed(AdvantageConfig, "n_steps", 128)
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(7e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    model: str | None = models.model(None)
+    separate_networks: bool = policy_gradient.separate_networks(False)
+
+    n_steps: int = policy_gradient.n_steps(128)
+    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    grad_norm: float = policy_gradient.grad_norm(0.5)
+    value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
+    lam: float = policy_gradient.lam(0.95)
+    mini_batches: int = policy_gradient.mini_batches(4)
+    normalize_advantages: bool = policy_gradient.normalize_advantages(
+        True, help=policy_gradient.NORMALIZED
+    )
+    advantage_epsilon: float = policy_gradient.advantage_epsilon(1e-8)
+    init_log_std: float = state_dependent.init_log_std(0.0)
+    sde_frequency: int | None = state_dependent.sde_frequency(None)
+
+    buffer_max_size: int = trajectory_replay.buffer_max_size(1_000)
+    buffer_initial_size: int | None = trajectory_replay.buffer_initial_size(None)
+    replay_shards: int = replay.replay_shards(1)
+    replay_ratio: float = trajectory_replay.optional_replay_ratio(0.0)
+
     ppo_epochs: int = count(
         4,
         "Passes over the batch per training step",

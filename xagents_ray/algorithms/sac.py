@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from xagents_ray.algorithms.off_policy import (
-    CriticsConfig,
-    critic_of_actions,
-    with_critics,
-)
+from xagents_ray.algorithms import off_policy, state_dependent
+from xagents_ray.algorithms.off_policy import critic_of_actions, with_critics
 from xagents_ray.algorithms.row import Algorithm, Model, add
-from xagents_ray.algorithms.state_dependent import StateDependentConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.options import changed, option
+from xagents_ray.settings import learning, models, replay
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import option
 
 AUTO = "auto"
 """Value of `--alpha` that is learned."""
@@ -30,25 +28,54 @@ def _text(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(StateDependentConfig, CriticsConfig):
+class SACConfig(AlgorithmConfig):
     """Soft actor-critic, arXiv:1812.05905."""
 
-    lr: float = changed(CriticsConfig, "lr", 3e-4)
-    buffer_max_size: int = changed(CriticsConfig, "buffer_max_size", 1_000_000)
-    buffer_initial_size: int | None = changed(
-        CriticsConfig,
-        "buffer_initial_size",
-        1_000,
-        help="Replay buffer size at which learning starts",
-    )
-    buffer_batch_size: int = changed(CriticsConfig, "buffer_batch_size", 256)
-    init_log_std: float = changed(
-        StateDependentConfig,
-        "init_log_std",
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(3e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    actor_model: str | None = models.actor_model(None)
+    critic_model: str | None = models.critic_model(None)
+    critic_lr: float | None = models.critic_lr(None)
+    layer_norm: bool = off_policy.layer_norm(False)
+    critics: int = off_policy.critics(2)
+
+    random_steps: int | None = off_policy.random_steps(None)
+    tau: float = off_policy.tau(0.005)
+    init_log_std: float = state_dependent.init_log_std(
         -3.0,
         help="Logarithm of the standard deviation that the numbers in the matrices of "
         "--sde-frequency start with; it is learned from then on",
     )
+    sde_frequency: int | None = state_dependent.sde_frequency(None)
+
+    rollout_length: int = off_policy.rollout_length(16)
+    train_frequency: int = off_policy.train_frequency(1)
+    gradient_steps: int = off_policy.gradient_steps(1)
+    n_step: int = off_policy.n_step(1)
+    grad_norm: float | None = off_policy.grad_norm(None)
+
+    buffer_max_size: int = replay.buffer_max_size(1_000_000)
+    buffer_initial_size: int | None = replay.buffer_initial_size(
+        1_000, help="Replay buffer size at which learning starts"
+    )
+    buffer_batch_size: int = replay.buffer_batch_size(256)
+    replay_shards: int = replay.replay_shards(1)
+    prioritized: bool = off_policy.prioritized(False)
+    priority_alpha: float = off_policy.priority_alpha(0.6)
+    priority_beta: float = off_policy.priority_beta(0.4)
+    her: str | None = off_policy.her(None)
+    her_goals: int = off_policy.her_goals(4)
+
     alpha: str = option(
         AUTO,
         "Entropy coefficient, or auto: it starts at 1 and is learned, so that the "
@@ -93,7 +120,9 @@ class SACConfig(StateDependentConfig, CriticsConfig):
 
 
 def _adapt(layout: Layout, config: SACConfig) -> Layout:
-    return config.with_log_std(layout, config.actor_model, 1, learns_features=True)
+    return state_dependent.adapted(
+        layout, config, config.actor_model, 1, learns_features=True
+    )
 
 
 add(

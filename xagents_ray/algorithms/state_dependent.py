@@ -1,4 +1,4 @@
-"""Settings of state-dependent exploration, and the networks that it takes."""
+"""Deviations of continuous actions: of one Gaussian, or by state (gSDE)."""
 
 from dataclasses import dataclass
 
@@ -7,94 +7,108 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.state_dependent import with_log_std
-from xagents_ray.settings.algorithm import AlgorithmConfig
-from xagents_ray.settings.options import flag, option
+from xagents_ray.settings.algorithm import AlgorithmConfig, Group
+from xagents_ray.settings.options import flag, option, shared
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateDependentConfig(AlgorithmConfig):
+class StateDependent(Group):
     """Settings of algorithms that may explore by gSDE, arXiv:2005.05719."""
 
-    init_log_std: float = option(
-        0.0,
-        "Logarithm of the standard deviation that continuous actions start with, in "
-        "the units of the environment's actions, or that of the numbers in the "
-        "matrices of --sde-frequency; it is learned from then on",
-        low=-20,
-        high=20,
-        hp_type="categorical",
-        known_as=("log_std_init", "initial_log_std", "log_std"),
-    )
-    sde_frequency: int | None = option(
-        None,
-        "State-dependent exploration (gSDE): continuous actions get noise that is "
-        "linear in the policy's features, with a matrix that each environment draws "
-        "at the beginning of an episode and every so many steps; -1 for the steps of "
-        "a rollout; default: independent noise in each step",
-        low=-1,
-        high=1_000_000,
-        unit="steps",
-        hp_type="categorical",
-        acts=True,
-        known_as=("sde_sample_freq", "use_sde", "sde", "gsde", "use_gsde"),
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sde_frequency == 0:
-            raise UserError(
-                "--sde-frequency takes 1 or more steps, or -1 for those of a rollout, "
-                "got 0; leave it out for independent noise."
-            )
+    init_log_std: float
+    sde_frequency: int | None
 
     @property
     def uses_sde(self) -> bool:
-        """Whether its network gives the deviations of continuous actions."""
+        """Whether the network gives the deviations of continuous actions."""
         return self.sde_frequency is not None
 
     @property
     def shared_log_std(self) -> float | None:
-        """What deviations that are the same in all states start with; None without."""
+        """Initial log standard deviation that all states share; None with gSDE."""
         return None if self.uses_sde else self.init_log_std
 
     @property
     def sde_steps(self) -> int:
         """Steps of an environment for which a matrix lasts at most."""
         frequency = self.sde_frequency or 0
-        return self.batch_steps if frequency < 0 else frequency
+        return self.config.batch_steps if frequency < 0 else frequency
+
+    def check_settings(self) -> None:
+        """Raise UserError when a matrix would last for no step."""
+        if self.sde_frequency == 0:
+            raise UserError(
+                "--sde-frequency takes 1 or more steps, or -1 for those of a rollout, "
+                "got 0; leave it out for independent noise."
+            )
 
     def check_spec(self, spec: EnvSpec) -> None:
-        """Raise UserError when the settings don't fit an environment's spaces."""
-        super().check_spec(spec)
-        for name in self.not_default("sde_frequency", "init_log_std"):
+        """Raise UserError when the actions are discrete."""
+        for name in self.config.not_default("sde_frequency", "init_log_std"):
             if spec.is_discrete:
                 raise UserError(
                     f"{flag(name)} {getattr(self, name)} is for continuous actions and "
                     "this environment's are discrete: leave it out."
                 )
 
-    def with_log_std(
-        self,
-        layout: Layout,
-        file: str | None,
-        output: int | None = None,
-        learns_features: bool = False,
-    ) -> Layout:
-        """Return a policy's network with the deviations of actions, if it gives them.
 
-        Args:
-            layout: of the network.
-            file: that it is read from, or None.
-            output: see `networks.state_dependent.with_log_std`.
-            learns_features: likewise.
-        Raises:
-            UserError: it is from a Keras file, which has its own layers.
-        """
-        if not self.uses_sde:
-            return layout
-        if keras_files.content(file) is not None:
-            raise UserError(
-                f"--sde-frequency adds a layer to the network and {file} is a Keras "
-                "model: give a .cfg file, or leave it out."
-            )
-        return with_log_std(layout, self.init_log_std, output, learns_features)
+init_log_std = shared(
+    option,
+    "Logarithm of the standard deviation that continuous actions start with, in "
+    "the units of the environment's actions, or that of the numbers in the "
+    "matrices of --sde-frequency; it is learned from then on",
+    low=-20,
+    high=20,
+    hp_type="categorical",
+    known_as=("log_std_init", "initial_log_std", "log_std"),
+)
+sde_frequency = shared(
+    option,
+    "State-dependent exploration (gSDE): continuous actions get noise that is "
+    "linear in the policy's features, with a matrix that each environment draws "
+    "at the beginning of an episode and every so many steps; -1 for the steps of "
+    "a rollout; default: independent noise in each step",
+    low=-1,
+    high=1_000_000,
+    unit="steps",
+    hp_type="categorical",
+    acts=True,
+    known_as=("sde_sample_freq", "use_sde", "sde", "gsde", "use_gsde"),
+    group=StateDependent,
+)
+
+
+def noise_of(config: AlgorithmConfig) -> StateDependent:
+    """Return the settings of the deviations of an algorithm's actions."""
+    group = config.part(StateDependent)
+    assert group is not None, f"{type(config).__name__} has no --sde-frequency"
+    return group
+
+
+def adapted(
+    layout: Layout,
+    config: AlgorithmConfig,
+    file: str | None,
+    output: int | None = None,
+    learns_features: bool = False,
+) -> Layout:
+    """Return a policy's network with the deviations of actions, if it gives them.
+
+    Args:
+        layout: of the network.
+        config: of the algorithm.
+        file: that it is read from, or None.
+        output: see `networks.state_dependent.with_log_std`.
+        learns_features: likewise.
+    Raises:
+        UserError: it is from a Keras file, which has its own layers.
+    """
+    if not config.uses_sde:
+        return layout
+    if keras_files.content(file) is not None:
+        raise UserError(
+            f"--sde-frequency adds a layer to the network and {file} is a Keras "
+            "model: give a .cfg file, or leave it out."
+        )
+    start = noise_of(config).init_log_std
+    return with_log_std(layout, start, output, learns_features)

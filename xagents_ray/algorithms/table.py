@@ -21,7 +21,7 @@ from xagents_ray.algorithms import (  # noqa: F401
 from xagents_ray.algorithms.row import ALGORITHMS, Algorithm
 from xagents_ray.core.errors import UserError, near
 from xagents_ray.core.plugins import load_plugins
-from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import Option, flag, options
 
@@ -131,6 +131,8 @@ def _problem(row: Algorithm) -> str | None:
     plain = [f.name for f in dataclasses.fields(config) if "facts" not in f.metadata]
     if plain:
         return f"has a setting {plain[0]} without option(): declare it with that"
+    if not any(issubclass(group, RolloutGroup) for group in groups(config)):
+        return "has rollouts of no length: add policy_gradient.n_steps to its config"
     if not row.models or len({model.name for model in row.models}) < len(row.models):
         return "needs at least one model, each with a name of its own"
     own = {each.name for each in options(row.config)}

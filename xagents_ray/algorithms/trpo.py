@@ -4,19 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xagents_ray.algorithms.policy_gradient import AdvantageConfig
+from xagents_ray.algorithms import policy_gradient, state_dependent
 from xagents_ray.algorithms.row import Algorithm, Model, add
 from xagents_ray.networks.layout import Layout
-from xagents_ray.settings.algorithm import ActorAndCritic
-from xagents_ray.settings.options import changed, coefficient, count, positive
+from xagents_ray.settings import learning, models
+from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import coefficient, count, positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class TRPOConfig(ActorAndCritic, AdvantageConfig):
+class TRPOConfig(AlgorithmConfig):
     """Trust region policy optimization, arXiv:1502.05477."""
 
     replaced: ClassVar[Mapping[str, str]] = {
-        **AdvantageConfig.replaced,
+        **AlgorithmConfig.replaced,
         "clip_norm": "bound the policy's step with --max-kl and set the critic's "
         "passes with --critic-iterations",
         "ppo_epochs": "the policy takes one step for each batch; set the critic's "
@@ -25,30 +26,46 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
         "the states that this policy visited, and replayed steps come from many; use "
         "a2c, ppo or impala",
     }
-    lr: float = changed(
-        AdvantageConfig,
-        "lr",
-        help="Learning rate of the critic; --max-kl bounds the policy's step",
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(
+        7e-4, help="Learning rate of the critic; --max-kl bounds the policy's step"
     )
-    n_steps: int = changed(AdvantageConfig, "n_steps", 512)
-    lam: float = changed(AdvantageConfig, "lam", 1.0)
-    entropy_coef: float = changed(AdvantageConfig, "entropy_coef", 0.0)
-    mini_batches: int = changed(
-        AdvantageConfig,
-        "mini_batches",
-        help="Number of mini-batches to use per pass of the critic",
-    )
-    grad_norm: float = changed(
-        AdvantageConfig,
-        "grad_norm",
-        help="Largest global norm of the critic's gradient",
-    )
-    critic_lr: float | None = changed(
-        ActorAndCritic,
-        "critic_lr",
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
+
+    feature_maker: str | None = models.feature_maker(None)
+    actor_model: str | None = models.actor_model(None)
+    critic_model: str | None = models.critic_model(None)
+    critic_lr: float | None = models.critic_lr(
+        None,
         help="Learning rate of the critic, which replaces --lr",
         replaces=("lr",),
     )
+
+    n_steps: int = policy_gradient.n_steps(512)
+    entropy_coef: float = policy_gradient.entropy_coef(0.0)
+    grad_norm: float = policy_gradient.grad_norm(
+        0.5, help="Largest global norm of the critic's gradient"
+    )
+    value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
+    lam: float = policy_gradient.lam(1.0)
+    mini_batches: int = policy_gradient.mini_batches(
+        4, help="Number of mini-batches to use per pass of the critic"
+    )
+    normalize_advantages: bool = policy_gradient.normalize_advantages(
+        True, help=policy_gradient.NORMALIZED
+    )
+    advantage_epsilon: float = policy_gradient.advantage_epsilon(1e-8)
+    init_log_std: float = state_dependent.init_log_std(0.0)
+    sde_frequency: int | None = state_dependent.sde_frequency(None)
+
     max_kl: float = positive(
         0.001,
         "KL divergence that a step aims at; the line search accepts 1.5 times this",
@@ -75,7 +92,7 @@ class TRPOConfig(ActorAndCritic, AdvantageConfig):
 
 
 def _adapt(layout: Layout, config: TRPOConfig) -> Layout:
-    return config.with_log_std(layout, config.actor_model)
+    return state_dependent.adapted(layout, config, config.actor_model)
 
 
 add(

@@ -223,7 +223,7 @@ class Agent:
         self._policy.reset_memory(self._ended)
         self._ended, self._chosen = step.ended, None
         self._row += 1
-        if self._row == self._config.batch_steps:
+        if self._row == len(self._noise):
             self._rows.check_rewards()
             written = self._rows.trajectory(self._policy, self._noise, self._version, 0)
             self._finished.add(written, self._moments.update(written))

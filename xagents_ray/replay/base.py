@@ -21,7 +21,7 @@ from xagents_ray.core.trajectory import (
     Sampled,
     Trajectory,
 )
-from xagents_ray.settings.algorithm import ReplayConfig
+from xagents_ray.settings.algorithm import ReplayGroup
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoints import read_replay, replay_files
 
@@ -129,21 +129,21 @@ def quotas(capacity: int, n_envs: int) -> Array:
 def empty_replay(
     kind: Place,
     spec: EnvSpec,
-    config: ReplayConfig,
+    config: ReplayGroup,
     capacity: int,
     n_envs: int,
     seed: int,
 ) -> Replay:
     """Return a replay of a class, before its memory is committed."""
     make: Callable[..., Replay] = resolve_class("replay", kind)
-    own = config.batch_steps, seed, *config.replay_settings
+    own = config.batch_steps, seed, *config.arguments
     return make(spec, capacity, n_envs, *own)
 
 
 def replay_for(
     kind: Place,
     spec: EnvSpec,
-    config: ReplayConfig,
+    config: ReplayGroup,
     n_envs: int,
     seed: int,
     shard: int = 0,
@@ -154,7 +154,7 @@ def replay_for(
     Args:
         kind: class of the replay, or its import path `module:class`.
         spec: spec of the environments.
-        config: settings of the algorithm.
+        config: settings of the replay buffer.
         n_envs: environments of the run; a shard has those between its bounds.
         seed: seed of the run.
         shard: index of the shard, among `config.replay_shards`.

@@ -1,23 +1,17 @@
-"""Settings that algorithms share: of all, of those with a replay, of networks."""
+"""The settings of an algorithm, and the groups that it is composed of."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.settings import from_python
-from xagents_ray.settings.options import (
-    Checked,
-    count,
-    flag,
-    fraction,
-    option,
-    options,
-    positive,
-)
+from xagents_ray.settings import from_python, learning, models
+from xagents_ray.settings.options import Checked, flag, options
+
+_G = TypeVar("_G", bound="Group")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +25,8 @@ class AlgorithmConfig(Checked):
             the user says how far they may be ahead.
         learns_each_rollout: each rollout of an env actor that runs free is an update
             of its own.
+        reads_values: it learns from the values of the network that acted, if that
+            has any.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {
@@ -40,69 +36,19 @@ class AlgorithmConfig(Checked):
     }
     runs_free: ClassVar[bool] = False
     learns_each_rollout: ClassVar[bool] = False
-    gamma: float = fraction(
-        0.99, "Discount factor", known_as=("discount", "discount_factor")
-    )
-    optimizer: str = option(
-        "adam",
-        "Optimizer of all networks; rmsprop averages squared gradients by --beta2",
-        choices=("adam", "rmsprop"),
-        takes="KerasOptimizer",
-        to_plain=from_python.optimizer,
-        hp_type="categorical",
-    )
-    lr: float = positive(
-        7e-4,
-        "Learning rate passed to a tensorflow.keras.optimizers.Optimizer",
-        known_as=("learning_rate", "step_size"),
-    )
-    beta1: float = fraction(
-        0.9, "Beta1 passed to a tensorflow.keras.optimizers.Optimizer", high=0.999999
-    )
-    beta2: float = fraction(
-        0.999, "Beta2 passed to a tensorflow.keras.optimizers.Optimizer", high=0.9999999
-    )
-    opt_epsilon: float = positive(
-        1e-7,
-        "Epsilon passed to a tensorflow.keras.optimizers.Optimizer",
-        known_as=("adam_eps", "adam_epsilon"),
-    )
-    feature_maker: str | None = option(
-        None,
-        "module:function of the environment that makes a Keras model of features, from "
-        "Python the function; networks that have no file and read observations get "
-        "their outputs after it",
-        takes="Callable[..., Any]",
-        expected="module:function, or from Python the function",
-        to_plain=from_python.network,
-        known_as=("features_extractor", "features_extractor_class"),
-        replaces=("model",),
-    )
-    precision: str = option(
-        "float32",
-        "Numbers that the learner's networks compute in; weights, losses and what "
-        "acts stay float32. Faster only on CPUs and GPUs made for bfloat16",
-        choices=("float32", "bfloat16"),
-        known_as=("dtype", "mixed_precision", "bf16"),
-    )
-    lr_decay: bool = option(
-        False,
-        "If specified, learning rates fall linearly to 0 over --max-steps",
-        needs_max_steps=True,
-    )
-    normalize_observations: bool = option(
-        False,
-        "If specified, observation vectors are shifted and scaled by the running "
-        "mean and deviation of each number, and clipped to 10",
-        known_as=("normalize_obs", "norm_obs"),
-        acts=True,
-    )
-    normalize_rewards: bool = option(
-        False,
-        "If specified, rewards for learning are divided by the running deviation "
-        "of discounted returns, and clipped to 10",
-        known_as=("normalize_reward", "norm_reward"),
-    )
+    reads_values: ClassVar[bool] = True
+
+    gamma: float = learning.gamma(0.99)
+    optimizer: str = learning.optimizer("adam")
+    lr: float = learning.lr(7e-4)
+    beta1: float = learning.beta1(0.9)
+    beta2: float = learning.beta2(0.999)
+    opt_epsilon: float = learning.opt_epsilon(1e-7)
+    feature_maker: str | None = models.feature_maker(None)
+    precision: str = learning.precision("float32")
+    lr_decay: bool = learning.lr_decay(False)
+    normalize_observations: bool = learning.normalize_observations(False)
+    normalize_rewards: bool = learning.normalize_rewards(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +62,8 @@ class AlgorithmConfig(Checked):
             raise UserError(
                 "--beta1 is Adam's and --optimizer rmsprop has none: drop one of them."
             )
+        for part in self.parts:
+            part.check_settings()
 
     @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
@@ -127,26 +75,44 @@ class AlgorithmConfig(Checked):
                 )
 
     @property
+    def parts(self) -> tuple["Group", ...]:
+        """The groups that its settings belong to."""
+        return tuple(group.of(self) for group in groups(type(self)))
+
+    def part(self, kind: type[_G]) -> _G | None:
+        """Return its group of a kind, None if it has none."""
+        own = (each for each in groups(type(self)) if issubclass(each, kind))
+        return next((each.of(self) for each in own), None)
+
+    @property
     def batch_steps(self) -> int:
         """Vector steps of one rollout."""
-        raise NotImplementedError
+        return self._rollout.batch_steps
 
     @property
     def relabels_goals(self) -> bool:
         """Whether its replay puts achieved goals in the place of desired ones."""
-        return False
+        replay = self.replay
+        return replay is not None and replay.relabels_goals
 
     @property
     def uses_sde(self) -> bool:
         """Whether its network gives the deviations of continuous actions."""
-        return False
+        return any(part.uses_sde for part in self.parts)
 
     def check_spec(self, spec: EnvSpec) -> None:
         """Raise UserError when the settings don't fit an environment's spaces."""
+        for part in self.parts:
+            part.check_spec(spec)
+
+    def check_batch(self, n_envs: int) -> None:
+        """Raise UserError when the settings don't fit so many environments."""
+        for part in self.parts:
+            part.check_batch(n_envs)
 
     def update_rows(self, n_envs: int) -> int:
         """Return the rows that one update reads."""
-        return self.batch_steps * n_envs
+        return self._rollout.update_rows(n_envs)
 
     def warning(self, metrics: Mapping[str, float]) -> str | None:
         """Return what the user should know of a learning phase's metrics, if anything.
@@ -162,51 +128,95 @@ class AlgorithmConfig(Checked):
         return [("network", str(getattr(self, name))) for name in names]
 
     @property
-    def replay(self) -> "ReplayConfig | None":
+    def replay(self) -> "ReplayGroup | None":
         """The settings of its replay buffer; None when it has none."""
-        return None
+        replay = self.part(ReplayGroup)
+        return replay if replay is not None and replay.is_used else None
+
+    @property
+    def initial_size(self) -> int:
+        """Fill of its replay buffer at which learning from it starts; 0 without one."""
+        replay = self.replay
+        return 0 if replay is None else replay.initial_size
+
+    @property
+    def _rollout(self) -> "RolloutGroup":
+        rollout = self.part(RolloutGroup)
+        assert rollout is not None, "`register` refuses an algorithm without one"
+        return rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Some settings of an algorithm: what they mean together, and their checks.
+
+    An algorithm has the groups that its options name. A group's fields are settings by
+    name; those with a default are settings that some of these algorithms lack.
+
+    Attributes:
+        config: the whole settings of the algorithm.
+    """
+
+    config: AlgorithmConfig
+
+    @classmethod
+    def of(cls: type[_G], config: AlgorithmConfig) -> _G:
+        """Return the group with a config's values."""
+        names = [each.name for each in fields(cls) if hasattr(config, each.name)]
+        return cls(config=config, **{name: getattr(config, name) for name in names})
+
+    @property
+    def uses_sde(self) -> bool:
+        """Whether the network gives the deviations of continuous actions."""
+        return False
+
+    def check_settings(self) -> None:
+        """Raise UserError when the settings don't fit each other."""
+
+    def check_spec(self, spec: EnvSpec) -> None:
+        """Raise UserError when the settings don't fit an environment's spaces."""
 
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when the settings don't fit so many environments."""
 
 
+def groups(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
+    """Return the groups of an algorithm's options."""
+    named = (each.metadata["facts"].group for each in fields(config))
+    return tuple(dict.fromkeys(group for group in named if group is not None))
+
+
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(AlgorithmConfig):
-    """Settings that every algorithm with a replay buffer has.
+class RolloutGroup(Group):
+    """How much an algorithm collects and learns from at once; each one has one."""
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        raise NotImplementedError
+
+    def update_rows(self, n_envs: int) -> int:
+        """Return the rows that one update reads."""
+        return self.batch_steps * n_envs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayGroup(Group):
+    """Settings of a replay buffer.
 
     Attributes:
         entries: what the buffer holds, in the singular and the plural.
     """
 
     entries: ClassVar[tuple[str, str]] = "transition", "transitions"
+    buffer_max_size: int
+    buffer_initial_size: int | None
+    buffer_batch_size: int = 1
+    replay_shards: int
+    n_step: int = 1
 
-    buffer_max_size: int = count(
-        10_000,
-        "Maximum replay buffer size, of all environments together",
-        unit="transitions",
-        hp_type="int",
-        known_as=("buffer_size", "replay_size", "replay_buffer_size"),
-    )
-    buffer_initial_size: int | None = count(
-        None,
-        "Replay buffer size at which learning starts; default: a tenth of the maximum",
-        unit="transitions",
-        hp_type="int",
-        known_as=("learning_starts",),
-    )
-    buffer_batch_size: int = count(
-        32, "Replay buffer batch size", hp_type="categorical", known_as=("batch_size",)
-    )
-    replay_shards: int = count(
-        1,
-        "Ray actors that share the replay buffer, each with some of the "
-        "environments; spread over the nodes of a cluster",
-        needs_ray=True,
-        remedy_for="replay",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_settings(self) -> None:
+        """Raise UserError when the buffer is too small."""
         largest = max(self.initial_size, self.buffer_batch_size)
         if largest > self.buffer_max_size:
             raise UserError(
@@ -215,14 +225,8 @@ class ReplayConfig(AlgorithmConfig):
                 "raise it to at least that."
             )
 
-    @property
-    def replay(self) -> "ReplayConfig | None":
-        """Itself."""
-        return self
-
     def check_batch(self, n_envs: int) -> None:
         """Raise UserError when a shard of the replay would have no environment."""
-        super().check_batch(n_envs)
         if self.replay_shards > n_envs:
             raise UserError(
                 f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
@@ -230,13 +234,28 @@ class ReplayConfig(AlgorithmConfig):
             )
 
     @property
-    def replay_settings(self) -> tuple[Any, ...]:
+    def is_used(self) -> bool:
+        """Whether the algorithm learns from it."""
+        return True
+
+    @property
+    def batch_steps(self) -> int:
+        """Vector steps of one rollout."""
+        return self.config.batch_steps
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
         """Further arguments of the replay buffer's class, after its seed."""
         return ()
 
     @property
     def takes_errors(self) -> bool:
         """Whether errors of sampled transitions go back to the replay."""
+        return False
+
+    @property
+    def relabels_goals(self) -> bool:
+        """Whether it puts achieved goals in the place of desired ones."""
         return False
 
     @property
@@ -258,36 +277,3 @@ class ReplayConfig(AlgorithmConfig):
     def sampled_rows(self, n_envs: int, stack: int) -> int:
         """Return about how many observations one learning phase samples."""
         raise NotImplementedError
-
-
-def network(what: str, **facts: Any) -> Any:
-    """Declare an option that names a network's file."""
-    return option(
-        None,
-        f"Path to {what} .cfg or .keras file; from Python also a Keras model, or a "
-        "function of the environment that makes one",
-        is_path=True,
-        takes="Callable[..., Any]",
-        expected="the path of a .cfg or .keras file that has the layers, or from "
-        "Python a Keras model or a function that makes one",
-        to_plain=from_python.network,
-        **facts,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneModel(Checked):
-    """One network with all outputs."""
-
-    model: str | None = network("model", acts=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActorAndCritic(Checked):
-    """An actor and one or two critics."""
-
-    actor_model: str | None = network("actor model", acts=True)
-    critic_model: str | None = network("critic model")
-    critic_lr: float | None = positive(
-        None, "Learning rate of the critic; default: that of --lr"
-    )

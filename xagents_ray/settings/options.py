@@ -48,8 +48,7 @@ class Facts:
     acts: bool = False
     explores: bool = False  # a trained policy acts by it when it samples, with --sample
     new_run: bool = False  # is for new runs, not for --resume
-    # A loop of the user's own has it too, as it has those of the environments and the
-    # algorithm; see `xagents_ray.Agent`.
+    # A loop of the user's own has it too; see `xagents_ray.Agent`.
     own_loop: bool = False
     # The flag that names a run, `--resume` or `--run`, with which another value than
     # that run's own may be given.
@@ -61,6 +60,7 @@ class Facts:
     instead: str = ""  # what `tune` has in its place; "" where `tune` has it
     not_with_seeds: str = ""  # why runs with several --seeds can't share it; "" if so
     not_launched: str = ""  # why a run with it can't be launched; "" where it can
+    group: type | None = None  # of an algorithm's settings: `settings.algorithm.Group`
     # Part of a run's time, as `--profile` names it, that it governs.
     remedy_for: str = ""
     # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`,
@@ -214,12 +214,12 @@ fraction = _declaration(Facts, low=0, high=1, hp_type=_LOG)
 """Declare an option from 0 to 1 that `tune` varies by its logarithm."""
 
 
-def changed(config: type, name: str, default: Any = None, **facts: Any) -> Any:
-    """Redeclare a parent's field with another default, help or unit."""
-    field = next(f for f in dataclasses.fields(config) if f.name == name)
-    metadata = {"facts": dataclasses.replace(field.metadata["facts"], **facts)}
-    default = field.default if default is None else default
-    return dataclasses.field(default=default, metadata=metadata)
+def shared(declare: Callable[..., Any], help: str, **facts: Any) -> Callable[..., Any]:
+    """Return a function that declares an option of several algorithms: `lr(3e-4)`.
+
+    It takes the default of one algorithm, and what else differs there, as `help=…`.
+    """
+    return lambda default, **own: declare(default, **{"help": help, **facts, **own})
 
 
 def options(config: type) -> Iterator[Option]:

@@ -5,24 +5,23 @@ from pathlib import Path
 
 from xagents_ray.extend import (
     Algorithm,
+    AlgorithmConfig,
     Model,
-    OneModel,
-    PolicyGradientConfig,
-    changed,
+    models,
     option,
+    policy_gradient,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforceConfig(OneModel, PolicyGradientConfig):
+class ReinforceConfig(AlgorithmConfig):
     """REINFORCE, doi:10.1007/BF00992696."""
 
-    n_steps: int = changed(PolicyGradientConfig, "n_steps", 256)
-    baseline: bool = option(
-        True,
-        "Subtract the mean return of a batch from its returns",
-        hp_type="categorical",
-    )
+    model: str | None = models.model(None)
+    n_steps: int = policy_gradient.n_steps(256)
+    entropy_coef: float = policy_gradient.entropy_coef(0.01)
+    grad_norm: float = policy_gradient.grad_norm(0.5)
+    baseline: bool = option(True, "Subtract the mean return", hp_type="categorical")
 
 
 ROW = Algorithm(

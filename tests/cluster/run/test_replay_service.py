@@ -138,7 +138,7 @@ def test_the_file_is_that_of_a_run_without_ray(ray: FakeRay, tmp_path: Path) -> 
     shards.made[0].instance._replay.save(tmp_path)
     written = path / "replay" / replay_file(0)
     assert written.read_bytes() == (tmp_path / replay_file(0)).read_bytes()
-    own = replay_for(run.algorithm.replay, _SPEC, run.config.algorithm, 3, 5, 1)
+    own = replay_for(run.algorithm.replay, _SPEC, run.config.algorithm.replay, 3, 5, 1)
     own.load(path, 1)
     assert own.fill == shards.made[1].instance._replay.fill
 

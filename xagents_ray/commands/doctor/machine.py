@@ -24,7 +24,7 @@ from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.run.prepare import replay_bytes
-from xagents_ray.settings.algorithm import ReplayConfig
+from xagents_ray.settings.algorithm import ReplayGroup
 from xagents_ray.settings.config import Config
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
     return Row("memory", found)
 
 
-def _held_bytes(run: RunSpec, config: ReplayConfig) -> float:
+def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
     """Return what one more transition or trajectory adds to the replay buffer."""
     few = 30 * run.config.env.n_envs * config.batch_steps
     return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
