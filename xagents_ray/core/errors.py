@@ -10,7 +10,8 @@ from pathlib import Path
 class UserError(ValueError):
     """A mistake that the user can fix; the message is one sentence with a remedy.
 
-    The command line prints the message without a traceback and exits with 2.
+    Of several mistakes in one command, the message has a line for each. The command
+    line prints it without a traceback and exits with 2.
 
     >>> try:
     ...     xagents_ray.load("nowhere")
