@@ -8,8 +8,8 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from benchmarks import alternated, commits
 from benchmarks import chart as charts
-from benchmarks import commits
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
 from benchmarks import predict as acting
@@ -53,7 +53,8 @@ def cli() -> None:
 
 for each in (parts.roofline, parts.updates, parts.replay, parts.weights):
     cli.add_command(each)
-cli.add_command(learns.learning)
+for each in (learns.learning, commits.same_numbers, alternated.same_speed):
+    cli.add_command(each)
 
 
 @cli.command()
@@ -251,65 +252,6 @@ def soak(minutes: float, file: TextIO | None) -> None:
     if file is not None:
         json.dump(rows, file, indent=1)
         file.write("\n")
-
-
-@cli.command()
-@click.argument("before", type=click.Path(exists=True, dir_okay=False))
-@click.argument("after", type=click.Path(exists=True, dir_okay=False))
-@click.option(
-    "--agent",
-    "agents",
-    type=click.Choice(commits.AGENTS),
-    multiple=True,
-    help="Default: all.",
-)
-@click.option(
-    "--mode",
-    "modes",
-    type=click.Choice(list(commits.PLACES)),
-    multiple=True,
-    help="Default: both.",
-)
-def same_numbers(
-    before: str, after: str, agents: tuple[str, ...], modes: tuple[str, ...]
-) -> None:
-    """Whether two installations (their interpreters) train to the same numbers.
-
-    The exit code is 1 if any run differs.
-    """
-    differ = False
-    click.echo("| agent | environment | mode | episodes | after |\n" + 5 * "|---" + "|")
-    for each in commits.same_numbers(before, after, agents, modes):
-        differ |= bool(each.differences)
-        verdict = ", ".join(each.differences) or "the same"
-        click.echo(
-            f"| {each.agent} | {each.env} | {each.mode} | {each.episodes} | {verdict} |"
-        )
-    sys.exit(int(differ))
-
-
-@cli.command()
-@click.argument("before", type=click.Path(exists=True, dir_okay=False))
-@click.argument("after", type=click.Path(exists=True, dir_okay=False))
-@click.option("--pairs", type=click.IntRange(min=1), default=9, show_default=True)
-@click.option(
-    "--work",
-    "works",
-    type=click.Choice(list(WORKS)),
-    multiple=True,
-    help="Default: ppo-cartpole and ppo-pong.",
-)
-def same_speed(before: str, after: str, pairs: int, works: tuple[str, ...]) -> None:
-    """Speed and CPU time of the second installation divided by the first one's.
-
-    Both train with --local.
-    """
-    click.echo("| work | pairs | env steps/s | CPU per env step |\n" + 4 * "|---" + "|")
-    for each in commits.same_speed(before, after, pairs, works):
-        click.echo(
-            f"| {each.work} | {each.pairs} | {each.steps_per_second:.3f} | "
-            f"{each.cpu_per_step:.3f} |"
-        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Two installations of xagents-ray compared: the same numbers, the same speed.
+"""Two commits compared: do they train to the same numbers?
 
-`python -m benchmarks same-numbers BEFORE AFTER` and `same-speed BEFORE AFTER` take two
-Python interpreters; each has another commit installed (not from a checkout).
+`python -m benchmarks same-numbers BEFORE AFTER` takes two checkouts, or interpreters of
+environments in which the commits are installed. Of a checkout it uses the public API
+and the files of a run, so modules may have other names in the two.
 """
 
 import json
-import statistics
-import subprocess
+import os
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,149 +18,193 @@ import click
 import numpy as np
 from pyarrow import parquet
 
-from benchmarks.works import WORKS
+from benchmarks.subprocesses import ROOT, in_fresh_process
+from benchmarks.works import PONG, Settings
+from xagents_ray.core.errors import UserError
 
-_SHARED = {"n_envs": 4, "max_steps": 3_000, "seed": 7, "quiet": True, "name": "run"}
-_REPLAY = {"buffer_initial_size": 500}
-_RUNS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
-    ("a2c", "CartPole-v1", {}),
-    ("a2c", "Pendulum-v1", {}),
-    ("acer", "CartPole-v1", {"buffer_initial_size": 10}),
-    ("ddpg", "Pendulum-v1", _REPLAY),
-    ("dqn", "CartPole-v1", _REPLAY),
-    ("ppo", "CartPole-v1", {}),
-    ("ppo", "Pendulum-v1", {}),
-    ("td3", "Pendulum-v1", _REPLAY),
-    ("trpo", "CartPole-v1", {"n_steps": 128}),
-    ("trpo", "Pendulum-v1", {"n_steps": 128}),
-)
-AGENTS = tuple(dict.fromkeys(agent for agent, *_ in _RUNS))
-PLACES: Mapping[str, Mapping[str, Any]] = {
-    "local": {"local": True},
-    "Ray, one actor": {"n_actors": 1},
+_SHARED = {"n_envs": 4, "max_steps": 2_000, "seed": 7, "quiet": True, "name": "run"}
+_CARTPOLE = {"env": "CartPole-v1"}
+_PENDULUM = {"env": "Pendulum-v1"}
+_REPLAY = {"buffer_initial_size": 500, "train_frequency": 4}
+_FRAMES = {**PONG, "max_steps": 400, "n_envs": 2}
+_GOALS = {"env": "goal_envs:PointReach", "her": "future"}
+
+WORKS: Mapping[str, tuple[str, Settings]] = {
+    "a2c-cartpole": ("a2c", _CARTPOLE),
+    "a2c-pendulum": ("a2c", _PENDULUM),
+    # With a lag they are synchronous on Ray, and without that not reproducible.
+    "a3c-cartpole": ("a3c", {**_CARTPOLE, "policy_lag": 0}),
+    "acer-cartpole": ("acer", {**_CARTPOLE, "buffer_initial_size": 10}),
+    "ddpg-pendulum": ("ddpg", {**_PENDULUM, **_REPLAY}),
+    "dqn-cartpole": ("dqn", {**_CARTPOLE, **_REPLAY}),
+    "dqn-lag-1": ("dqn", {**_CARTPOLE, **_REPLAY, "policy_lag": 1}),
+    "dqn-pong": (
+        "dqn",
+        {**_FRAMES, "buffer_initial_size": 200, "buffer_max_size": 400},
+    ),
+    "dqn-prioritized": (
+        "dqn",
+        {**_CARTPOLE, **_REPLAY, "prioritized": True, "n_step": 3},
+    ),
+    "impala-cartpole": ("impala", {**_CARTPOLE, "policy_lag": 0}),
+    "ppo-cartpole": ("ppo", _CARTPOLE),
+    "ppo-lag-1": ("ppo", {**_CARTPOLE, "policy_lag": 1}),
+    "ppo-multidiscrete": ("ppo", {"env": "several:discrete"}),
+    "ppo-normalized": (
+        "ppo",
+        {**_PENDULUM, "normalize_observations": True, "normalize_rewards": True},
+    ),
+    "ppo-pendulum": ("ppo", _PENDULUM),
+    "ppo-pong": ("ppo", {**_FRAMES, "n_steps": 64}),
+    "sac-her": ("sac", {**_GOALS, **_REPLAY}),
+    "sac-pendulum": ("sac", {**_PENDULUM, **_REPLAY}),
+    "td3-pendulum": ("td3", {**_PENDULUM, **_REPLAY}),
+    "trpo-cartpole": ("trpo", {**_CARTPOLE, "n_steps": 128}),
+    "trpo-pendulum": ("trpo", {**_PENDULUM, "n_steps": 128}),
 }
-_CODE = """
-import json, resource, sys, xagents_ray
-agent, settings = json.loads(sys.argv[1])
-result = xagents_ray.train(agent, **settings)
-used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-seconds = sum(u.ru_utime + u.ru_stime for u in used)
-print(json.dumps([result.steps_per_second, seconds]))
-"""
+"""The agent and its settings of each training that is compared."""
+
+MODES: Mapping[str, Settings] = {"local": {"local": True}, "ray": {"n_actors": 1}}
+"""In this process, and on Ray with one env actor."""
 
 
-class Same(NamedTuple):
-    """One run with both installations.
-
-    Attributes:
-        agent: that was trained.
-        env: id of the environment.
-        mode: `local` or `Ray, one actor`.
-        episodes: that both have.
-        differences: what is not the same; empty when everything is.
-    """
-
-    agent: str
-    env: str
-    mode: str
-    episodes: int
-    differences: tuple[str, ...]
-
-
-class Speed(NamedTuple):
-    """Medians of pairs of runs, after ÷ before.
+class Comparison(NamedTuple):
+    """One training with both commits.
 
     Attributes:
         work: its name in the table of works.
-        pairs: of runs, before and after in turn.
-        steps_per_second: ratio of medians.
-        cpu_per_step: ratio of medians of user and system time of the whole process,
-            its start included.
+        mode: its name in the table of modes.
+        episodes: the number of episodes that ended before.
+        updates: the number of gradient steps before.
+        differences: the names of what is not the same; empty when everything is.
     """
 
     work: str
-    pairs: int
-    steps_per_second: float
-    cpu_per_step: float
+    mode: str
+    episodes: int
+    updates: int
+    differences: tuple[str, ...]
 
 
-def same_numbers(
-    before: str, after: str, agents: Sequence[str] = (), modes: Sequence[str] = ()
-) -> Iterator[Same]:
-    """Train every agent with a seed; yield what differs of episodes and arrays."""
-    for agent, env, own in _RUNS:
-        for mode, placement in PLACES.items():
-            if (agents and agent not in agents) or (modes and mode not in modes):
-                continue
-            settings = {**_SHARED, **own, **placement, "env": env}
-            with (
-                tempfile.TemporaryDirectory() as first,
-                tempfile.TemporaryDirectory() as second,
-            ):
-                for python, runs in ((before, first), (after, second)):
-                    _train(python, agent, {**settings, "run_dir": runs})
-                found = [
-                    _read(Path(runs, agent, env, "run")) for runs in (first, second)
-                ]
-            yield Same(agent, env, mode, len(found[0][0]), _differences(*found))
-
-
-def same_speed(
-    before: str, after: str, pairs: int, works: Sequence[str] = ()
-) -> Iterator[Speed]:
-    """Train works with --local in alternation; yield the ratios."""
-    for name in works or ("ppo-cartpole", "ppo-pong"):
-        work = WORKS[name]
-        done: dict[str, list[list[float]]] = {before: [], after: []}
-        for number in range(2 * pairs):
-            # Each is the first of a pair as often as the other.
-            python = (before, after)[(number + number // 2) % 2]
-            with tempfile.TemporaryDirectory() as runs:
-                own = {**work.settings, "local": True, "max_steps": work.steps}
-                done[python].append(
-                    _train(python, work.agent, {**own, "quiet": True, "run_dir": runs})
+def compare(
+    before: Path, after: Path, works: Sequence[str], modes: Sequence[str]
+) -> Iterator[Comparison]:
+    """Train each work in each mode with both commits; yield what differs."""
+    # One core each, and each training uses hardly more than one.
+    with ThreadPoolExecutor(2) as pool:
+        for work in works:
+            for mode in modes:
+                first, second = pool.map(
+                    lambda where, work=work, mode=mode: _learned(where, work, mode),
+                    (before, after),
                 )
-            click.echo(f"{name} {number + 1}/{2 * pairs}", err=True)
-        (speed, cpu), (new_speed, new_cpu) = (
-            map(statistics.median, zip(*runs, strict=True)) for runs in done.values()
-        )
-        yield Speed(name, pairs, new_speed / speed, new_cpu / cpu)
+                counts = len(first["episodes"]), int(first["updates"])
+                yield Comparison(work, mode, *counts, _differences(first, second))
 
 
-def _train(python: str, agent: str, settings: Mapping[str, Any]) -> list[float]:
-    """Train in a fresh process; return env steps a second and its CPU seconds."""
-    asked = json.dumps([agent, settings])
+def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:
+    """Train a work; return its episodes, metrics and newest checkpoint by name."""
+    agent, own = WORKS[work]
+    with tempfile.TemporaryDirectory() as runs:
+        settings = {**_SHARED, **own, **MODES[mode], "run_dir": runs}
+        metrics = train(where, {"agent": agent, "settings": settings})["metrics"]
+        (run,) = Path(runs).glob("*/*/run")
+        columns = parquet.read_table(run / "history.parquet").to_pydict()
+        newest = max((run / "checkpoints").iterdir())
+        with np.load(newest / "arrays.npz") as file:
+            arrays = dict(file)
+    if len(metrics) < 2:
+        raise click.ClickException(f"{work} has {len(metrics)} learning phases.")
+    return {
+        "episodes": list(zip(columns["step"], columns["episode_reward"], strict=True)),
+        "updates": metrics[-1]["updates"],
+        "metrics": [repr(each) for each in metrics],  # a NaN is equal to itself in it
+        **arrays,
+    }
+
+
+def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Train in a fresh process with a checkout or an interpreter; return its report.
+
+    Args:
+        where: the checkout, or the interpreter.
+        asked: what `benchmarks/one_training.py` takes.
+    """
+    # The environments of works, behind all of the checkout.
+    paths = [str(ROOT / "tests" / "support")]
+    python = str(where)
+    if where.is_dir():
+        if not (where / "xagents_ray").is_dir():
+            raise UserError(f"{where} is no checkout: it has no folder xagents_ray.")
+        paths.insert(0, python)
+        python = sys.executable
+    source = (ROOT / "benchmarks" / "one_training.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as elsewhere:
-        done = subprocess.run(
-            [python, "-c", _CODE, asked], capture_output=True, text=True, cwd=elsewhere
+        return in_fresh_process(
+            [python, "-c", source, json.dumps(asked)],
+            Path(elsewhere),
+            {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
-    if done.returncode:
-        raise click.ClickException(f"A run failed: {asked}\n{done.stderr[-2000:]}")
-    numbers: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return numbers
 
 
-Found = tuple[list[tuple[int, float]], dict[str, Any]]
-
-
-def _read(run: Path) -> Found:
-    """Return the episodes of a run, and the arrays of its newest checkpoint."""
-    columns = parquet.read_table(run / "history.parquet").to_pydict()
-    episodes = list(zip(columns["step"], columns["episode_reward"], strict=True))
-    newest = max((run / "checkpoints").iterdir())
-    with np.load(newest / "arrays.npz") as file:
-        return episodes, dict(file)
-
-
-def _differences(before: Found, after: Found) -> tuple[str, ...]:
-    found = ["episodes"] if before[0] != after[0] else []
-    old, new = before[1], after[1]
-    found += sorted(f"only in one: {name}" for name in old.keys() ^ new.keys())
-    found += sorted(
-        name
-        for name in old.keys() & new.keys()
-        if not np.array_equal(
-            old[name], new[name], equal_nan=old[name].dtype.kind == "f"
-        )
-    )
+def _differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[str, ...]:
+    found = [f"only in one: {name}" for name in sorted(before.keys() ^ after.keys())]
+    for name in sorted(before.keys() & after.keys()):
+        old, new = before[name], after[name]
+        if isinstance(old, np.ndarray):
+            is_float = old.dtype.kind == "f"
+            same = old.dtype == new.dtype
+            same = same and np.array_equal(old, new, equal_nan=is_float)
+        else:
+            same = old == new
+        if not same:
+            found.append(name)
     return tuple(found)
+
+
+def checkouts(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the arguments `before` and `after`."""
+
+    def absolute(context: click.Context, option: click.Parameter, given: Path) -> Path:
+        return given.absolute()  # a link to an interpreter is the environment's
+
+    where = click.Path(exists=True, path_type=Path)
+    for name in ("after", "before"):
+        command = click.argument(name, type=where, callback=absolute)(command)
+    return command
+
+
+@click.command()
+@checkouts
+@click.option(
+    "--work",
+    "works",
+    type=click.Choice(list(WORKS)),
+    multiple=True,
+    help="What to train; repeatable. Default: all.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(list(MODES)),
+    multiple=True,
+    help="Where; repeatable. Default: both.",
+)
+def same_numbers(
+    before: Path, after: Path, works: Sequence[str], modes: Sequence[str]
+) -> None:
+    """Whether two commits train to the same numbers.
+
+    Each is a checkout, or the interpreter of an environment that has it installed. The
+    exit code is 1 if any number differs.
+    """
+    differ = False
+    click.echo("| work | mode | episodes | updates | after |\n" + 5 * "|---" + "|")
+    for each in compare(before, after, works or list(WORKS), modes or list(MODES)):
+        differ |= bool(each.differences)
+        verdict = ", ".join(each.differences) or "the same"
+        cells = each.work, each.mode, str(each.episodes), str(each.updates), verdict
+        click.echo(f"| {' | '.join(cells)} |")
+    sys.exit(int(differ))

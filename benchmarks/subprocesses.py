@@ -18,8 +18,18 @@ def module(name: str, asked: Mapping[str, Any] | str) -> list[str]:
     return [sys.executable, "-m", f"benchmarks.{name}", json.dumps(asked)]
 
 
-def in_fresh_process(command: Sequence[str]) -> dict[str, Any]:
-    """Run a command from the checkout; return the JSON of its last line.
+def in_fresh_process(
+    command: Sequence[str],
+    folder: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run a command; return the JSON of its last line.
+
+    Args:
+        command: the program and its arguments.
+        folder: the working directory; default: the checkout.
+        environment: all environment variables of the process; default: those of this
+            process.
 
     Raises:
         ClickException: it failed.
@@ -27,7 +37,7 @@ def in_fresh_process(command: Sequence[str]) -> dict[str, Any]:
     pipe = subprocess.PIPE
     # Left by Ctrl-C, this lets the run, which receives it too, end Ray in order.
     with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT
+        command, stdout=pipe, stderr=pipe, text=True, cwd=folder, env=environment
     ) as process:
         try:
             output, errors = process.communicate()

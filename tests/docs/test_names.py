@@ -2,9 +2,12 @@
 
 import ast
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from checkout import ROOT
 
 from xagents_ray.algorithms.table import ALGORITHMS
@@ -155,3 +158,25 @@ def test_every_metric_of_the_learners_is_documented() -> None:
 def test_every_page_of_an_algorithm_is_there() -> None:
     pages = {Path(page).stem for page in PAGES if page.startswith("algorithms/")}
     assert pages == {*ALGORITHMS, "index"}
+
+
+RECORDS = sorted((DOCS / "adr").glob("0*.md"))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem[:4])
+def test_a_decision_has_a_title_and_a_date(record: Path) -> None:
+    title, _, rest = record.read_text(encoding="utf-8").partition("\n\n")
+    assert title.startswith(f"# {int(record.stem[:4])}. ")
+    assert re.match(r"20\d\d-\d\d-\d\d\n\n", rest)
+
+
+@pytest.mark.parametrize(("length", "status"), [(1, 0), (72, 0), (73, 1), (0, 1)])
+def test_the_hook_bounds_the_subject_of_a_commit(
+    tmp_path: Path, length: int, status: int
+) -> None:
+    config = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    hooks = {each["id"]: each for each in yaml.safe_load(config)["repos"][0]["hooks"]}
+    message = tmp_path / "COMMIT_EDITMSG"
+    message.write_text(f"{'é' * length}\n\n{'why ' * 30}\n", encoding="utf-8")
+    entry = shlex.split(hooks["subject-length"]["entry"])
+    assert subprocess.run([*entry, message]).returncode == status

@@ -2,6 +2,7 @@
 
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -102,6 +103,34 @@ def test_where_there_are_evaluations_they_decide() -> None:
     assert run.progress.best_reward == 500
     assert run.best == (8, 60.0)
     assert Path("best.npz").read_text() == "8"
+
+
+def test_of_equal_evaluations_the_first_one_is_the_best() -> None:
+    run = Saved(eval_every=1)
+    for _ in range(2):
+        run.act(1)
+        run.evaluate(40.0)
+    run.end()
+    assert run.best == (1, 40.0)
+
+
+def test_a_new_best_is_written_ten_seconds_after_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("xagents_ray.run.checkpointing.time", clock)
+    run = Saved()
+    run.act(1, 1, 1)
+    now[0] += 9.9
+    run.act(2)
+    assert run.steps == []
+    now[0] += 0.2
+    run.act(3)
+    assert run.steps == [5]
+    now[0] += 9.9
+    run.act(4)
+    assert run.steps == [5]
 
 
 def test_an_evaluation_that_ends_late_leaves_the_newer_checkpoints() -> None:

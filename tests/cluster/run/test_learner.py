@@ -197,6 +197,31 @@ def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
     assert snapshot.newer_updates == 0
 
 
+@pytest.mark.parametrize(("megabytes", "seconds"), [(1, 0.5), (10, 1.0), (100, 2.0)])
+def test_large_snapshots_are_requested_less_often(
+    ray: FakeRay, megabytes: int, seconds: float
+) -> None:
+    requested: list[float] = []
+
+    class Actor:
+        """A learner whose state can't be had."""
+
+        class state:
+            @staticmethod
+            def remote() -> Ref:
+                requested.append(ray.now)
+                return Ref(error=_LOST)
+
+    snapshot = LastSnapshot(RayCalls(ray, Signals()))
+    snapshot.keep({"large": np.zeros(megabytes * 10**6, np.uint8)}, 1)
+    for _ in range(1_000):
+        ray.now += 0.01
+        snapshot.refresh(Actor, 1)
+    gaps = np.diff(requested)
+    assert len(gaps) > 3
+    assert gaps == pytest.approx(seconds, abs=0.03)
+
+
 def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None:
     setup = _Setup(ray)
     setup.learn([Ref("drawn")])

@@ -366,9 +366,11 @@ def test_a_round_waits_no_longer_than_its_deadline(ray: FakeRay) -> None:
     assert ray.now - began < 8 * 0.06
 
 
-@pytest.mark.parametrize("first", [0, 1_000])
+@pytest.mark.parametrize(
+    ("first", "lag", "behind"), [(0, 1, 6), (1_000, 1, 6), (0, 8, 17)]
+)
 def test_an_actor_whose_version_stands_still_is_reported_once(
-    ray: FakeRay, first: int
+    ray: FakeRay, first: int, lag: int, behind: int
 ) -> None:
     """Not before its first rollout, whichever version a resumed run is at."""
 
@@ -378,13 +380,14 @@ def test_an_actor_whose_version_stands_still_is_reported_once(
             ray, roll=lambda n: (slow.get(n, NEVER) if number == 1 else 10.0, 0)
         )
 
-    flags = {"asynchronous": True, "policy_lag": 1, "actor_timeout": 10_000}
+    flags = {"asynchronous": True, "policy_lag": lag, "actor_timeout": 10_000}
     started = _Started(ray, make, 2, **flags)
     for version in range(first, first + 30):
         started.weights = [Ref(version)]
         started.fleet.newest(1, 0)
     (warning,) = started.log.warnings
     assert warning.startswith(f"Env actor 1 stands still at weights version {first}")
+    assert f"others are at {first + behind};" in warning
 
 
 def test_a_signal_ends_a_round(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:

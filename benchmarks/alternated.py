@@ -1,0 +1,144 @@
+"""Two commits compared: how fast are they, and what do they cost?
+
+`python -m benchmarks same-speed BEFORE AFTER` takes what same-numbers takes.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import click
+import numpy as np
+
+from benchmarks.commits import MODES, checkouts, train
+from benchmarks.report import markdown
+from benchmarks.works import WORKS, Settings
+
+SPEED_WORKS: Mapping[str, tuple[str, Settings, tuple[int, int]]] = {
+    name: (WORKS[name].agent, WORKS[name].settings, between)
+    for name, between in {
+        "ppo-cartpole": (10_240, 81_920),
+        "ppo-pong": (2_048, 6_144),
+        "sac-pendulum-256": (1_500, 2_500),
+    }.items()
+}
+"""The agent, its settings and the env steps between which clocks are read."""
+
+_RESAMPLES = 10_000
+_SEED = 7
+
+
+class Ratio(NamedTuple):
+    """A ratio of medians, after ÷ before, with its 95 % interval.
+
+    Attributes:
+        median: the ratio of the two medians.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f}–{self.high:.3f})"
+
+
+def ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:
+    """Return after ÷ before of medians; pairs of runs are resampled for its interval.
+
+    Args:
+        before: one number of each run.
+        after: the number of the other run of each pair.
+    """
+    pairs = np.array([before, after])
+    n = len(before)
+    drawn = np.random.default_rng(_SEED).integers(n, size=(_RESAMPLES, n))
+    old, new = np.median(pairs[:, drawn], axis=-1)
+    low, high = np.quantile(new / old, [0.025, 0.975])
+    old, new = np.median(pairs, axis=-1)
+    return Ratio(float(new / old), float(low), float(high))
+
+
+Measured = Mapping[str, float]
+
+
+def measure(
+    before: Path, after: Path, work: str, mode: str, pairs: int
+) -> Iterator[tuple[Measured, Measured]]:
+    """Train a work with both commits in turn; yield what each pair measured."""
+    agent, settings, between = SPEED_WORKS[work]
+    for number in range(pairs):
+        measured = {}
+        # Each is the first of a pair as often as the other.
+        for where in (before, after)[:: 1 - 2 * (number % 2)]:
+            with tempfile.TemporaryDirectory() as runs:
+                own = {**settings, **MODES[mode], "quiet": True, "run_dir": runs}
+                asked = {"agent": agent, "settings": own, "between": between}
+                measured[where] = train(where, asked)["measured"]
+        yield measured[before], measured[after]
+
+
+def ratios(pairs: Sequence[tuple[Measured, Measured]]) -> dict[str, Ratio]:
+    """Return the ratios of CPU seconds per env step and of env steps per second."""
+    runs = [*zip(*pairs, strict=True)]
+    costs = [[run["cpu_seconds"] / run["env_steps"] for run in each] for each in runs]
+    speeds = [[run["env_steps"] / run["seconds"] for run in each] for each in runs]
+    return {"cpu_per_step": ratio(*costs), "steps_per_second": ratio(*speeds)}
+
+
+@click.command()
+@checkouts
+@click.option("--pairs", type=click.IntRange(min=1), default=15, show_default=True)
+@click.option(
+    "--work",
+    "works",
+    type=click.Choice(list(SPEED_WORKS)),
+    multiple=True,
+    help="What to train; repeatable. Default: all.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(list(MODES)),
+    default="local",
+    show_default=True,
+    help="Where.",
+)
+@click.option(
+    "--json",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    help="Write the ratios and every run's numbers here.",
+)
+def same_speed(
+    before: Path,
+    after: Path,
+    pairs: int,
+    works: Sequence[str],
+    mode: str,
+    file: TextIO | None,
+) -> None:
+    """CPU time and speed of one commit divided by those of another.
+
+    Each is a checkout, or the interpreter of an environment that has it installed. Runs
+    alternate, start-up and the first learning phase are left out, and numbers are
+    ratios of medians with 95 % intervals.
+    """
+    rows = [["work", "mode", "pairs", "CPU seconds per env step", "env steps/s"]]
+    report: dict[str, Any] = {}
+    for work in works or SPEED_WORKS:
+        done = []
+        for number, pair in enumerate(measure(before, after, work, mode, pairs), 1):
+            done.append(pair)
+            click.echo(f"{work} {number}/{pairs}", err=True)
+        found = ratios(done)
+        rows.append([work, mode, str(pairs), *map(str, found.values())])
+        report[work] = {name: each._asdict() for name, each in found.items()}
+        report[work] |= {"mode": mode, "pairs": done}
+    click.echo(markdown(rows))
+    if file is not None:
+        json.dump(report, file, indent=1)
+        file.write("\n")
