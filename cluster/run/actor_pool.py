@@ -1,4 +1,4 @@
-"""The env actors of a run: started, and replaced or given up when they fail."""
+"""The env actors of a run: started, and replaced or given up if they fail."""
 
 import math
 import re
@@ -70,10 +70,10 @@ class ActorPool:
     Args:
         calls: waits for the actors.
         shares: number of environments of each actor.
-        make: makes the n-th actor.
-        max_restarts: failures in a row after which an actor is given up.
+        make: function that makes the n-th actor.
+        max_restarts: number of consecutive failures after which an actor is given up.
     Attributes:
-        slots: one for each actor.
+        slots: the slots of the actors, one per actor.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class ActorPool:
 
     @property
     def live(self) -> list[ActorSlot]:
-        """Slots whose actor has not been given up."""
+        """Slots whose actors have not been given up."""
         return [slot for slot in self.slots if slot.actor is not None]
 
     @property
     def ready(self) -> list[ActorSlot]:
-        """Slots whose actor has made its environments."""
+        """Slots whose actors have made their environments."""
         return [slot for slot in self.slots if slot.is_ready]
 
     @property
     def starting(self) -> list[Any]:
-        """References that are ready once the actors that are starting have started."""
+        """References that become ready when the starting actors have started."""
         return [slot.started for slot in self.live if not slot.is_ready]
 
     @property
@@ -117,12 +117,12 @@ class ActorPool:
 
     @property
     def are_idle(self) -> bool:
-        """Whether every actor is ready, and all that they have stepped was taken."""
+        """Whether every actor is ready, and all of its rollouts have been taken."""
         is_behind = any(slot.calls or slot.finished for slot in self.slots)
         return self.is_complete and not is_behind
 
     def wait_until_ready(self) -> None:
-        """Return when every actor has made its environments; replace those that fail.
+        """Wait until every actor has made its environments; replace those that fail.
 
         Raises:
             UserError: an actor can't be made with the user's settings.
@@ -140,13 +140,13 @@ class ActorPool:
                     )
 
     def restart(self, session: int) -> None:
-        """Begin with other episodes than in other sessions of the run."""
+        """Begin with episodes that differ from those of other sessions of the run."""
         self._session = session
         for slot in self.live:
             slot.actor.restart.remote(session)
 
     def restore(self, states: Sequence[Any], session: int) -> int:
-        """Resume from the actors' states; return how many episodes were dropped."""
+        """Resume from the actors' states; return the number of dropped episodes."""
         self._session, dropped = session, 0
         calls = [
             (slot, slot.actor.restore.remote(state))
@@ -179,7 +179,7 @@ class ActorPool:
         """Replace an actor that failed, or give it up; `what` is a verb phrase.
 
         Raises:
-            Broken: it was given up, and no other actor is left.
+            Broken: the actor was given up, and no other one is left.
         """
         self._calls.kill(slot.actor)
         slot.failures += 1
@@ -204,17 +204,17 @@ class ActorPool:
             slot.started = slot.actor.ready.remote()
 
     def pause(self, references: Sequence[Any], seconds: float = math.inf) -> None:
-        """Wait a little for references, at most these seconds.
+        """Wait for references, at most for the given seconds.
 
         Raises:
-            Stopped: a signal asks for it.
+            Stopped: a signal asked for a shutdown.
         """
         self._calls.ready(references, max(0.0, min(seconds, _POLL_SECONDS)))
         if self._calls.shutdown_requested():
             raise Stopped
 
     def _take_started(self, slot: ActorSlot, is_first: bool = False) -> None:
-        """Take the answer of an actor that has started, or failed to."""
+        """Take the result of an actor that has started, or failed to."""
         try:
             self._calls.value(slot.started)
         except (UserError, self._calls.ray.exceptions.RayError) as error:
@@ -247,7 +247,7 @@ class ActorPool:
         )
 
     def _report_trace(self, slot: ActorSlot, trace: str) -> None:
-        """Count an error of an environment; show its traceback the first time."""
+        """Count an environment's error; show its traceback the first time."""
         self._newest_trace = trace
         slot.errors[error_line(trace)] += 1
         last = trace.rpartition("\n")[2]
@@ -276,7 +276,7 @@ class ActorPool:
 
 
 def error_line(trace: str) -> str:
-    """Return which error a traceback ends with, and the line that raised it."""
+    """Return the error at the end of a traceback, and the line that raised it."""
     frames = list(re.finditer(r'^ *File "(.+)", line (\d+)', trace, re.MULTILINE))
     if not frames:
         return trace.rpartition("\n")[2]

@@ -35,12 +35,13 @@ _PUBLISH_SECONDS = 2.0
 
 
 class RayDriver:
-    """The parts of a run as Ray actors; the driver moves references only.
+    """The parts of a run as Ray actors; the driver moves only references.
 
     Args:
-        run: whose parts.
-        calls: waits for them.
-        parts: makes them, and ends them; where this raises, that is left to the caller.
+        run: the run to drive.
+        calls: waits for the parts.
+        parts: makes the parts and ends them; if the constructor raises, its caller ends
+            them.
     """
 
     def __init__(self, run: RunSpec, calls: RayCalls, parts: RunParts) -> None:
@@ -69,11 +70,11 @@ class RayDriver:
 
     @property
     def learner_threads(self) -> int:
-        """Cores that the learner uses on its node."""
+        """Number of cores that the learner uses on its node."""
         return self._learner.threads
 
     def collect(self, env_steps: int) -> Collected:
-        """Take rollouts: of every env actor, or free ones; fill the replay."""
+        """Take rollouts, of every env actor or as they come; fill the replay."""
         self._env_steps = env_steps
         stale: list[FinishedRollout] = []
         self._round = []
@@ -111,17 +112,17 @@ class RayDriver:
         return self._learner.finish(leave_pending=int(ahead))
 
     def drain(self) -> list[dict[str, float]]:
-        """Wait for the learning phases that are in progress."""
+        """Wait for the learning phases in progress."""
         return [] if self._calls.is_lost else self._learner.finish()
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates; return the new one."""
+        """Multiply the learning rates by a factor; return the new one."""
         lr = float(self._learner.call("scale_lr", factor))
         self._learner.state()  # a learner that is replaced must know of it
         return lr
 
     def snapshot(self) -> Snapshot:
-        """Refer to copies of the state of the learner and the env actors."""
+        """Return references to copies of the learner's and the env actors' states."""
         actors = []
         # Without those of all env actors, all start new episodes when it is resumed.
         if self._pipeline.policy_lag == 0 and self._actors.are_idle:
@@ -129,7 +130,7 @@ class RayDriver:
         return Snapshot(self._learner.actor.state.remote(), actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
-        """Return a snapshot's arrays in place of references; None if they are lost."""
+        """Return a snapshot with arrays in place of references; None if lost."""
         began = time.monotonic()
         learner = self._fetch_learner(snapshot.learner)
         if learner is None:
@@ -137,7 +138,7 @@ class RayDriver:
         return Snapshot(learner, self._fetch_actors(snapshot.actors, began))
 
     def state(self) -> Snapshot:
-        """Return the newest state of the learner and the env actors that can be had."""
+        """Return the newest available state of the learner and the env actors."""
         began, snapshot = time.monotonic(), self.snapshot()
         learner = self._fetch_learner(snapshot.learner)
         if learner is None:
@@ -174,13 +175,12 @@ class RayDriver:
         return actors
 
     def save_replay(self, directory: Path) -> None:
-        """Let the replay write its files there."""
         if self._shards is not None:
             self._answer(self._shards)
             self._shards.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Continue from a checkpoint; return the unfinished episodes it dropped."""
+        """Continue from a checkpoint; return the number of dropped episodes."""
         self._learner.restore(checkpoint.arrays)
         if self._shards is not None:
             self._shards.load(checkpoint.path)
@@ -191,23 +191,23 @@ class RayDriver:
         return self._actors.restore(states, session)
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
-        """Return a snapshot's models as weights files with these paths."""
+        """Return a snapshot's models as weights files for the given paths."""
         return self._learner.call("encode", snapshot.learner, paths)
 
     def evaluate(self, env_steps: int) -> bool:
-        """Begin an evaluation in an env actor of its own, alongside training."""
+        """Begin an evaluation in a separate env actor, alongside training."""
         return self._evaluations.begin(env_steps, self._learner.weights)
 
     def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return those that ended or failed; wait for the last."""
+        """Return evaluations that ended or failed; wait for the last if asked."""
         return self._evaluations.ended(is_last)
 
     def close(self) -> None:
-        """End every part, and Ray where this run started it."""
+        """End every part, and Ray if this run started it."""
         connection.leave_ray(self._ray, self._parts.release)
 
     def _take(self, env_steps: int) -> list[FinishedRollout]:
-        """Return finished rollouts: one of each actor, or as many that ran free."""
+        """Return finished rollouts: one per actor, or as many from free actors."""
         if self._pipeline.asynchronous:
             # Not earlier: a learner that is restored first has other weights.
             self._calls.others = self._fleet.heads
@@ -226,7 +226,7 @@ class RayDriver:
         return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
 
     def _sample(self, batches: int, env_steps: int) -> dict[Any, int]:
-        """Return references to batches of the replay, each with its shard's number."""
+        """Return references to batches of the replay, each with its shard's index."""
         config = self._config.replay
         if self._shards is None or config is None or not batches:
             return {}
@@ -234,15 +234,15 @@ class RayDriver:
         return self._shards.sample(batches, config.buffer_batch_size, generator)
 
     def _answer(self, shards: ReplayShards) -> None:
-        """Give the replay what the phases so far answer it, as the local driver does.
+        """Send the priority updates of past phases to the replay.
 
-        That comes before the next round, so that what was drawn is still held.
+        This happens before the next round, while the drawn transitions are still held.
         """
         if self._takes_errors and (answers := self._learner.answers()):
             shards.update(answers)
 
     def _start_replay(self) -> ReplayShards | None:
-        """Return the replay once it has its memory; None without one."""
+        """Return the replay once its memory is allocated; None without a replay."""
         config, on_policy = self._config.replay, self._run.algorithm.on_policy
         if config is None:
             return None
@@ -256,9 +256,9 @@ class RaySupervision:
     They are Ray's gauges `xagents_ray_<name>`, which Prometheus reads from every node.
 
     Args:
-        agent: of the run; a label of every gauge.
-        log: where the parts count and report their failures.
-        fleet: its actors' weights versions are published.
+        agent: name of the run's agent; a label of every gauge.
+        log: the log in which the parts count and report their failures.
+        fleet: the scheduler whose actors' weights versions are published.
     """
 
     def __init__(self, agent: str, log: FailureLog, fleet: RolloutScheduler) -> None:
@@ -269,11 +269,11 @@ class RaySupervision:
         self._published = 0.0
 
     def publish(self, metrics: Mapping[str, float]) -> None:
-        """Set all gauges, the weights version of each env actor too.
+        """Set all gauges, including each env actor's weights version.
 
         Args:
-            metrics: by name, at most every two seconds; `share/acting` is the gauge
-                `share` with the label `of="acting"`.
+            metrics: metrics by name, at most every two seconds; `share/acting` is the
+                gauge `share` with the label `of="acting"`.
         """
         now = time.monotonic()
         if now - self._published < _PUBLISH_SECONDS:
@@ -299,7 +299,7 @@ def start_ray_driver(
     note: Callable[[str], None],
     has_claim: bool = False,
 ) -> RayDriver:
-    """Start Ray, or join a cluster, and return the parts of a run; see `RunParts`."""
+    """Start Ray, or join a cluster, and return the driver; see `RunParts`."""
     definitions = export_definitions(run.config.env)
     signals.on_first = None  # heard by polling: Ray must not be interrupted
     ray = connection.start_ray(run.config.placement, store_bytes(run), signals, note)

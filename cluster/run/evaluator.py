@@ -18,7 +18,7 @@ _WAITING_BYTES = 64 * 2**20
 
 
 class _Evaluation(NamedTuple):
-    """One in progress."""
+    """An evaluation in progress."""
 
     step: int
     episodes: Any  # a reference
@@ -27,11 +27,11 @@ class _Evaluation(NamedTuple):
 
 
 class Evaluations:
-    """One evaluation in progress, others waiting; training waits for none.
+    """One evaluation in progress and others waiting; training waits for none.
 
     Args:
-        calls: waits for the last ones.
-        make: makes an evaluator with this number of environments.
+        calls: waits for the last evaluations.
+        make: function that makes an evaluator with a number of environments.
         run: the run to evaluate.
     Attributes:
         actor: handle of the evaluator; None before the first evaluation.
@@ -50,7 +50,7 @@ class Evaluations:
         self._ended: list[Evaluated | FailedEvaluation] = []
 
     def begin(self, env_steps: int, weights: Any) -> bool:
-        """Begin one, or queue it; return False when too many are queued already."""
+        """Begin an evaluation or queue it; return False if too many are queued."""
         self._advance()
         if len(self._waiting) < self._most_waiting:
             self._waiting.append((env_steps, weights))
@@ -66,7 +66,7 @@ class Evaluations:
         return False
 
     def ended(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return those that ended or failed; wait for the last."""
+        """Return evaluations that ended or failed; wait for the last if asked."""
         self._advance()
         while is_last and self._current is not None:
             self._finish(self._current, self._current.until - time.monotonic())

@@ -1,4 +1,4 @@
-"""What the driver holds itself of its learner's state."""
+"""The driver's own copy of its learner's state."""
 
 import time
 from contextlib import suppress
@@ -14,7 +14,7 @@ _FETCH_SECONDS = 10.0
 
 
 class LastSnapshot:
-    """A learner's snapshot, refreshed while it learns, and what is newer than it."""
+    """A learner's snapshot, refreshed while it learns, and the newer phases."""
 
     def __init__(self, calls: RayCalls) -> None:
         self._calls = calls
@@ -27,7 +27,7 @@ class LastSnapshot:
 
     @property
     def newer_updates(self) -> int:
-        """Updates that the snapshot doesn't include."""
+        """Number of updates that the snapshot doesn't include."""
         return sum(self._newer.values())
 
     def keep(self, arrays: dict[str, Array], phase: int) -> None:
@@ -45,7 +45,7 @@ class LastSnapshot:
             self._newer[phase] = updates
 
     def collect(self) -> None:
-        """Keep the snapshot that was requested, if it is ready."""
+        """Keep the requested snapshot if it is ready."""
         if self._requested is None or not self._calls.ready([self._requested[0]], 0):
             return
         (reference, included), self._requested = self._requested, None
@@ -54,9 +54,9 @@ class LastSnapshot:
             self.keep(get(reference, timeout=_FETCH_SECONDS), included)
 
     def refresh(self, actor: Any, phase: int) -> None:
-        """Keep the snapshot that was requested if it is ready; request one when due.
+        """Keep the requested snapshot if it is ready; request one if it is due.
 
-        The phase is the newest one that the learner was asked for.
+        `phase` is the newest one that was requested from the learner.
         """
         self.collect()
         if self._requested is not None:
@@ -66,6 +66,6 @@ class LastSnapshot:
             self._requested_at = time.monotonic()
 
     def restart(self) -> None:
-        """Forget what is newer, and what was requested: a learner resumes from here."""
+        """Forget newer phases and requests, because a learner resumes from here."""
         self._newer.clear()
         self._requested = None

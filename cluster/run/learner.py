@@ -1,4 +1,4 @@
-"""The learner of a run: its learning phases, and its recovery when it dies."""
+"""The learner of a run: its learning phases, and its recovery after a failure."""
 
 import time
 from collections import deque
@@ -31,14 +31,14 @@ class SupervisedLearner:
 
     Args:
         calls: waits for the learner.
-        make: makes the actor.
-        patience: seconds that a phase may continue after a signal.
+        make: function that makes the actor.
+        patience: seconds for which a phase may continue after a signal.
     Attributes:
         actor: handle of the learner.
         weights: reference to the newest weights, which may not be ready yet.
-        version: of the newest weights; each requested phase has the next one.
-        threads: cores that the learner uses; 0 before it is ready.
-        notes: for the user, on the first weights.
+        version: version of the newest weights; each requested phase gets the next one.
+        threads: number of cores that the learner uses; 0 before it is ready.
+        notes: notes for the user on the first weights.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class SupervisedLearner:
 
     @property
     def held(self) -> dict[str, Array]:
-        """The newest state of the learner that this process holds itself."""
+        """The newest state of the learner that this process holds."""
         return self._snapshot.arrays
 
     def wait_until_ready(self) -> None:
-        """Return when the learner has its first weights."""
+        """Wait until the learner has its first weights."""
         try:
             self.threads, self.notes = self._get(self._started, limit=_START_SECONDS)
             self._snapshot.keep(self._get(self.actor.state.remote()), 0)
@@ -81,33 +81,33 @@ class SupervisedLearner:
             ) from None
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Resume from a state; a new learner only."""
+        """Resume a new learner from a state."""
         self._snapshot.keep(arrays, 0)
         self._snapshot.restart()
         self._get(self.actor.restore.remote(self.held))
         self._publish_restored()
 
     def learn(self, phase: RequestedPhase) -> None:
-        """Request a phase; the weights after it have the next version."""
+        """Request a phase; the weights after it get the next version."""
         self._snapshot.refresh(self.actor, self._requested)
         self._draw(phase)
         self._phases.append(phase)
         self._request(phase)
 
     def finish(self, leave_pending: int = 0) -> list[dict[str, float]]:
-        """Wait for all phases but the newest few; return their metrics."""
+        """Wait for all phases but the newest `leave_pending`; return their metrics."""
         self._wait_for_phases(leave_pending)
         finished, self._finished = self._finished, []
         return finished
 
     def answers(self) -> list[Any]:
-        """Wait for all phases; return references to their answers to the replay."""
+        """Wait for all phases; return references to their priority updates."""
         self._wait_for_phases()
         answers, self._answers = self._answers, []
         return answers
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Return what a short method gives, from a new learner if this one dies."""
+        """Return the result of a short method, from a new learner if this one dies."""
         while True:
             actor = self.actor
             try:
@@ -129,7 +129,7 @@ class SupervisedLearner:
         return self.held
 
     def available_weights(self) -> Any:
-        """Return a reference to weights that are ready; publish lost ones again."""
+        """Return a reference to weights that are ready; republish lost ones."""
         if self._calls.failed(self._available):
             self.call("ping")  # replaces a dead learner
             if self._calls.failed(self._available):
@@ -166,7 +166,7 @@ class SupervisedLearner:
             self._finished.append(metrics)
 
     def _metrics_of(self, phase: RequestedPhase) -> dict[str, float]:
-        """Wait for a phase, which a signal ends after its current pass."""
+        """Wait for a phase; a signal ends it after its current pass."""
         if not phase.references:
             return {"updates": 0}
         try:
@@ -188,9 +188,9 @@ class SupervisedLearner:
         limit: float | None = None,
         phase: RequestedPhase | None = None,
     ) -> Any:
-        """Wait for a call; kill a learner that is silent, or takes too long.
+        """Wait for a call; kill a learner that is silent or takes too long.
 
-        Its limit holds even if the learner answers pings; None gives that of a phase.
+        The limit applies even if the learner answers pings; None means that of a phase.
         """
         began = heard = time.monotonic()
         limit = limit or max(_CALL_SECONDS, 10 * self._longest)
@@ -227,7 +227,7 @@ class SupervisedLearner:
         self._request(phase)
 
     def _draw(self, phase: RequestedPhase) -> None:
-        """Draw the data of a phase, which is then the newest."""
+        """Draw the data of a phase, which thereby becomes the newest."""
         self._requested += 1
         phase.number, phase.references = self._requested, phase.data.references()
 
@@ -241,7 +241,7 @@ class SupervisedLearner:
             self.weights = phase.weights
 
     def _count_failure(self, what: str) -> None:
-        """Count a failure; Broken after too many in a row."""
+        """Count a failure; raise Broken after too many consecutive ones."""
         self._failures += 1
         if self._failures > _FAILURES:
             raise Broken(
@@ -298,7 +298,7 @@ class SupervisedLearner:
         raise Stopped
 
     def _publish_restored(self) -> None:
-        """Publish the weights of a restored learner, above all versions so far."""
+        """Publish the weights of a restored learner, above all earlier versions."""
         self.version = max(self.version, int(self.held.get(VERSION, 0)))
         self._publish()
 

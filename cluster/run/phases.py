@@ -1,4 +1,4 @@
-"""Learning phases, and what they learn from, as references to Ray's objects."""
+"""Learning phases and their data, as references to Ray's objects."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from xagents_ray.core.moments import Statistics
 
 @dataclass
 class PhaseData:
-    """The data of one learning phase; drawn again where some of it is lost."""
+    """The data of one learning phase; parts that are lost are drawn again."""
 
     calls: RayCalls
     shards: ReplayShards | None
@@ -21,9 +21,9 @@ class PhaseData:
     drawn: dict[Any, int] | None = None  # None before `references` was called
 
     def references(self) -> list[Any]:
-        """Return references to the data; when asked again, without what is lost.
+        """Return references to the data; on repeated calls, without lost parts.
 
-        Nothing where all of the newest round is lost.
+        The result is empty if all of the newest round is lost.
         """
         if self.drawn is not None:
             kept = [each for each in self.fresh if not self.calls.failed(each)]
@@ -36,7 +36,7 @@ class PhaseData:
         return [*self.fresh, *self.drawn]
 
     def end_late(self, missing: Sequence[Any]) -> None:
-        """Replace the shards that don't give these references."""
+        """Replace the shards that don't deliver these references."""
         for reference in missing:
             if self.shards is not None and self.drawn and reference in self.drawn:
                 self.shards.replace(self.drawn.pop(reference), "hangs")

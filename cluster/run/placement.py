@@ -1,4 +1,4 @@
-"""Which cores and GPUs the parts of a run claim, and the parts as Ray actors there."""
+"""The cores and GPUs that the parts of a run claim, and its Ray actors."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ _can_learn: dict[str, bool] = {}
 
 
 class ClusterNode(NamedTuple):
-    """A node of the cluster that is alive."""
+    """A living node of the cluster."""
 
     id: str
     has: Bundle
@@ -37,10 +37,10 @@ class ClusterNode(NamedTuple):
 
 
 def nodes_of(ray: Any) -> list[ClusterNode]:
-    """Return all nodes; where there are several, each is asked once what it can do.
+    """Return all nodes; if there are several, ask each once what it can do.
 
     Raises:
-        UserError: none can learn.
+        UserError: no node can learn.
     """
     alive = {node["NodeID"]: node["Resources"] for node in _alive(ray)}
     unknown = [node for node in alive if node not in _can_learn]
@@ -75,7 +75,7 @@ def _ask(ray: Any, nodes: Sequence[str]) -> None:
 
 
 def label_selectors(nodes: Sequence[ClusterNode], count: int) -> Labels:
-    """Return the labels for so many bundles, of which the first is the learner's."""
+    """Return labels for `count` bundles, the first of which is the learner's."""
     able = [node.id for node in nodes if node.can_learn]
     if len(able) == len(nodes):
         return None
@@ -85,10 +85,10 @@ def label_selectors(nodes: Sequence[ClusterNode], count: int) -> Labels:
 def run_claims(
     nodes: Sequence[ClusterNode], config: Config, share: float = 1.0, spared: int = 0
 ) -> list[Bundle]:
-    """Return what the learner of a run claims, then what each env actor claims.
+    """Return the claim of a run's learner, then that of each env actor.
 
-    The share is the fraction of the cluster that the run may claim. As many cores as
-    are spared have no env actor, if `--n-actors` isn't given.
+    `share` is the fraction of the cluster that the run may claim. Without `--n-actors`,
+    `spared` cores get no env actor.
     """
     flags, learning = config.placement, [node for node in nodes if node.can_learn]
     cpus = share * sum(node.has.get("CPU", 0.0) for node in nodes)
@@ -105,14 +105,14 @@ def run_claims(
 
 
 def single_claim(nodes: Sequence[ClusterNode], config: Config, share: float) -> Bundle:
-    """Return what a run in one process claims: at most the cores of one node."""
+    """Return the claim of a run in one process: at most the cores of one node."""
     learner, *_ = run_claims(nodes, config, share)
     cpus = [node.has.get("CPU", 0.0) for node in nodes if node.can_learn]
     return {**learner, "CPU": _rounded(min(share * sum(cpus), max(cpus)))}
 
 
 def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> None:
-    """Raise UserError if the cluster, or each node alone, lacks a resource.
+    """Raise UserError if the cluster, or every single node, lacks a resource.
 
     The first bundle is the learner's.
     """
@@ -143,16 +143,16 @@ def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> Non
 class RunParts:
     """Claims all resources of a run at once, and makes its actors with them.
 
-    A sweep's trial already has its claim.
+    A trial of a sweep has its claim already.
 
     Args:
         calls: waits for the claim.
-        run: whose parts.
-        definitions: of environments that other processes don't know.
+        run: the run whose parts are made.
+        definitions: definitions of environments that other processes don't know.
         has_claim: whether this process has a placement group for the run.
     Attributes:
         n_actors: number of env actors.
-        shares: environments of each env actor.
+        shares: number of environments of each env actor.
     Raises:
         UserError: the cluster lacks a resource.
         Stopped: a shutdown was requested.
@@ -195,7 +195,6 @@ class RunParts:
         self._anywhere = {"num_cpus": 0, "scheduling_strategy": "SPREAD", **self._blind}
 
     def learner(self) -> Any:
-        """Make the learner."""
         options = self._within(0, num_gpus=self._learner_gpus)
         if self._learner_gpus == 0:
             options |= self._blind
@@ -224,13 +223,13 @@ class RunParts:
         return self._keep("env actor", number, made)
 
     def evaluator(self, n_envs: int) -> Any:
-        """Make an actor that evaluates in so many environments."""
+        """Make an actor that evaluates in `n_envs` environments."""
         setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions)
         made = self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
         return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
-        """End what was made, and release what was claimed here."""
+        """End the actors, and release what was claimed here."""
         for actor in self._made.values():
             self._ray.kill(actor)
         if self._is_own:
@@ -263,7 +262,7 @@ class RunParts:
         return group
 
     def _wait(self, calls: RayCalls, group: Any, bundles: list[Bundle]) -> None:
-        """Return when a placement group is ready."""
+        """Wait until a placement group is ready."""
         began = time.monotonic()
         while not group.wait(1):  # it takes whole seconds
             if calls.shutdown_requested():
@@ -284,12 +283,12 @@ def _alive(ray: Any) -> list[Any]:
 
 
 def _rounded(amount: float) -> float:
-    """Round an amount down to one that Ray can count."""
+    """Round an amount down to one that Ray can represent."""
     return math.floor(amount / _STEP) * _STEP
 
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
-    """Return the most cores, at most 1, that each env actor can have on one node."""
+    """Return the most cores, at most 1, that each env actor can get on one node."""
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)

@@ -1,4 +1,4 @@
-"""What a run needs of Ray's object store, and what a cluster has."""
+"""What a run needs of Ray's object store, and the resources of a cluster."""
 
 import math
 import os
@@ -22,7 +22,7 @@ _VERSIONS = 5
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What a cluster has."""
+    """The resources of a cluster."""
 
     nodes: int  # that are alive
     cpus: int  # of all nodes together, as the next three
@@ -37,10 +37,10 @@ class ClusterFacts:
 
 
 def inspect_cluster(address: str) -> ClusterFacts:
-    """Join the cluster at host:port and return what it has.
+    """Join the cluster at host:port and return its resources.
 
     Raises:
-        UserError: it does not answer, or refuses the token or the versions.
+        UserError: the cluster does not answer, or refuses the token or the versions.
     """
     ray = connection.connect_to_ray(address, False, 0)
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
@@ -76,25 +76,25 @@ def object_store_bytes(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int,
 
 
 def weights_bytes(run: RunSpec) -> tuple[int, int]:
-    """Return the size of the policy's weights, and of the learner's state."""
+    """Return the sizes of the policy's weights and the learner's state, in bytes."""
     sizes = [4 * layout.n_weights for layout in run.layouts]
     return sizes[0], _STATE_COPIES * sum(sizes)
 
 
 def rollout_bytes(run: RunSpec) -> int:
-    """Return the size of a round's trajectories."""
+    """Return the size of a round's trajectories, in bytes."""
     rows = (run.config.algorithm.batch_steps + run.spec.stack) * run.config.env.n_envs
     return rows * _observation_bytes(run)
 
 
 def _observation_bytes(run: RunSpec) -> int:
-    """Return the size of one environment's row."""
+    """Return the size of one environment's row, in bytes."""
     item = 1 if run.spec.observation_dtype == "uint8" else 4
     return math.prod(run.spec.observation_shape) * item + 64
 
 
 def store_bytes(run: RunSpec) -> int:
-    """Return the size of the data in flight, with room to spare."""
+    """Return the size of the data in flight, with spare room, in bytes."""
     replay, pipeline = run.config.algorithm.replay, run.config.pipeline
     n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead

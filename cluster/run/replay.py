@@ -1,4 +1,4 @@
-"""The replay service of a run: shards, replaced by empty ones when they fail."""
+"""The replay service of a run: shards, replaced by empty ones if they fail."""
 
 import math
 import time
@@ -40,14 +40,14 @@ class ReplayShards:
     Args:
         calls: waits for the shards.
         count: number of shards.
-        make: makes the n-th shard's actor.
-        draws_trajectories: whether a batch has trajectories of every environment,
-            rather than transitions of any.
-        round_bytes: size of the trajectories of a round.
+        make: function that makes the n-th shard's actor.
+        draws_trajectories: whether a batch takes trajectories of every environment
+            instead of transitions of any.
+        round_bytes: size of a round's trajectories, in bytes.
     Attributes:
         actors: handles of the shards.
         nbytes: memory of all shards, in bytes.
-        seconds: spent on insertions so far.
+        seconds: seconds spent on insertions so far.
     Raises:
         Broken: a shard can't allocate its memory.
     """
@@ -87,9 +87,9 @@ class ReplayShards:
         return Fill(size, all(fill.is_full for fill in self._fills))
 
     def insert(self, trajectories: Sequence[Any]) -> Fill:
-        """Insert a round without lost trajectories; return the shards' fill level.
+        """Insert a round without its lost trajectories; return the fill levels.
 
-        A round without any asks each shard for its level, and replaces the silent ones.
+        An empty round asks each shard for its level, and replaces silent ones.
 
         Raises:
             Broken: a shard fails repeatedly.
@@ -103,9 +103,9 @@ class ReplayShards:
         return self.fill
 
     def update(self, answers: Sequence[Any]) -> None:
-        """Give each shard the errors of what it drew; count those that come too late.
+        """Give each shard the errors of its draws; count those that come too late.
 
-        A shard that is silent is replaced at the next insertion.
+        A silent shard is replaced at the next insertion.
         """
         calls = [actor.update.remote(*answers) for actor in self.actors]
         for call in calls:
@@ -122,12 +122,12 @@ class ReplayShards:
         """Draw K batches, from each shard in proportion to its fill or priority.
 
         Args:
-            batches: K.
-            batch_size: transitions, or trajectories of each environment.
-            generator: draws the proportion.
+            batches: number of batches, K.
+            batch_size: number of transitions, or of trajectories per environment.
+            generator: generator that draws the shards' parts.
         Returns:
-            References to what the shards draw, each with the number of its shard;
-            none of empty shards.
+            References to the shards' draws, each with the index of its shard; none from
+            empty shards.
         """
         sizes = np.array([fill.sampled for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
@@ -161,10 +161,10 @@ class ReplayShards:
                 raise OSError("a shard of the replay died") from error
 
     def load(self, checkpoint: Path) -> None:
-        """Fill the shards from a checkpoint, where it holds a replay.
+        """Fill the shards from a checkpoint, if it has a replay.
 
         Raises:
-            UserError: a file is damaged, or of another replay.
+            UserError: a file is damaged, or belongs to another replay.
             Broken: a shard can't be filled.
         """
         files = {file.name: file for file in replay_files(checkpoint)}
@@ -180,7 +180,7 @@ class ReplayShards:
         self.insert([])
 
     def _arrays(self, actor: Any) -> Iterator[Piecemeal]:
-        """Yield a shard's arrays; only a few pieces are in transit at a time."""
+        """Yield a shard's arrays with only a few pieces in transit at a time."""
 
         def data(name: str, nbytes: int) -> Iterator[Any]:
             firsts = range(0, nbytes, PIECE_BYTES)
@@ -201,7 +201,7 @@ class ReplayShards:
         self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
 
     def _results(self, calls: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results of calls in order; only a few are made ahead."""
+        """Yield the results of calls in order, with only a few calls made ahead."""
         pending: deque[Any] = deque()
         for call in calls:
             pending.append(call)
@@ -215,7 +215,7 @@ class ReplayShards:
     ) -> float:
         """Wait for one insertion; replace a shard that failed, and insert the rest.
 
-        Return the seconds that it took the shard.
+        Return the seconds that the shard took.
         """
         is_first_try = bool(trajectories)
         for _ in range(_TRIES):
@@ -250,7 +250,7 @@ class ReplayShards:
         )
 
     def _wait_for_insertion(self, number: int, call: Any) -> Any:
-        """Return what it gives; LateError if the shard or the data comes too late."""
+        """Return an insertion's result; LateError if shard or data come too late."""
         until = time.monotonic() + self._network_seconds
         while True:
             try:
@@ -260,7 +260,7 @@ class ReplayShards:
                     raise
 
     def _is_idle(self, number: int) -> bool:
-        """Return whether a shard is alive and idle: its data is still in transit."""
+        """Return whether a shard is alive and idle, its data still being in transit."""
         ask = self.actors[number].is_idle.options(concurrency_group="control")
         try:
             return bool(self._calls.get(ask.remote(), _PING_SECONDS))
@@ -268,7 +268,7 @@ class ReplayShards:
             return False
 
     def replace(self, number: int, what: str = "died") -> None:
-        """Put an empty shard in the place of one that died or hangs."""
+        """Replace a shard that died or hangs by an empty one."""
         self._calls.kill(self.actors[number])
         size = self._fills[number].size
         held = "trajectories held" if self._draws_trajectories else "transitions"

@@ -1,4 +1,4 @@
-"""The rollouts of a run, requested of its env actors and collected from them."""
+"""Requests the rollouts of a run from its env actors, and collects them."""
 
 import math
 import statistics
@@ -23,9 +23,9 @@ _STALE_SECONDS = 30.0
 
 
 class RolloutScheduler:
-    """Requests rollouts of env actors, and has those replaced that fail or hang.
+    """Requests rollouts from env actors, and replaces those that fail or hang.
 
-    Its argument `weights` returns a reference to weights that are available.
+    The argument `weights` is a function that returns a reference to available weights.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class RolloutScheduler:
         return [slot.calls[0].report for slot in self._busy]
 
     def launch(self, weights: Any, env_steps: int) -> None:
-        """Request rollouts of every actor, until --policy-lag are ahead of the next."""
+        """Request rollouts from every actor, up to --policy-lag ahead of the next."""
         self._launched = weights, env_steps
         for slot in self._actors.ready:
             while len(slot.calls) + len(slot.finished) <= self._pipeline.policy_lag:
                 self._request(slot, weights, env_steps)
 
     def round(self) -> list[FinishedRollout]:
-        """Wait for one rollout of each actor, or for those before the deadline.
+        """Wait for one rollout of each actor, or until the deadline.
 
-        A replacement that is still starting is only waited for when no actor is ready.
+        A replacement that is still starting is only waited for if no actor is ready.
         """
         deadline = time.monotonic() + (self._pipeline.round_deadline or math.inf)
         while True:
@@ -90,7 +90,7 @@ class RolloutScheduler:
     def newest(self, count: int, env_steps: int) -> list[FinishedRollout]:
         """Let all actors run free; wait for `count` rollouts, and take all there are.
 
-        Only the oldest one where each is an update of its own.
+        Take only the oldest one if each rollout is an update of its own.
         """
         while True:
             self.tend(env_steps)
@@ -102,12 +102,13 @@ class RolloutScheduler:
             self._actors.pause([*self.heads(), *self._actors.starting])
 
     def tend(self, env_steps: int | None = None) -> None:
-        """Collect finished rollouts, and have actors that failed replaced.
+        """Collect finished rollouts, and replace actors that failed.
 
         Args:
-            env_steps: of the run, to request more of idle actors; None requests none.
+            env_steps: env steps of the run, at which idle actors get new requests; None
+                requests nothing.
         Raises:
-            Diverged, UserError, Broken: an actor found what ends the run.
+            Diverged, UserError, Broken: an actor raised an error that ends the run.
             Stopped: a shutdown was requested.
         """
         self.tend_beside(env_steps)
@@ -144,7 +145,7 @@ class RolloutScheduler:
         self._warn_of_stale()
 
     def _collect(self, slot: ActorSlot) -> None:
-        """Take what the oldest call of an actor gave."""
+        """Take the result of an actor's oldest call."""
         call = slot.calls[0]
         errors = self._calls.ray.exceptions
         try:
@@ -174,7 +175,7 @@ class RolloutScheduler:
             self._seconds.append(max(report.seconds, observed))
 
     def _request_deferred(self) -> None:
-        """Request the rollouts that found the object store full, after a pause."""
+        """After a pause, request the rollouts that found the object store full."""
         deferred, self._deferred = self._deferred, []
         self._log.count("calls without room in the object store", len(deferred))
         self._backoff.wait()
@@ -205,7 +206,7 @@ class RolloutScheduler:
         return now - call.began > limit
 
     def _warn_of_stale(self) -> None:
-        """Warn of an actor whose version stands still while others advance."""
+        """Warn of an actor whose version stays behind while others advance."""
         newest = max((slot.version for slot in self._actors.live), default=0)
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._actors.ready:
@@ -223,6 +224,6 @@ class RolloutScheduler:
 
 
 def _oldest(slot: ActorSlot) -> int:
-    """Return the version of the weights of an actor's oldest finished rollout."""
+    """Return the weights version of an actor's oldest finished rollout."""
     version: int = slot.finished[0].report.weights_version
     return version

@@ -1,4 +1,4 @@
-"""What runs in Ray's actor processes: plain classes, wrapped where they are used."""
+"""The classes that run in Ray's actor processes, wrapped where they are used."""
 
 import importlib
 import threading
@@ -31,9 +31,9 @@ from xagents_ray.replay.base import replay_for, shard_bounds
 
 
 class ReplayService:
-    """The n-th shard, from 0, of a run's replay; it answers `is_idle` at any time.
+    """The n-th shard, from 0, of a run's replay; it always answers `is_idle`.
 
-    The definitions are of environments, for a process that doesn't know them.
+    `definitions` defines environments that its process doesn't know.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ReplayService:
         return self._replay.nbytes
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
-        """Insert the shard's environments; return its fill level, and the seconds.
+        """Insert the shard's environments; return the fill level and the seconds.
 
         Raises:
             UserError: the user's `compute_reward` failed in `sample`.
@@ -101,7 +101,7 @@ class ReplayService:
         return self._arrays[name].reshape(-1, copy=False).view(np.uint8)
 
     def sample(self, batches: int, count: int) -> Sampled | Replayed:
-        """Draw K batches of transitions, or of trajectories of each environment."""
+        """Draw K batches of transitions, or of trajectories per environment."""
         try:
             with self._work, errors_name_line(str(self._run.config.env.env)):
                 drawn = self._replay.sample(batches, count)
@@ -113,7 +113,7 @@ class ReplayService:
         return drawn
 
     def update(self, *answers: PriorityUpdate) -> int:
-        """Take the errors of the shard's rows; return how many it doesn't hold."""
+        """Update errors of the shard's rows; return how many are no longer held."""
         late, first = 0, np.array([self._first, 0])
         for rows, errors in answers:
             own = (rows[:, 0] >= self._first) & (rows[:, 0] < self._end)
@@ -123,7 +123,7 @@ class ReplayService:
 
 
 class LearnerService:
-    """The learner of a run; `stop` and `ping` are heard while `update` is at work."""
+    """The learner of a run; `stop` and `ping` are answered during `update`."""
 
     def __init__(self, run: RunSpec) -> None:
         self._run = run
@@ -153,13 +153,13 @@ class LearnerService:
     ):
         """Run one learning phase; return its metrics and the weights after it.
 
-        The third is for a replay that takes errors.
+        A third result is the priority update of a replay that takes errors.
 
         Args:
-            version: of the weights after it.
-            env_steps: of the run, after the batch was collected.
-            statistics: of the steps since the phase before.
-            batch: trajectories of a round, and what each shard of the replay drew.
+            version: version of the weights after the phase.
+            env_steps: env steps of the run, after the batch was collected.
+            statistics: statistics of the steps since the previous phase.
+            batch: trajectories of a round, and each replay shard's draws.
         """
         began = time.perf_counter()
         replay = self._run.config.algorithm.replay
@@ -172,7 +172,7 @@ class LearnerService:
         return (metrics, weights) if answer is None else (metrics, weights, answer)
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates; return the new one."""
+        """Multiply the learning rates by a factor; return the new one."""
         return self._learner.state.scale_lr(factor)
 
     def state(self) -> dict[str, Array]:
@@ -180,7 +180,7 @@ class LearnerService:
         return self._learner.state.arrays()
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Take the learner's state from a copy."""
+        """Restore the learner's state from a copy."""
         self._learner.state.restore(arrays)
 
     def encode(

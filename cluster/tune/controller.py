@@ -35,7 +35,7 @@ _MEASURED = ("began", "ended", "env_steps", "memory")
 
 
 class SweepController(tune.Callback, tune.Stopper):
-    """Answers Tune from the study, and tells the study what Tune's trials report."""
+    """Answers Tune from the study, and reports Tune's trials to the study."""
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class SweepController(tune.Callback, tune.Stopper):
         return str, ("a sweep",)
 
     def run(self) -> None:
-        """Let Tune run all trials."""
         name = operator.attrgetter("trial_id")
         with tempfile.TemporaryDirectory(prefix="xagents-ray-") as scratch:
             tuner = tune.Tuner(
@@ -91,7 +90,7 @@ class SweepController(tune.Callback, tune.Stopper):
         return self._signals.received is not None or self._failure is not None
 
     def guarded(self, otherwise: _T, call: Callable[..., _T], *arguments: Any) -> _T:
-        """Return the result of a call; if it fails, end the sweep."""
+        """Return the result of a call; end the sweep if it fails."""
         try:
             return call(*arguments)
         except BaseException as error:
@@ -99,7 +98,7 @@ class SweepController(tune.Callback, tune.Stopper):
             return otherwise
 
     def ask(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the config of Tune's next trial; None when there is none yet."""
+        """Return the config of Tune's next trial; None if there is none yet."""
         if self.is_over or len(self._running) >= self._plan.config.n_jobs:
             return None
         while True:
@@ -128,12 +127,13 @@ class SweepController(tune.Callback, tune.Stopper):
             }
 
     def claims(self, config: Config) -> tuple[list[Bundle], Labels]:
-        """Return what a trial claims, its own process first, and of which nodes.
+        """Return a trial's claims, its own process first, and their nodes' labels.
 
-        That process claims nothing beside a learner's, and is on the learner's node.
+        With a learner of its own, the trial's process claims nothing, and runs on the
+        learner's node.
 
         Raises:
-            UserError: the cluster lacks them.
+            UserError: the cluster lacks the resources.
         """
         nodes = nodes_of(self._ray)
         arguments = nodes, config, 1 / self._plan.config.n_jobs
@@ -144,7 +144,7 @@ class SweepController(tune.Callback, tune.Stopper):
         return (claims if is_local else [{}, *claims]), labels
 
     def take(self, trial_id: str, report: dict[str, Any]) -> bool:
-        """Keep what a trial reports; return whether the trial must end."""
+        """Record a trial's report; return whether the trial must end."""
         trial = self._running.get(trial_id)
         if trial is None or self.is_over:
             return True
@@ -172,19 +172,19 @@ class SweepController(tune.Callback, tune.Stopper):
         return True
 
     def lose(self, trial_id: str, reason: str) -> None:
-        """Record a trial whose process died as failed."""
+        """Record a trial as failed because its process died."""
         trial = self._running.pop(trial_id, None)
         if trial is not None and not self.is_over:
             state = self._study.fail(trial, reason)
             self._display.ended(trial.number, state, reason=reason)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Update the display, and show other sweeps that this process is alive."""
+        """Update the display, and refresh the ownership heartbeat if due."""
         self.guarded(None, self._display.show)
         self.guarded(None, self._study.beat)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Leave single trials to the scheduler."""
+        """Return False: the scheduler ends single trials."""
         return False
 
     def stop_all(self) -> bool:
@@ -200,16 +200,16 @@ class _Search(Searcher):
         self._sweep = sweep
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return a trial's config; None when there is none yet."""
+        """Return a trial's config; None if there is none yet."""
         return self._sweep.guarded(None, self._sweep.ask, trial_id)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the study has been told."""
+        """Do nothing, because the study has been told already."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the study is the only state."""
+        """Do nothing, because the study is the only state."""
 
 
 class _Scheduler(FIFOScheduler):
@@ -227,7 +227,6 @@ class _Scheduler(FIFOScheduler):
         return str(self.STOP if ends else self.CONTINUE)
 
     def on_trial_error(self, controller: Any, trial: Any) -> None:
-        """Record the failure."""
         error = trial.get_pickled_error() or trial.get_error()
         reason = str(error).strip().splitlines()[-1] if error else ""
         reason = f"the trial's process died ({reason.strip() or 'unknown'})"

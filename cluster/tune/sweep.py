@@ -1,4 +1,4 @@
-"""Starting Ray for a sweep, and leaving it afterwards."""
+"""Starts Ray for a sweep, and leaves it afterwards."""
 
 import importlib
 import os
@@ -31,14 +31,14 @@ def run_trials(
     display: SweepDisplay,
     signals: Signals,
 ) -> None:
-    """Run trials until the study has enough, or a signal comes.
+    """Run trials until the study has enough or a signal comes.
 
     Args:
-        plan: of the sweep.
-        study: chooses trials, and keeps their results.
+        plan: the plan of the sweep.
+        study: the study that chooses trials and stores their results.
         runs: possible trials, each of which must fit on the cluster.
-        display: shows the trials.
-        signals: end the sweep.
+        display: the display that shows the trials.
+        signals: the signals that end the sweep.
     Raises:
         UserError: the cluster can't be joined, or lacks resources for a trial.
         Broken: the study's database failed.
