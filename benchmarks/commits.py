@@ -109,14 +109,19 @@ def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:
         settings = {**_SHARED, **own, **MODES[mode], "run_dir": runs}
         metrics = train(where, {"agent": agent, "settings": settings})["metrics"]
         (run,) = Path(runs).glob("*/*/run")
-        columns = parquet.read_table(run / "history.parquet").to_pydict()
+        history = run / "history.parquet"  # missing where no episode has ended
+        columns = parquet.read_table(history).to_pydict() if history.exists() else {}
         newest = max((run / "checkpoints").iterdir())
         with np.load(newest / "arrays.npz") as file:
             arrays = dict(file)
     if len(metrics) < 2:
         raise click.ClickException(f"{work} has {len(metrics)} learning phases.")
     return {
-        "episodes": list(zip(columns["step"], columns["episode_reward"], strict=True)),
+        "episodes": [
+            *zip(
+                columns.get("step", ()), columns.get("episode_reward", ()), strict=True
+            )
+        ],
         "updates": metrics[-1]["updates"],
         "metrics": [repr(each) for each in metrics],  # a NaN is equal to itself in it
         **arrays,

@@ -61,14 +61,14 @@ from xagents_ray.settings.training import EnvConfig, TrainingConfig
 from xagents_ray.storage.weights import read_file
 
 if TYPE_CHECKING:
-    from xagents_ray.actors.envs.make import make_stacked, probe_env
+    from xagents_ray.actors.envs.make import make_stacked, probe
 
     build_model: Any
 else:
     _LATER = {  # for these import Gymnasium or TensorFlow
         "build_model": "xagents_ray.networks.keras:build_model",
         "make_stacked": "xagents_ray.actors.envs.make:make_stacked",
-        "probe_env": "xagents_ray.actors.envs.make:probe_env",
+        "probe": "xagents_ray.actors.envs.make:probe",
     }
 
     def __getattr__(name: str) -> Any:
@@ -112,7 +112,7 @@ __all__ = [
     "options",
     "policy_gradient",
     "positive",
-    "probe_env",
+    "probe",
     "read_file",
     "read_layout",
     "register",

@@ -92,7 +92,7 @@ def check_goal_rewards(
 ) -> tuple[str, ...]:
     """Return notes for the user; raise UserError if --her can't compute rewards.
 
-    The definitions are those of `make.probe_env`.
+    The definitions are those of `make.probe`.
     """
     if not config.algorithm.relabels_goals:
         return ()

@@ -27,7 +27,7 @@ _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
-def probe_env(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
+def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
     """Return the spec of an environment by making one.
 
     Raises:
@@ -44,7 +44,7 @@ def check_env(config: EnvConfig) -> EnvSpec:
     """Return the spec of an environment after making and resetting one.
 
     Raises:
-        UserError: as in `probe_env`, or the environment breaks Gymnasium's interface so
+        UserError: as in `probe`, or the environment breaks Gymnasium's interface so
             that a run would end at its first step.
     """
     if config.vectorization == "async":  # its processes would hide what goes wrong
@@ -57,7 +57,7 @@ def check_env(config: EnvConfig) -> EnvSpec:
     return envs.spec
 
 
-def env_notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
+def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
     """Return notes for the user about an environment and its spec."""
     env_id = str(config.env)
     newest = None if ":" in env_id else registry.newest_version(env_id)

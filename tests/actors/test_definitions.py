@@ -12,7 +12,7 @@ import pickle, sys
 from dataclasses import replace
 from pathlib import Path
 from xagents_ray.core.objects import install_definitions
-from xagents_ray.actors.envs.make import make_envs, probe_env
+from xagents_ray.actors.envs.make import make_envs, probe
 for file in sorted(Path("exported").iterdir()):
     config, definitions = pickle.loads(file.read_bytes())
     install_definitions(definitions)
@@ -77,7 +77,7 @@ import time
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.core.timed_subprocess import TimedSubprocess
 from xagents_ray.settings.training import EnvConfig
-path, config = "xagents_ray.actors.envs.make:probe_env", EnvConfig(env="own/Vector-v0")
+path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
 with TimedSubprocess(path, config, export_definitions(config)) as child:
     print(child.result(time.monotonic() + 60).observation_shape)
 """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.actors.envs import atari
-from xagents_ray.actors.envs.make import env_notes, make_envs, make_one, probe_env
+from xagents_ray.actors.envs.make import make_envs, make_one, notes, probe
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
@@ -99,16 +99,14 @@ def test_an_outdated_version_is_a_note(vectorization: str) -> None:
     old = EnvConfig(env="CartPole-v0", vectorization=vectorization)
     make_envs(old, 2, 1).close()
     make_one(old, "rgb_array").close()
-    assert env_notes(old) == (
-        "CartPole-v0 is outdated; its newest version is CartPole-v1",
-    )
+    assert notes(old) == ("CartPole-v0 is outdated; its newest version is CartPole-v1",)
 
 
 @pytest.mark.parametrize(
     "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:odd"]
 )
 def test_others_have_no_notes(env: str) -> None:
-    assert env_notes(EnvConfig(env=env)) == ()
+    assert notes(EnvConfig(env=env)) == ()
 
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's SWIG
@@ -222,7 +220,7 @@ def test_the_extra_envpool() -> None:
     settings = {"env": "CartPole-v1", "vectorization": "envpool"}
     if importlib.util.find_spec("envpool") is None:
         with pytest.raises(UserError, match=r"xagents-ray\[envpool\]"):
-            probe_env(EnvConfig(**settings))  # type: ignore[arg-type]
+            probe(EnvConfig(**settings))  # type: ignore[arg-type]
     else:
         assert envs_of(**settings).reset(0).shape == (2, 4)
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from xagents_ray.actors.envs.make import check_env, env_notes, make_envs, make_one
+from xagents_ray.actors.envs.make import check_env, make_envs, make_one, notes
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
@@ -223,7 +223,7 @@ def test_observations_are_flattened(
         np.testing.assert_array_equal(found, np.stack([flat] * 2))  # type: ignore[list-item]
         assert found.dtype == envs.spec.observation_dtype
     envs.close()
-    (note,) = env_notes(config, check_env(config))
+    (note,) = notes(config, check_env(config))
     assert f"has {type(space).__name__} observations, flattened" in note
     assert f"of {size} numbers" in note
 
@@ -233,7 +233,7 @@ def test_library_ones_too() -> None:
     for env in ("FrozenLake-v1", "Blackjack-v1"):
         assert check_env(EnvConfig(env=env)).flattened in ("Discrete", "Tuple")
     own = EnvConfig(env="Blackjack-v1", wrappers=gym.wrappers.FlattenObservation)  # type: ignore[arg-type]
-    assert env_notes(own, check_env(own)) == ()
+    assert notes(own, check_env(own)) == ()
 
 
 class Changing(Corridor):

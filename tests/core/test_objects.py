@@ -15,9 +15,9 @@ class Outer:
 
 
 def test_what_can_be_imported_has_its_place() -> None:
-    assert objects.keep_object("env", Outer) == f"{__name__}:Outer"
-    assert objects.keep_object("env", Outer.Inner) == f"{__name__}:Outer.Inner"
-    assert objects.keep_object("env", json.dumps) == "json:dumps"
+    assert objects.keep("env", Outer) == f"{__name__}:Outer"
+    assert objects.keep("env", Outer.Inner) == f"{__name__}:Outer.Inner"
+    assert objects.keep("env", json.dumps) == "json:dumps"
     assert objects.find_kept("env", f"{__name__}:Outer") is None
 
 
@@ -30,7 +30,7 @@ def test_others_are_kept_by_their_own_names() -> None:
     given = [Local, short, method, functools.partial(Local), Local()]
     names = []
     for each in given:
-        names.append(objects.keep_object("wrappers", each, taken=names))
+        names.append(objects.keep("wrappers", each, taken=names))
         assert objects.find_kept("wrappers", names[-1]) is each
     assert names == ["Local", "lambda", "method", "Local-2", "Local-3"]
     assert objects.find_kept("env", "Local") is None
@@ -39,15 +39,15 @@ def test_others_are_kept_by_their_own_names() -> None:
 def test_the_newest_of_a_name_counts() -> None:
     """A notebook's cell is run again."""
     for each in (lambda: 1, lambda: 2):
-        assert objects.keep_object("env", each) == "lambda"
+        assert objects.keep("env", each) == "lambda"
     found = objects.find_kept("env", "lambda")
     assert found is not None and found() == 2
 
 
 def test_they_come_whole_to_another_process() -> None:
-    name = objects.keep_object("model", lambda: 3)
+    name = objects.keep("model", lambda: 3)
     sent = objects.export_objects([("model", name), ("model", "of no object")])
-    objects.keep_object("model", lambda: 4)
+    objects.keep("model", lambda: 4)
     objects.install_objects(sent)
     found = objects.find_kept("model", name)
     assert found is not None and found() == 3

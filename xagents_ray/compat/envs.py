@@ -83,7 +83,7 @@ def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":
     import gymnasium as gym
     import numpy as np
 
-    spec = extend.probe_env(config)
+    spec = extend.probe(config)
     env = extend.make_stacked(config, spec.stack, None)
     if not spec.is_image:
         return env

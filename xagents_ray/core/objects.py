@@ -21,9 +21,7 @@ _kept: dict[tuple[str, str], Any] = {}
 """Objects by setting and name."""
 
 
-def keep_object(
-    setting: str, value: Any, label: str = "", taken: Collection[str] = ()
-) -> str:
+def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ()) -> str:
     """Return an object's name for a setting, and keep it unless it is importable.
 
     An object replaces another one of the same name, since a notebook's cell that

@@ -50,7 +50,7 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
         raise UserError(f"The layer {kind!r} must be a class that extends Layer.")
     if not kind.isalpha() or kind in BUILT_IN_KINDS:
         raise UserError(f"A layer can't be named {kind!r}: choose another word.")
-    objects.keep_object("layer", layer, kind)
+    objects.keep("layer", layer, kind)
 
 
 @functools.cache

@@ -120,7 +120,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     whole = Config(algorithm=config, env=env)
-    said = (*environments.env_notes(env, spec), *notes)
+    said = (*environments.notes(env, spec), *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return LoadedPolicy(run, Weights(1, arrays), name)
 

@@ -146,7 +146,7 @@ def prepare(
     check_complete("Training")
     env = environments.choose_vectorization(config.env)
     spec = environments.check_env(env)
-    notes = environments.env_notes(env, spec)
+    notes = environments.notes(env, spec)
     if env != config.env:
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)

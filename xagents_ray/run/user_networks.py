@@ -71,7 +71,7 @@ def save_user_networks(
         name, network = made
         changes[model.file] = name
         file = resolve_name(f"{_KERAS}model_bytes")(network, name)
-        objects.keep_object("network-file", file, name)
+        objects.keep("network-file", file, name)
     return replace(config, **changes) if changes else config
 
 

@@ -31,9 +31,9 @@ def environment(value: Any) -> Any:
     if _is_spec(value):
         if sys.modules["gymnasium"].registry.get(value.id) == value:
             return value.id
-        return objects.keep_object("env", value, f"spec:{value.id}")
+        return objects.keep("env", value, f"spec:{value.id}")
     if callable(value):
-        return objects.keep_object("env", value, _name_of_lambda(value))
+        return objects.keep("env", value, _name_of_lambda(value))
     if callable(getattr(value, "reset", None)):
         raise UserError(
             f"env is an environment that is made already, {value!r:.80}, and a run "
@@ -82,9 +82,7 @@ def callbacks(value: Any) -> Any:
     names: list[Any] = []
     for each in several:
         is_own = _is_callback(each)
-        names.append(
-            objects.keep_object("callbacks", each, taken=names) if is_own else each
-        )
+        names.append(objects.keep("callbacks", each, taken=names) if is_own else each)
     return tuple(names) or None
 
 
@@ -99,7 +97,7 @@ def wrappers(value: Any) -> Any:
 
 def state_to_input(value: Any) -> Any:
     """Return the name of a function of observations."""
-    return objects.keep_object("state_to_input", value) if callable(value) else value
+    return objects.keep("state_to_input", value) if callable(value) else value
 
 
 def network(value: Any) -> Any:
@@ -119,7 +117,7 @@ def network(value: Any) -> Any:
         while label in taken:
             number += 1
             label = f"{value.name}-{number}"
-    return objects.keep_object("network", value, label, taken)
+    return objects.keep("network", value, label, taken)
 
 
 def optimizer(value: Any) -> Any:
@@ -156,9 +154,7 @@ def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:
         return value
     names: list[Any] = []
     for each in value if isinstance(value, tuple) else (value,):
-        kept = (
-            objects.keep_object(setting, each, taken=names) if is_object(each) else each
-        )
+        kept = objects.keep(setting, each, taken=names) if is_object(each) else each
         names.append(kept)
     return tuple(names) or None
 

@@ -15,7 +15,7 @@ from xagents_ray.actors.diagnosis import (
     SteppedAtRandom,
 )
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.make import env_notes
+from xagents_ray.actors.envs.make import notes
 from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -74,7 +74,7 @@ class _Examination:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
         lacking, ray = machine.tensorflow(), list[Row | None]()
-        path = "xagents_ray.actors.envs.make:probe_env"
+        path = "xagents_ray.actors.envs.make:probe"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
             path = "xagents_ray.cluster.run.preflight:inspect_cluster"
@@ -111,7 +111,7 @@ class _Examination:
         if isinstance(found, Row):
             yield found
             return
-        made, noted = "one made, in a process of its own", env_notes(self._config.env)
+        made, noted = "one made, in a process of its own", notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
         yield Row("environment", made, remedy, "warning" if noted else "ok")
         yield from self._goals(found, env)
