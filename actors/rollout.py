@@ -143,7 +143,7 @@ class EpisodeCounter:
                 row,
                 float(returns[i]),
                 int(lengths[i]),
-                None if success is None else bool(success[i]),
+                None if success is None else success[i],
             )
             for i in step.ended.nonzero()[0].tolist()
         ]

@@ -90,6 +90,9 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         if not isinstance(result, tuple) or len(result) != values.count(",") + 1:
             what = f"{name}() returned {_described(result)}"
             raise self._fault(name, what, f"return {values}")
+        if not isinstance(result[-1], dict):
+            what = f"{name}() returned {_described(result[-1])} as the info"
+            raise self._fault(name, what, "return a dict")
         self._check_observation(name, result[0])
         return result
 

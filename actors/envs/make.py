@@ -122,7 +122,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
             )
         numbers = range(first_env, first_env + n_envs)
         makes = [functools.partial(_single, config, own, number) for number in numbers]
-        kind = vector_forms.AsyncEnvs if mode == "async" else gym.vector.SyncVectorEnv
+        kind = vector_forms.AsyncEnvs if mode == "async" else vector_forms.SyncEnvs
         return Envs(kind(makes), config)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
@@ -147,7 +147,7 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
     if own is not None and factory.makes_vectors(own):
         return Envs(vector_forms.user_vector(config, own, 1, render_mode), config)
     make = functools.partial(make_single, config, render_mode)
-    return Envs(gym.vector.SyncVectorEnv([make]), config)
+    return Envs(vector_forms.SyncEnvs([make]), config)
 
 
 def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
@@ -213,6 +213,11 @@ def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
     found, arguments = registry.find_registered(str(config.env)), config.arguments
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     if config.preprocess and atari.emulator_settings(found) is not None:
+        if "frameskip" in arguments:
+            raise UserError(
+                f"--preprocess repeats each action for {atari.SKIP} frames: leave "
+                "frameskip out of --env-kwargs, or drop --preprocess."
+            )
         options["frameskip"] = 1
     try:
         return gym.make(found, **{**arguments, **options})

@@ -12,12 +12,14 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 from xagents_ray.actors.envs import atari, interface, wrapping
+from xagents_ray.actors.envs.vector_forms import SyncEnvs
 from xagents_ray.core.trajectory import Array
 
 # By exact type, since a subclass may hold more; without what only rendering and
 # checks read, and what a reset sets for good.
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     SyncVectorEnv: ("_autoreset_envs",),
+    SyncEnvs: ("_autoreset_envs",),
     CartPoleVectorEnv: ("state", "steps", "prev_done"),
     classic.CartPoleEnv: ("state",),
     classic.PendulumEnv: ("state",),
@@ -65,7 +67,7 @@ def set_envs_state(envs: Any, state: list[dict[str, Any]]) -> None:
         Exception: of any type; the state is damaged, or belongs to other environments.
     """
     for layer, saved in zip(_layers(envs), state, strict=True):
-        name = type(layer).__name__
+        name = _name_of(layer)
         if saved["type"] != name:
             raise ValueError(f"expected the state of {name}, got {saved['type']}")
         attributes, values = _ATTRIBUTES.get(type(layer)), saved["values"]
@@ -107,11 +109,17 @@ class _UnusableError(Exception):
 def _layers(envs: Any) -> list[Any]:
     """Return the vector environment and, if it is Gymnasium's, all layers in it."""
     layers = [envs]
-    for env in envs.envs if type(envs) is SyncVectorEnv else ():
+    for env in envs.envs if type(envs) in (SyncVectorEnv, SyncEnvs) else ():
         within = interface.wrapper_layers(env)
         # The check of a user's interface has no state.
         layers += [x for x in within if type(x) is not interface.InterfaceCheck]
     return layers
+
+
+def _name_of(layer: Any) -> str:
+    """Return a layer's kind, which is Gymnasium's for our own form of it."""
+    kind = SyncVectorEnv if type(layer) is SyncEnvs else type(layer)
+    return kind.__name__
 
 
 def _is_own(layer: Any) -> bool:
@@ -121,7 +129,7 @@ def _is_own(layer: Any) -> bool:
 
 def _state_of(layer: Any) -> dict[str, Any]:
     attributes = _ATTRIBUTES.get(type(layer))
-    state: dict[str, Any] = {"type": type(layer).__name__}
+    state: dict[str, Any] = {"type": _name_of(layer)}
     if attributes is not None:
         values = {name: _encode(getattr(layer, name)) for name in attributes}
         return {**state, "values": values, "random": _random(layer)}

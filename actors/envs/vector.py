@@ -6,6 +6,7 @@ one frame per step; the trajectory stacks frames.
 
 import contextlib
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -19,6 +20,9 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.training import EnvConfig
 
+_SUCCESS = ("is_success", "success")
+"""The entries of `info` that say whether the goal is reached; the first one counts."""
+
 
 class EnvStep(NamedTuple):
     """One step of B environments.
@@ -31,7 +35,8 @@ class EnvStep(NamedTuple):
             counts.
         truncated: bool [B], true where an episode is cut off.
         ended: bool [B], true where the next step only resets.
-        success: [B], whether the goal is reached; None if the environments don't tell.
+        success: [B], True, False or None of the environments that ended: whether they
+            reached their goals, if they tell; None if no environment tells.
     """
 
     observations: Array
@@ -103,7 +108,7 @@ class Envs:
             terminated,
             truncated,
             ended,
-            infos.get("is_success", infos.get("success")),
+            self._success(infos, ended),
         )
 
     @property
@@ -166,7 +171,40 @@ class Envs:
         return np.asarray(observations, dtype).reshape(self._shape)
 
     def _count_lives(self, infos: dict[str, Any]) -> Array:
-        return np.asarray(infos.get("lives", self._lives))
+        lives = np.asarray(infos.get("lives", self._lives))
+        if lives.dtype != object:
+            return lives
+        return np.where(lives == None, self._lives, lives).astype(np.int64)  # noqa: E711
+
+    def _success(self, infos: dict[str, Any], ended: BoolArray) -> Array | None:
+        """Return whether environments that ended reached their goals.
+
+        True, False, or None where the environment doesn't say; None without any of it.
+
+        Raises:
+            EnvironmentFault: it says something else.
+        """
+        names = [name for name in _SUCCESS if name in infos]
+        if not names or not np.count_nonzero(ended):
+            return None
+        success = np.full(len(ended), None, object)
+        for i in ended.nonzero()[0].tolist():
+            for name in names:
+                is_said = infos.get(f"_{name}")
+                if success[i] is None and (is_said is None or is_said[i]):
+                    success[i] = self._truth(name, infos[name][i])
+        return success
+
+    def _truth(self, name: str, value: Any) -> bool | None:
+        if isinstance(value, np.ndarray) and value.size == 1:
+            value = value.item()
+        if value is None or isinstance(value, bool | np.bool_):
+            return None if value is None else bool(value)
+        if isinstance(value, int | float | np.number) and value in (0, 1):
+            return bool(value)
+        place = "" if self._one is None else interface.method_line(self._one, "step")
+        what = f"info[{name!r}] is {value!r:.80}"
+        raise interface.env_fault(self._id, what, place, "say True, False or nothing")
 
 
 def _spec_of(
@@ -217,13 +255,20 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
     if isinstance(actions, gym.spaces.MultiBinary):
         return {"n_actions": 0, "action_sizes": (2,) * int(np.prod(actions.shape))}
     if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
-        low, high = (tuple(map(float, b)) for b in (actions.low, actions.high))
+        low, high = (_bounds(each) for each in (actions.low, actions.high))
         return {"n_actions": 0, "action_low": low, "action_high": high}
     raise UserError(
         f"{env} has the action space {actions}; only Discrete, MultiDiscrete, "
         "MultiBinary and one-dimensional Box actions are supported: wrap it with a "
         "gymnasium.ActionWrapper."
     )
+
+
+def _bounds(numbers: Array) -> tuple[float, ...]:
+    """Return bounds of actions; the largest float32 stands for none, as in old gym."""
+    largest = float(np.finfo(np.float32).max)
+    found = map(float, numbers)
+    return tuple(x if abs(x) < largest else math.copysign(math.inf, x) for x in found)
 
 
 def no_pictures(env_id: str) -> UserError:

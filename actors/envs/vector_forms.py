@@ -5,10 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from xagents_ray.actors.envs import atari, factory, registry, wrapping
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
+
+_READ_INFO = ("is_success", "success", "lives")
+"""The entries of `info` that training reads."""
 
 
 @registry.without_version_warning()
@@ -75,7 +79,32 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
         )
 
 
-class AsyncEnvs(gym.vector.AsyncVectorEnv):
+class _InfoReader:
+    """Passes on only the entries of `info` that are read.
+
+    The others are the user's own; Gymnasium would make arrays of them, which must have
+    one shape and kind in all environments.
+    """
+
+    num_envs: int
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        """Add an environment's entries: arrays [B] of objects, None where not said."""
+        for name in _READ_INFO:
+            if name in env_info:
+                if name not in vector_infos:
+                    vector_infos[name] = np.full(self.num_envs, None, object)
+                vector_infos[name][env_num] = env_info[name]
+        return vector_infos
+
+
+class SyncEnvs(_InfoReader, gym.vector.SyncVectorEnv):
+    """Environments that are stepped one after the other."""
+
+
+class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:

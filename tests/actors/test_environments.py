@@ -11,7 +11,7 @@ import pytest
 
 from xagents_ray.actors.envs import atari
 from xagents_ray.actors.envs.make import make_envs, make_one, notes, probe
-from xagents_ray.actors.envs.vector import Envs
+from xagents_ray.actors.envs.vector import Envs, _action_facts
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
@@ -247,3 +247,18 @@ def test_own_vector_forms_that_reset_on_the_next_step(own_id: str) -> None:
     ends = next(t for t, step in enumerate(pushed) if step.ended[0])
     assert pushed[ends + 1].rewards[0] == 0  # it only reset
     envs.close()
+
+
+def test_a_frame_skip_beside_preprocessing_is_refused() -> None:
+    config = EnvConfig(env="ALE/Pong-v5", env_kwargs=("frameskip=2",), preprocess=True)
+    with pytest.raises(UserError, match="leave frameskip out of --env-kwargs"):
+        make_envs(config, 1, 1)
+
+
+def test_the_largest_number_is_no_bound_of_actions() -> None:
+    """Old environments write unbounded spaces so."""
+    largest = np.finfo(np.float32).max
+    space = gymnasium.spaces.Box(np.float32([-largest, -3]), np.float32([largest, 3]))
+    facts = _action_facts(space, "env")
+    assert facts["action_low"] == (-np.inf, -3)
+    assert facts["action_high"] == (np.inf, 3)
