@@ -41,13 +41,12 @@ def start_ray(
 ) -> Any:
     """Connect in a thread; take SIGTERM back from Ray as soon as possible.
 
-    In a process that Ray already uses, such as a sweep's trial or a program that has
-    called `ray.init`, this starts nothing, and `leave_ray` ends nothing. `note` tells
-    the user what takes long; see `connect_to_ray` for the other arguments.
+    In a process that uses Ray already, such as a sweep's trial, this starts nothing and
+    `leave_ray` ends nothing. `note` tells the user what takes long.
 
     Raises:
         Stopped: a signal came.
-        UserError, Broken: see `connect_to_ray`.
+        UserError, Broken: see `connect_to_ray`, also for the other arguments.
     """
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
@@ -58,9 +57,8 @@ def start_ray(
 
     def connecting() -> None:
         try:
-            outcome.set_result(
-                connect_to_ray(where, placement.dashboard, store_bytes, logs)
-            )
+            joined = connect_to_ray(where, placement.dashboard, store_bytes, logs)
+            outcome.set_result(joined)
         except BaseException as error:
             outcome.set_exception(error)
         threading.Event().wait()  # Ray's processes end with the thread they began in
@@ -280,9 +278,8 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
             f"The Ray cluster at {address} requires no token, so whoever reaches its "
             "ports runs code on its nodes: start it with RAY_AUTH_MODE=token."
         )
-    session.head = ray_session.HeadProbe(
-        host, int(port), ray_session.silence_limit(), encrypted
-    )
+    limit = ray_session.silence_limit()
+    session.head = ray_session.HeadProbe(host, int(port), limit, encrypted)
     return ray
 
 
