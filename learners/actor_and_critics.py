@@ -30,7 +30,7 @@ class ActorAndCritics:
     """An actor, one or more critics, their targets, and their optimizers.
 
     Args:
-        setup: of the algorithm; its first network is the actor, the others critics.
+        setup: setup of the learner; the first network is the actor, others critics.
         actor_target: whether the actor has a target too.
     Attributes:
         models: networks by name.
@@ -85,12 +85,12 @@ class ActorAndCritics:
 
         Args:
             batches: [K, N, ...].
-            phase: its facts.
-            value_targets: returns those of the critics, float32 [N], of one minibatch
+            phase: facts of the learning phase.
+            value_targets: function of the critics' targets, float32 [N], of a minibatch
                 and its next observations, float32 [N, D].
             update_policy: updates the actor on observations [N, D], and targets, as far
                 as it is their turn; returns the policy's metrics so far with its own.
-            names: of the policy's metrics beside its loss and gradient's norm.
+            names: names of further policy metrics beside the loss and gradient norm.
         Returns:
             Means of metrics, the int32 [] updates, and the errors, float32 [K, N], of
             each sample of a prioritized replay.

@@ -22,13 +22,13 @@ class ActorCritic:
     """A network with a policy and a value, and its optimizer.
 
     Args:
-        setup: of the algorithm.
-        largest_rho: of V-trace's ratios that weight errors and advantages.
-        largest_c: of V-trace's ratios that pass later errors back.
+        setup: setup of the learner.
+        largest_rho: bound of V-trace's ratios that weight errors and advantages.
+        largest_c: bound of V-trace's ratios that pass later errors back.
     Attributes:
-        data: what it learns from.
+        data: type of the tensors to learn from.
         models: the network by name.
-        optimizers: by name.
+        optimizers: optimizers by name.
         variables: learned besides the network's weights, by name.
     """
 

@@ -42,7 +42,7 @@ class LearningAlgorithm(Protocol):
         data: NamedTuple of the tensors that it learns from; `of` makes it of a batch.
         models: networks by the names that a checkpoint gives them.
         targets: pairs of a target network and the one that it follows.
-        optimizers: likewise by name; the learning rate shown is the first one's.
+        optimizers: optimizers by name; the first one's learning rate is shown.
         variables: all else that a checkpoint holds, by name.
     """
 
@@ -64,19 +64,19 @@ class Learner:
     """An algorithm with its state, normalizer, counters and weights to publish.
 
     Args:
-        row: of the table.
+        row: row of the table of algorithms.
         config: the algorithm's settings.
-        spec: of the environments.
-        layouts: of the networks; the first one acts.
-        seed: of the run.
+        spec: spec of the environments.
+        layouts: layouts of the networks; the first network acts.
+        seed: seed of the run.
         max_steps: env steps over which settings decay, or None.
         compiled: whether XLA compiles learning phases; `stop` then ends none early.
         n_envs: environments of the run, where rounds that lack some take few shapes.
     Attributes:
-        algorithm: that learns.
-        normalizer: of observations and rewards.
-        state: what a checkpoint holds.
-        answer: to the replay after the newest phase; None to one that takes no errors.
+        algorithm: the algorithm that learns.
+        normalizer: normalizer of observations and rewards.
+        state: all variables that a checkpoint holds.
+        answer: priority update of the newest phase; None for a uniform replay.
     """
 
     answer: PriorityUpdate | None = None
@@ -143,13 +143,13 @@ class Learner:
         """Run one learning phase; return its metrics and the weights after it.
 
         Args:
-            batch: to learn from.
-            env_steps: of the whole run, after the batch was collected.
-            statistics: of the steps since the last phase. This phase normalizes with
-                them, except with those of observations where it learns from a fresh
-                round: they are part of the policy, so the phase keeps those that
-                acted, if any did.
-            version: of the weights after it.
+            batch: data to learn from.
+            env_steps: env steps of the whole run, after the batch was collected.
+            statistics: moments of the steps since the last phase. This phase
+                normalizes with them, except with those of observations where it
+                learns from a fresh round: they are part of the policy, so the phase
+                keeps those that acted, if any did.
+            version: version of the weights after the phase.
         """
         kept = self._row.on_policy and self.normalizer.has_seen(OBSERVATION)
         later = {k: m for k, m in statistics.items() if kept and k == OBSERVATION}

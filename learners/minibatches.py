@@ -32,15 +32,15 @@ def update_in_passes(
     Each pass has another order, and parts of sizes as equal as can be.
 
     Args:
-        update: of int32 [S] rows, and bool [S] which of them count, one at least. S is
-            always the same: XLA compiles a program for each shape, and the kernels of
-            convolutions keep memory for each.
+        update: function of int32 [S] rows and bool [S], the rows that count, at least
+            one. S is always the same: XLA compiles a program for each shape, and the
+            kernels of convolutions keep memory for each.
         valid: bool [N], rows that count.
-        metrics: so far.
-        passes: over all rows.
-        parts: of one pass.
-        phases: int64 [], how many went before in the whole run.
-        setup: of the learner.
+        metrics: metrics so far.
+        passes: number of passes over all rows.
+        parts: number of minibatches of a pass.
+        phases: int64 [], number of phases before this one in the whole run.
+        setup: setup of the learner.
         may_end: whether `update` returns also `has_updated`, bool []: False ends all.
     Returns:
         The metrics with those of each update.

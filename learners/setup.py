@@ -19,11 +19,11 @@ class LearnerSetup(Generic[ConfigT]):
     """What an algorithm is made from.
 
     Attributes:
-        config: its settings.
-        spec: of the environments.
-        layouts: of its networks, in the order of its row's models.
-        seed: of the run.
-        inputs: returns observations [..., *input_shape] as the networks' float32 input.
+        config: settings of the algorithm.
+        spec: spec of the environments.
+        layouts: layouts of the networks, in the order of the row's models.
+        seed: seed of the run.
+        inputs: function of observations [..., *input_shape] to float32 network input.
         stopping: bool [] variable; a phase ends soon once it is set.
         counters: device of the variables that loops read: the GPU where XLA compiles
             learning phases for one, as all their variables must be there; else the CPU.

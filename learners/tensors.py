@@ -41,7 +41,7 @@ class Rollout(NamedTuple):
     """One round of trajectories side by side; the fields are a Trajectory's.
 
     Attributes:
-        values: of the network that acted, zeros where it has none.
+        values: values of the network that acted; zeros if it gives none.
         weights_version: the oldest that acted.
     """
 

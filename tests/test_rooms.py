@@ -339,3 +339,29 @@ def test_learners_load_neither_ray_nor_actors() -> None:
 def test_the_driver_loads_no_tensorflow() -> None:
     loaded = loaded_after("xagents_ray.cluster.run.driver")
     assert not loaded & {"tensorflow", "keras"}
+
+
+FRAGMENT = re.compile(
+    r"(that|whose|which|of|by|likewise|as typed|how|what|when|where|it|its)\b(?!`)"
+)
+"""Begins a description that does not stand alone, such as "algorithm: that acts."."""
+
+
+def described(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the documented arguments and attributes of a file, each with its text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            is_listed = False
+            for line in (ast.get_docstring(node) or "").splitlines():
+                if not line.startswith(" "):
+                    is_listed = line in ("Args:", "Attributes:")
+                elif is_listed and (entry := re.match(r" {4}(\w+): (.*)", line)):
+                    yield f"{path.name}:{node.name} {entry[1]}", entry[2]
+
+
+def test_documented_arguments_stand_alone() -> None:
+    found = [
+        x for room in ("xagents_ray", *ROOMS) for f in files(room) for x in described(f)
+    ]
+    assert len(found) > 500
+    assert not {name: text for name, text in found if FRAGMENT.match(text)}

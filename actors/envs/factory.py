@@ -76,7 +76,7 @@ def check_call(
         subject: the flag that named the function.
         function: the user-defined function.
         given: the arguments in words, for the message.
-        remedy: what to do if arguments are missing, for the message.
+        remedy: remedy for missing arguments, for the message.
         args: the arguments, in order.
         kwargs: the arguments, by name.
     Raises:

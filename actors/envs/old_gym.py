@@ -71,7 +71,7 @@ class OldGymAdapter(gym.Env[Any, Any]):
         env_id: id of the environment.
         env: the environment of gym.
         render_mode: render mode of the environment; None for no pictures.
-        entry_point: where gym's registry says that it is defined.
+        entry_point: import path of the environment in gym's registry.
     """
 
     def __init__(

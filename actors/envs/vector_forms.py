@@ -108,7 +108,7 @@ class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:
-        flattened: as in `Envs`, taken from an environment that is made and closed.
+        flattened: space as in `Envs`, of an environment that is made and closed.
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:

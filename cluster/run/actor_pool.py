@@ -68,7 +68,7 @@ class ActorPool:
     """Env actors, each of which has a share of the environments.
 
     Args:
-        calls: waits for the actors.
+        calls: Ray calls that wait for the actors.
         shares: number of environments of each actor.
         make: function that makes the n-th actor.
         max_restarts: number of consecutive failures after which an actor is given up.

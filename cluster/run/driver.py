@@ -39,9 +39,9 @@ class RayDriver:
 
     Args:
         run: the run to drive.
-        calls: waits for the parts.
-        parts: makes the parts and ends them; if the constructor raises, its caller ends
-            them.
+        calls: Ray calls that wait for the parts.
+        parts: maker of the parts, which also ends them; if the constructor raises,
+            its caller ends them.
     """
 
     def __init__(self, run: RunSpec, calls: RayCalls, parts: RunParts) -> None:

@@ -30,7 +30,7 @@ class Evaluations:
     """One evaluation in progress and others waiting; training waits for none.
 
     Args:
-        calls: waits for the last evaluations.
+        calls: Ray calls that wait for the last evaluations.
         make: function that makes an evaluator with a number of environments.
         run: the run to evaluate.
     Attributes:

@@ -30,7 +30,7 @@ class SupervisedLearner:
     """A learner that is restored from its last snapshot when it dies.
 
     Args:
-        calls: waits for the learner.
+        calls: Ray calls that wait for the learner.
         make: function that makes the actor.
         patience: seconds for which a phase may continue after a signal.
     Attributes:

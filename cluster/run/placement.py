@@ -146,7 +146,7 @@ class RunParts:
     A trial of a sweep has its claim already.
 
     Args:
-        calls: waits for the claim.
+        calls: Ray calls that wait for the claim.
         run: the run whose parts are made.
         definitions: definitions of environments that other processes don't know.
         has_claim: whether this process has a placement group for the run.

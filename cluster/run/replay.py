@@ -38,7 +38,7 @@ class ReplayShards:
     """The shards of the replay; each holds the data of some of the environments.
 
     Args:
-        calls: waits for the shards.
+        calls: Ray calls that wait for the shards.
         count: number of shards.
         make: function that makes the n-th shard's actor.
         draws_trajectories: whether a batch takes trajectories of every environment

@@ -16,7 +16,7 @@ def encode(arrays: Mapping[str, FloatArray], layout: Layout, path: str) -> Weigh
     Args:
         arrays: float32, the network's by name and any extras, like `log_std` [A].
         layout: the network.
-        path: of the file; its ending says which kind.
+        path: path of the file; its ending names the format.
     Raises:
         UserError: another ending.
         OSError: no room for the temporary file.

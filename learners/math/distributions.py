@@ -200,8 +200,8 @@ class PolicyHead:
     """What makes distributions of a policy network's outputs.
 
     Args:
-        spec: of the environments.
-        log_std: what `variables` starts with; None where the network gives it.
+        spec: spec of the environments.
+        log_std: initial log standard deviation; None if the network gives it.
     Attributes:
         variables: learned besides the network's weights, by name: `log_std` [A] of
             continuous actions.

@@ -23,17 +23,18 @@ class Model:
     """One network of an algorithm.
 
     Attributes:
-        name: `policy`, `critic`; its arrays are `policy/dense-0/kernel`, ….
+        name: name of the network, such as `policy`, which begins its arrays' names,
+            such as `policy/dense-0/kernel`.
         networks: default .cfg file, the package's own or an absolute path; `{kind}`
             becomes `vector` or `image`.
-        heads: its outputs: `actions` or one `value`.
+        heads: names of the outputs: `actions` or one `value`.
         file: the config's field that names the user's .cfg file.
-        reads_actions: it reads an observation vector and an action, side by side.
-        has_log_std: it draws continuous actions, with a learned standard deviation
-            besides its outputs, unless the config `uses_sde`.
-        gives_logits: outputs are logits: a softmax that ends one is left out.
-        is_bounded: outputs lie between -1 and 1: one that ends linearly gets a tanh.
-        adapt: returns its layout as the algorithm's config changes it, or None.
+        reads_actions: whether it reads an observation vector and an action together.
+        has_log_std: whether it draws continuous actions, with a learned standard
+            deviation besides its outputs, unless the config `uses_sde`.
+        gives_logits: whether outputs are logits; a softmax that ends one is left out.
+        is_bounded: whether outputs lie in [-1, 1]; one that ends linearly gets a tanh.
+        adapt: function of the layout and the config to the changed layout, or None.
     """
 
     name: str
@@ -79,20 +80,20 @@ class Algorithm:
     the classes themselves.
 
     Attributes:
-        name: as typed, `ppo`.
-        config: its settings.
-        learner: class of its learner, made from a `LearnerSetup`.
-        policy: class of the NumPy policy that acts for it.
-        models: its networks, in the order of --weights and --checkpoints; the first
-            one acts.
+        name: name on the command line, such as `ppo`.
+        config: config class of the settings.
+        learner: class of the learner, made from a `LearnerSetup`.
+        policy: class of the NumPy policy that acts.
+        models: networks in the order of --weights and --checkpoints; the first one
+            acts.
         on_policy: whether it learns from each round as it comes.
         replay: class of the replay that it may learn from, or None; the settings say
             whether it does.
-        discrete: takes discrete actions.
-        continuous: takes continuous actions.
-        multi_discrete: takes several discrete actions at once.
+        discrete: whether it takes discrete actions.
+        continuous: whether it takes continuous actions.
+        multi_discrete: whether it takes several discrete actions at once.
         presets: YAML file of tuned settings; see `algorithms.presets`.
-        adapt: returns its models as the algorithm's config changes them, or None.
+        adapt: function of the models and the config to the changed models, or None.
     """
 
     name: str

@@ -95,13 +95,13 @@ def adapted(
     """Return a policy's network with the deviations of actions, if it gives them.
 
     Args:
-        layout: of the network.
-        config: of the algorithm.
-        file: that it is read from, or None.
-        output: see `networks.state_dependent.with_log_std`.
-        learns_features: likewise.
+        layout: layout of the network.
+        config: settings of the algorithm.
+        file: file that the network is read from, or None.
+        output: as in `networks.state_dependent.with_log_std`.
+        learns_features: as in `networks.state_dependent.with_log_std`.
     Raises:
-        UserError: it is from a Keras file, which has its own layers.
+        UserError: the network is from a Keras file, which has its own layers.
     """
     if not config.uses_sde:
         return layout

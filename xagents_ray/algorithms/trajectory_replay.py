@@ -31,8 +31,8 @@ class Trajectories(ReplayGroup):
     """Settings of a replay buffer of whole trajectories.
 
     Attributes:
-        behavior: what the replay holds of the policies that acted: `probabilities` of
-            all actions, or `log_probs` of those that were taken.
+        behavior: data of the acting policies in the replay: `probabilities` of all
+            actions, or `log_probs` of those that were taken.
     """
 
     behavior: ClassVar[str] = "probabilities"

@@ -96,13 +96,13 @@ class _Agents(click.Group):
     """A command for each agent; a wrong name is answered with the nearest.
 
     Args:
-        name: of the command.
-        about: one sentence.
+        name: name of the command.
+        about: help of the command, one sentence.
         shared: options of every agent.
-        call: what the command does.
-        own: whether an option of the agent's own is one of the command's too.
+        call: function that the command calls.
+        own: function that says whether the command has an agent's own option.
         varies: whether options with an hp_type take several values.
-        refused: settings that it refuses with a reason.
+        refused: settings that the command refuses, each with its reason.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ class Command(click.Command):
     Flags of several values take all words up to the next flag.
 
     Attributes:
-        known: the options that its flags are made of.
-        owners: returns which other agents have a flag.
+        known: the options that have flags.
+        owners: function of a flag to the other agents that have it.
     """
 
     known: Sequence[Option] = ()

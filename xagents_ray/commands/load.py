@@ -35,7 +35,7 @@ def load(
         env: the environment, as for `train`. A run knows its own.
         which: checkpoint of a run: `best`, `last`, or the env step of one; None for
             `best` where `eval_every` was on, else `last`.
-        seed: of actions that are drawn; None draws one.
+        seed: seed of drawn actions; None draws one.
         settings: flags of `evaluate` with `_` for `-` that weights files need where
             training had them: `model`, `preprocess`, `normalize_observations`, ….
     Raises:

@@ -19,7 +19,7 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     """Train an agent; the same as `xagents-ray train AGENT`.
 
     Args:
-        agent: its name, `ppo`.
+        agent: name of the agent, such as `ppo`.
         settings: the command's flags with `_` for `-`, listed below.
     Returns:
         How it ended: a Result, or with `seeds` a SeedsResult.

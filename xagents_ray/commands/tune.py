@@ -17,7 +17,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
 
     Args:
-        agent: its name, `ppo`.
+        agent: name of the agent, such as `ppo`.
         settings: the command's flags with `_` for `-`, listed below; what varies is
             given by `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or
             `categorical(16, 32)`, or by a list, which means what several values mean

@@ -29,13 +29,13 @@ class Agent:
     """An agent of xagents: it collects settings, which it trains and plays with.
 
     Args:
-        envs: of `create_envs`.
+        envs: the environments of `create_envs`.
         parts: networks of `ModelReader`, or what `train` takes in their place; then
             the replay buffers, one for each environment, if it learns from any.
-        trial: of Optuna, which training reports to.
-        settings: of `train`, such as `seed`, `checkpoints` and `quiet`.
+        trial: the Optuna trial that training reports to.
+        settings: settings of `train`, such as `seed`, `checkpoints` and `quiet`.
     Attributes:
-        result: how the last `fit` ended; None before it.
+        result: the result of the last `fit`; None before it.
     """
 
     row: ClassVar[Algorithm]
@@ -73,7 +73,7 @@ class Agent:
             target_reward: mean reward of a full reward buffer.
             max_steps: env steps of all environments together, earlier calls included.
             monitor_session: name of a run of Weights & Biases.
-            settings: of `train`, such as `local=True`.
+            settings: settings of `train`, such as `local=True`.
         Raises:
             optuna.TrialPruned: the agent's trial was pruned.
             UserError: a setting is wrong; the message says what to do.
@@ -105,7 +105,7 @@ class Agent:
         """Play an episode with the agent's policy.
 
         Args:
-            settings: of `Policy.play`: `render`, `video_dir`, `frame_dir`, ….
+            settings: settings of `Policy.play`: `render`, `video_dir`, `frame_dir`, ….
         Raises:
             UserError: there are no weights, or a setting is wrong.
         """

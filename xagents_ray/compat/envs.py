@@ -18,7 +18,7 @@ class Envs(Sequence["gym.Env[Any, Any]"]):
     its own, in the processes that step them, so a list can be pickled.
 
     Attributes:
-        settings: of the environments, by flat name.
+        settings: settings of the environments by flat name.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -53,13 +53,13 @@ def create_envs(
     """Return a list of environments.
 
     Args:
-        env_name: what `train` takes as `env`, such as an id of Gymnasium.
-        n: how many.
+        env_name: the `env` of `train`, such as an id of Gymnasium.
+        n: number of environments.
         preprocess: treat images as Atari frames: every 4th, gray, 84x84.
         frame_skips: only 4.
         resize_shape: only (84, 84).
         max_frame: take the maximum of the last two frames.
-        settings: of `train` that concern environments, such as `frame_stack=1`, which
+        settings: `train` settings of environments, such as `frame_stack=1`, which
             xagents had in place of 4.
     Raises:
         UserError: a setting can't be had.

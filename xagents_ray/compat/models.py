@@ -23,10 +23,10 @@ class ModelReader:
 
     Args:
         cfg_file: the file.
-        output_units: of each output, in order.
-        input_shape: of an observation, `(D,)` or `(H, W, C)`, or `D`.
+        output_units: number of units of each output, in order.
+        input_shape: shape of an observation, `(D,)` or `(H, W, C)`, or `D`.
         optimizer: "adam", "rmsprop" or a Keras optimizer.
-        seed: for the weights of `Model.keras`; a run has the agent's own.
+        seed: seed of the weights of `Model.keras`; a run uses the agent's seed.
     """
 
     def __init__(

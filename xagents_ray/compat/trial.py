@@ -9,7 +9,7 @@ class Reporter:
     """Reports to a trial during a run; the run ends when the trial is pruned.
 
     Args:
-        trial: of Optuna.
+        trial: the Optuna trial.
         every: episodes from one report to the next; reports are numbered.
     """
 

@@ -36,7 +36,7 @@ class TimedSubprocess:
 
     Args:
         path: `module:function`; a generator gives many items, a function one.
-        arguments: of the function.
+        arguments: arguments of the function.
         seconds: after which it ends itself, if this process is killed.
     """
 

@@ -15,13 +15,13 @@ class Conversion:
     """Converts for one environment, whose spaces are Gymnasium's, frames unstacked.
 
     Args:
-        env_id: of the environment.
-        spec: of the environment.
+        env_id: id of the environment.
+        spec: spec of the environment.
         observations: space of one observation.
         actions: space of one action.
         own: space of one observation before it is made a vector; None if it is not.
     Attributes:
-        spaces: of observations, frames stacked, and of actions.
+        spaces: spaces of observations, with stacked frames, and of actions.
     """
 
     def __init__(

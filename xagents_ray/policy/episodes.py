@@ -29,7 +29,7 @@ class Evaluation:
         episodes: each with `episode_return`, `length` in env steps, and the index of
             its environment as `env`; fewer than asked for when the user closed the
             window, or after a signal.
-        seed: of the environments and the drawn actions; given, or drawn.
+        seed: seed of the environments and the drawn actions, given or drawn.
         signal: number of the signal that ended them early; None without one.
 
     >>> result = xagents_ray.evaluate("ppo", run="last", episodes=5, seed=1)

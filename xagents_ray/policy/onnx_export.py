@@ -30,10 +30,10 @@ def model_of(
     """Return the policy of a run as an `onnx.ModelProto`; see `Policy.export`.
 
     Args:
-        run: its spec, network and names.
-        arrays: of the network, and its statistics of observations.
-        actor: what acts with them.
-        spaces: of observations and actions.
+        run: the run with the spec, the network and the names.
+        arrays: arrays of the network, and statistics of observations, by name.
+        actor: the policy class that acts with the arrays.
+        spaces: spaces of observations and of actions.
     """
     try:
         import onnx  # noqa: F401

@@ -95,7 +95,7 @@ class Agent:
         learns first, and the next `learn` returns the metrics.
 
         Args:
-            observation: of the environment, or [B, ...] of `n_envs` of them.
+            observation: an observation, or [B, ...] of `n_envs` environments.
         Returns:
             An action of the environment's space, or a batch of them.
         Raises:
@@ -123,8 +123,8 @@ class Agent:
         """Take what the environment's step returned for the action of `act`.
 
         Args:
-            observation: that followed; the episode's last one at its end.
-            reward: of the environment, unscaled; a number, or [B].
+            observation: the next observation; at an end, the episode's last one.
+            reward: the environment's reward, unscaled; a number, or [B].
             terminated: whether the episode ended by itself; a bool, or [B].
             truncated: whether it was cut off; a bool, or [B].
         Raises:

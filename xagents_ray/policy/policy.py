@@ -33,9 +33,9 @@ class Policy:
 
     Attributes:
         agent: name of the algorithm, `ppo`.
-        env_id: of the environment that it was trained in.
+        env_id: id of the environment that the policy was trained in.
         source: path of the checkpoint or the weights file that it comes from.
-        notes: what you should know about it, one sentence each.
+        notes: notes on the policy for the user, one sentence each.
 
     >>> policy = xagents_ray.load("last")
     >>> policy
@@ -113,7 +113,7 @@ class Policy:
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: what the previous call returned; None at the start. Only noise that
+            state: state that the previous call returned; None at first. Only noise that
                 lasts has one, [B, n]: `--noise ou` and `parameter`, `--sde-frequency`.
             episode_start: bool [B], which observations begin an episode; the state of
                 those starts from scratch.
@@ -187,10 +187,10 @@ class Policy:
         """Play whole episodes for their returns, as `xagents-ray evaluate` does.
 
         Args:
-            episodes: how many, of all environments together.
+            episodes: number of episodes of all environments together.
             n_envs: environments that are stepped together; None for as many as the
                 run had.
-            seed: of the environments and the drawn actions; None draws one.
+            seed: seed of the environments and the drawn actions; None draws one.
             deterministic: take the likeliest actions; else draw them.
             settings: other flags of the command with `_` for `-`: `eval_epsilon`.
         Returns:
@@ -223,9 +223,9 @@ class Policy:
         """Play episodes in one environment, and show or film them.
 
         Args:
-            episodes: how many.
+            episodes: number of episodes.
             video_dir: folder for an .mp4 of each episode.
-            seed: of the environment and the drawn actions; None draws one.
+            seed: seed of the environment and the drawn actions; None draws one.
             deterministic: take the likeliest actions; else draw them.
             settings: other flags of `xagents-ray play` with `_` for `-`: `render` for
                 a window, `frame_delay`, `frame_dir` for .jpg files, ….
@@ -271,7 +271,7 @@ class Policy:
         values, or means before they are clipped to the bounds.
 
         Args:
-            path: of the file, `policy.onnx`; missing folders are made.
+            path: path of the file, such as `policy.onnx`; folders are made.
         Raises:
             UserError: the package onnx is missing, the file can't be written, or a
                 layer or a policy of your own has no ONNX form.

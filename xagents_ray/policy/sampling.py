@@ -14,7 +14,7 @@ class Sampler:
 
     Args:
         actor: a policy of `actors/`, with weights.
-        seed: that of an episode draws as the episode does; None draws a seed.
+        seed: seed of the draws, which an episode's seed repeats; None draws one.
     """
 
     def __init__(self, actor: Any, seed: int | None) -> None:

@@ -22,7 +22,7 @@ class TrajectoryReplay(Replay):
         n_envs: number of environments that insert; at most the capacity.
         longest: number of rows of each trajectory.
         seed: seed of the sampling.
-        behavior: what is stored of the behavior policies: a trajectory's
+        behavior: stored field of the behavior policies, a trajectory's
             `probabilities`, for discrete actions, or its `log_probs`.
     """
 

@@ -50,10 +50,10 @@ class Driver(WatchedDriver, Protocol):
         """Begin a learning phase; return the metrics of those that ended.
 
         Args:
-            batches: to learn from; on-policy, the newest round is the first one. All
+            batches: number of batches; on-policy, the newest round is the first. All
                 others are drawn from the replay.
-            env_steps: of the whole run, after the newest round.
-            statistics: what the env actors measured since the last phase.
+            env_steps: env steps of the whole run, after the newest round.
+            statistics: measurements of the env actors since the last phase.
         Raises:
             Stopped: as in `collect`, when the phase does not end soon.
             Broken: the learner dies again and again.

@@ -23,8 +23,8 @@ def play_episodes(
     Args:
         run: the run whose policy acts.
         weights: the weights of the network that acts.
-        config: what is shown and written, and how long it plays.
-        ended: called with each episode that ended.
+        config: settings of the display, the files and the number of episodes.
+        ended: function that gets each episode that has ended.
     Returns:
         The number of the signal that ended it early; None without one.
     """
@@ -47,7 +47,7 @@ def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:
     Args:
         run: the run whose policy acts.
         learned: the arrays of the learner's state by name.
-        folder: where the video is written; it is made if needed.
+        folder: folder of the video; it is made if needed.
     """
     weights = Weights(1, run.algorithm.models[0].own(learned))
     run = dataclasses.replace(run, seed=run.evaluation_seed)

@@ -46,7 +46,7 @@ def start(
     """Start a function in such a process; return that and a pipe to it.
 
     Args:
-        target: of a module, called with the other end of the pipe first.
+        target: a module's function; its first argument is the pipe's other end.
         arguments: the rest.
     """
     server = _preload(target.__module__)

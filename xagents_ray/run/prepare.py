@@ -202,7 +202,7 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
 
     Args:
         run: the run, prepared.
-        capacity: what the replay buffer of all environments holds.
+        capacity: capacity of the replay buffer of all environments together.
     """
     kind, config = run.algorithm.replay, run.config.algorithm.replay
     if kind is None or config is None:

@@ -29,7 +29,7 @@ class Request:
         config: the config that all settings make.
         resumed: the run that continues; None for a new one.
         callbacks: the user's callbacks, in the order in which they are called.
-        notes: what the user should know, one sentence each.
+        notes: notes for the user, one sentence each.
     """
 
     algorithm: Algorithm

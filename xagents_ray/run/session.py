@@ -41,14 +41,14 @@ def fit(
     """Train until the run ends; what every command that trains calls.
 
     Args:
-        algorithm: that learns.
-        config: of the run.
+        algorithm: the algorithm that learns.
+        config: settings of the run.
         signals: end it early.
         start: starts the driver.
         resumed: the run that continues; None for a new one.
-        watch: called before the first rollout and after each learning phase.
+        watch: function called before the first rollout and after each phase.
         threads: cores that each of its parts may use; None for all of its machine.
-        notes: what else the user should know, one sentence each.
+        notes: further notes for the user, one sentence each.
         listeners: the user's callbacks, in the order in which they are called.
     """
     with Display(config) as display:

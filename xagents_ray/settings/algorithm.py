@@ -21,12 +21,12 @@ class AlgorithmConfig(Checked):
     Attributes:
         replaced: settings of other algorithms, of xagents or of other libraries, that
             users may expect here, and what to use in their place.
-        runs_free: on Ray its env actors run free, as with `--asynchronous`, unless
-            the user says how far they may be ahead.
-        learns_each_rollout: each rollout of an env actor that runs free is an update
-            of its own.
-        reads_values: it learns from the values of the network that acted, if that
-            has any.
+        runs_free: whether env actors run free on Ray, as with `--asynchronous`,
+            unless the user says how far they may be ahead.
+        learns_each_rollout: whether each rollout of an env actor that runs free is
+            an update of its own.
+        reads_values: whether it learns from the values of the network that acted,
+            if that has any.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {
@@ -205,7 +205,7 @@ class ReplayGroup(Group):
     """Settings of a replay buffer.
 
     Attributes:
-        entries: what the buffer holds, in the singular and the plural.
+        entries: name of the buffer's entries, in the singular and the plural.
     """
 
     entries: ClassVar[tuple[str, str]] = "transition", "transitions"

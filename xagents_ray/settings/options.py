@@ -251,7 +251,7 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
     """Return `; did you mean A?` for the options that a wrong name may stand for.
 
     Args:
-        name: as it was given, `learning_rate` or `--learning-rate`.
+        name: the given name, such as `learning_rate` or `--learning-rate`.
         known: the options that there are.
         as_flags: whether to answer with flags.
     """

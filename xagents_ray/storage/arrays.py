@@ -71,10 +71,10 @@ def read_arrays(
     """Return the arrays of an .npz file.
 
     Args:
-        file: open and seekable.
+        file: an open and seekable file.
         into: C-contiguous arrays to fill and return in place of new ones.
-        growth: how many times its size a compressed file may grow, and 1 MiB more;
-            1 for files of `write_arrays`.
+        growth: largest decompressed size in multiples of the file's size, plus
+            1 MiB; 1 for files of `write_arrays`.
     Raises:
         Exception: of any kind, if the file is damaged; ValueError if its names,
             shapes or dtypes are not those of `into`, parts of which may be filled.

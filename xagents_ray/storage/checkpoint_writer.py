@@ -40,8 +40,8 @@ class CheckpointWriter:
     The directory has checkpoints only, and is made when the first one is written.
 
     Args:
-        directory: of the checkpoints.
-        keep: how many of the last ones stay, 1 or more.
+        directory: directory of the checkpoints.
+        keep: number of newest checkpoints that stay, 1 or more.
         start: step that the run resumes from; 0 for a new run. The first write removes
             later ones of earlier writers: they are damaged, or the run went back.
     """

@@ -43,7 +43,7 @@ class History:
     those that hold floats.
 
     Args:
-        path: of the file or directory; missing parents are created.
+        path: path of the file or directory; missing parents are created.
     Raises:
         UserError: the path cannot be read, or is not a history; it is left as it is.
     """

@@ -178,12 +178,12 @@ def check(
     """Return a file's arrays as a model needs them, and notes for the user.
 
     Args:
-        arrays: as decoded.
+        arrays: decoded arrays by name.
         expected: shapes by name of what must be there.
         optional: shapes by name of extras. A missing log_std becomes zeros;
             statistics of observations stay missing.
-        path: of the file, for messages.
-        layout: of the model, for messages.
+        path: path of the file, for messages.
+        layout: layout of the model, for messages.
     Returns:
         float32 arrays by name, and one sentence for each extra that is missing.
     Raises:

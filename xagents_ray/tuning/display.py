@@ -33,10 +33,10 @@ class SweepDisplay:
     """Shows a sweep; a context that leaves the terminal as it was.
 
     Args:
-        config: of the sweep.
+        config: settings of the sweep.
         display: quiet, and the number of decimals.
         rows: trials of earlier sessions.
-        console: to print to; default: the standard output.
+        console: console that shows the table; default: the standard output.
     """
 
     def __init__(

@@ -59,10 +59,10 @@ class SeedRuns:
     """Runs with several seeds, so many at a time; what fails ends only itself.
 
     Args:
-        seeds: to train with, in this order.
-        parallel: how many run at the same time.
+        seeds: seeds to train with, in this order.
+        parallel: number of runs at the same time.
         start: starts the process of a seed.
-        changed: called when a run's state has changed.
+        changed: function called when a run's state has changed.
         ended: results by seed of runs that are over already.
     """
 
@@ -84,7 +84,7 @@ class SeedRuns:
 
         Args:
             signals: end it early.
-            show: called several times a second.
+            show: function called several times a second.
         """
         is_ending = False
         for run in self.runs:

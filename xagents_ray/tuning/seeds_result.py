@@ -21,16 +21,16 @@ class SeedsResult:
     `reward_buffer_size` episodes. They are None without one.
 
     Attributes:
-        results: how each run ended, by seed; those that failed or were stopped are not
-            among them.
-        failures: why runs failed, one sentence each, by seed.
+        results: the result of each run by seed, without those that failed or were
+            stopped.
+        failures: reasons of failed runs by seed, one sentence each.
         unfinished: seeds whose runs were stopped, or didn't begin.
-        mean: of the scores.
-        standard_error: of that mean; None for fewer than two.
+        mean: mean of the scores.
+        standard_error: standard error of that mean; None for fewer than two.
         iqm: interquartile mean of the scores.
-        iqm_interval: its 95 % bootstrap interval over the seeds, (low, high).
-        directory: in which every run has its own, with `summary.json` and `seeds.png`.
-        signal: that ended it; None when it ended by itself.
+        iqm_interval: 95 % bootstrap interval of `iqm` over seeds, (low, high).
+        directory: directory of all runs, with `summary.json` and `seeds.png`.
+        signal: number of the signal that ended the runs; None without one.
 
     >>> result = xagents_ray.train(  # runs that are complete are only read
     ...     "ppo", env="CartPole-v1", n_envs=4, n_steps=64, max_steps=1_000,

@@ -52,8 +52,9 @@ def split(
     """Return the settings that are fixed, and those that vary.
 
     Args:
-        options: all that may be given.
-        given: by flat name; several values of an option with an `hp_type` vary it.
+        options: all options that may be given.
+        given: settings by flat name; several values of an option with an
+            `hp_type` vary it.
     Raises:
         UserError: a setting is unknown, can't vary, or its values make no sense.
     """

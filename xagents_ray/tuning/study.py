@@ -31,10 +31,10 @@ class Study:
     """An Optuna study that maximizes the mean reward.
 
     Args:
-        plan: of the sweep.
+        plan: plan of the sweep.
     Attributes:
         shown: URL of its database, without a password.
-        varies: what is varied, by setting.
+        varies: search spaces of the varied settings, by name.
         whole: the study itself.
     Raises:
         UserError: the database can't be opened, the study is of something else or
@@ -95,9 +95,9 @@ class Study:
         """Keep an intermediate mean reward; return whether the trial should end.
 
         Args:
-            trial: that is running.
+            trial: the running trial.
             step: one of the points at which trials are compared.
-            value: its mean reward there.
+            value: mean reward of the trial at that point.
             is_full: whether that is the mean of a full reward window.
         """
         is_median = isinstance(self.whole.pruner, optuna.pruners.MedianPruner)

@@ -59,13 +59,13 @@ class TuneResult:
 
     Attributes:
         best: settings of the best complete trial, for `train`; None without one.
-        best_reward: its mean reward.
+        best_reward: mean reward of the best complete trial; None without one.
         trials: one row per trial of the study, as Optuna gives them.
         counts: trials by state; "interrupted" ones were begun again.
         study: name of the study.
         storage: URL of its database, without a password.
-        directory: of the sweep.
-        signal: that ended it; None when it ended by itself.
+        directory: directory of the sweep.
+        signal: number of the signal that ended the sweep; None without one.
 
     >>> result = xagents_ray.tune(  # a study that is complete is only read
     ...     "ppo", env="CartPole-v1", lr=xagents_ray.log_uniform(1e-4, 1e-2),
@@ -92,7 +92,7 @@ def sweep(
     """Run a sweep.
 
     Args:
-        algorithm: whose settings vary.
+        algorithm: the algorithm with settings that vary.
         given: settings by their flat names; see `commands.tune`.
         run_trials: runs trials until the study has enough, or a signal comes.
     """

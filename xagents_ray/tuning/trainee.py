@@ -37,7 +37,7 @@ class Training:
     """The training of a trial, which reports its progress.
 
     Args:
-        tell: receives the reports.
+        tell: function that receives the reports.
         points: env steps at which the mean reward is compared, in order.
     Attributes:
         permits: one for each point that has been compared, and one more: at a point,
@@ -63,10 +63,10 @@ class Training:
         """Train to the end.
 
         Args:
-            algorithm: its row, pickled; a script may define it.
-            settings: of the run, by flat name.
+            algorithm: the pickled algorithm; a script may define it.
+            settings: settings of the run by flat name.
             threads: cores that it may use.
-            definitions: of environments, for a process that doesn't know them.
+            definitions: definitions of environments that the process lacks.
             start: starts the driver.
             signals: end it early.
         """

@@ -30,7 +30,7 @@ class Result:
             environment's info has neither `is_success` nor `success`.
         episodes: (env step, return) of every episode of this session, in order.
         dropped: number of unfinished episodes that were lost on resuming.
-        losses: what failures have cost this session, by name.
+        losses: costs of failures in this session, by name.
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change.
         n_actors: number of env actors; 0 if there was nothing to do.

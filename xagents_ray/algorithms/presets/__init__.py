@@ -83,7 +83,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     The preset's settings that have no effect beside the given ones are left out.
 
     Args:
-        algorithm: that is to learn.
+        algorithm: the algorithm that is to learn.
         given: settings by flat name; `preset` is "auto", another name or a file.
     Raises:
         UserError: there is no such preset, its file is damaged, its name is no text, or

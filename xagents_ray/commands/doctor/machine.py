@@ -223,9 +223,9 @@ def joining(
     """Return whether the cluster can be joined, and what it has.
 
     Args:
-        address: of the cluster.
-        connecting: runs `cluster.run.preflight.inspect_cluster`.
-        until: when to give up, time.monotonic().
+        address: address of the cluster.
+        connecting: process that runs `cluster.run.preflight.inspect_cluster`.
+        until: time to give up, in seconds of time.monotonic().
     """
     try:
         found = connecting.result(until)
