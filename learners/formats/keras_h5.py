@@ -100,7 +100,7 @@ def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     )
     if done.returncode != 0:
         raise weights.damaged(file.path)
-    found = weights.decode_npz(WeightsFile(file.path, {"": done.stdout}))
+    found = weights.arrays_in(WeightsFile(file.path, {"": done.stdout}))
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
         raise weights.damaged(file.path)

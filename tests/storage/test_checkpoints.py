@@ -509,7 +509,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 0},
         {"format": None},
         {"step": 2},
         {"step": "1"},

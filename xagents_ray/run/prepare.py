@@ -110,8 +110,8 @@ def _sessions(checkpoint: Checkpoint) -> int:
         return int(facts["session"])
     except (KeyError, TypeError, ValueError):
         raise UserError(
-            f"{checkpoint.path} lacks what a run needs to resume: it was written "
-            "by another version; resume with that one, or begin a new run."
+            f"{checkpoint.path} lacks what a run needs to resume: take another "
+            "checkpoint of the run, or begin a new run with the --weights of this one."
         ) from None
 
 

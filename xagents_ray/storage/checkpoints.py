@@ -21,6 +21,7 @@ import numpy as np
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
+from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import Piecemeal, read_arrays, read_piecemeal
 from xagents_ray.storage.files import MANIFEST, read_manifest, reading, verified
 
@@ -82,6 +83,8 @@ def load(path: Path, advice: str = "use") -> Checkpoint:
     """
     try:
         return _read(path)
+    except migrations.NewerFormatError as error:
+        raise UserError(f"{error}.") from None
     except UserError as error:
         other = newest_valid(path.parent)
         offer = (
@@ -168,6 +171,9 @@ def _read(path: Path) -> Checkpoint:
         check_finite(arrays)
     with verified(path / FACTS, manifest) as opened:
         facts = decode_facts(opened.read())
+    with reading(path):
+        for migration in migrations.migrations_from(manifest["format"], path):
+            arrays, facts = migration.checkpoint(arrays, facts)
     return Checkpoint(path, arrays, facts)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.storage import migrations
 
 MANIFEST = "manifest.json"
-_FORMAT = 1
 _CHUNK = 1 << 20  # bytes
 _LARGEST_MANIFEST = 1 << 20  # bytes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -95,7 +95,7 @@ def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> Non
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
             files[name] = {"size": size, "sha256": _sha256(file)}
-    manifest = {"format": _FORMAT, **facts, "files": files}
+    manifest = {"format": migrations.newest(), **facts, "files": files}
     write_new(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
     sync_directory(directory)
 
@@ -112,8 +112,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             raise ValueError("its directory is a symbolic link")
         with _open_regular(path) as file:
             manifest = json.loads(file.read(_LARGEST_MANIFEST))
-        if manifest["format"] != _FORMAT:
-            raise ValueError(f"its format is not {_FORMAT}")
+        migrations.migrations_from(manifest["format"], path)
         for name, entry in manifest["files"].items():
             if not _NAME.fullmatch(name):
                 raise ValueError(f"it names {name!r}")
@@ -131,6 +130,8 @@ def reading(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except migrations.NewerFormatError:
+        raise
     except FileNotFoundError:
         raise UserError(f"{path} is missing") from None
     except KeyError as error:

@@ -22,6 +22,7 @@ from xagents_ray.core.version import __version__
 from xagents_ray.networks import keras_files
 from xagents_ray.settings.config import GROUPS, Config
 from xagents_ray.settings.options import options
+from xagents_ray.storage import migrations
 from xagents_ray.storage.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
@@ -96,7 +97,8 @@ class RunDirectory:
                 )
                 replace_bytes(self.path / f"{each.name}{ending}", data)
         groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
-        plain = json.loads(json.dumps({"agent": agent, **groups}))
+        whole = {"format": migrations.newest(), "agent": agent, **groups}
+        plain = json.loads(json.dumps(whole))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
         replace_bytes(self.path / _CONFIG, _digest(data) + data)
         start = {
@@ -136,6 +138,7 @@ class RunDirectory:
             if digest != _digest(data):
                 raise ValueError  # its paths might lead anywhere
             found = yaml.safe_load(data.decode())
+            later = migrations.migrations_from(found.pop("format", 1), path)
             agent = found.pop("agent")
             names = [*GROUPS, "algorithm"]
             values = {
@@ -145,6 +148,10 @@ class RunDirectory:
             }
             if found or not all(isinstance(name, str) for name in (agent, *values)):
                 raise ValueError
+            for migration in later:
+                values = migration.settings(agent, values)
+        except migrations.NewerFormatError as error:
+            raise UserError(f"{error}.") from None
         except OSError as error:
             raise UserError(
                 f"{self.path} is not a run's directory ({_CONFIG}: {error.strerror}); "

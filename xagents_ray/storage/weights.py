@@ -7,6 +7,7 @@ the learners' formats; this module reads and writes the bytes, and knows `.npz`.
 import io
 import os
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from xagents_ray.core.errors import UserError, counted, near
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks.layout import Layout
+from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import read_arrays, write_arrays
 from xagents_ray.storage.files import sync_directory, write_new
 
@@ -143,10 +145,12 @@ def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
     """Return the contents of an `.npz` file with these arrays."""
     out = io.BytesIO()
     write_arrays(out, arrays)
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.comment = migrations.comment()
     return {"": out.getvalue()}
 
 
-def decode_npz(file: WeightsFile) -> dict[str, Array]:
+def arrays_in(file: WeightsFile) -> dict[str, Array]:
     """Return the arrays of an `.npz` file by name.
 
     Memory is bounded by the file's size; nothing in it is executed.
@@ -157,6 +161,25 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
     try:
         return read_arrays(io.BytesIO(file.files[""]), growth=_GROWTH)
     except Exception as error:  # whatever damage makes zipfile, zlib or NumPy say
+        raise damaged(file.path) from error
+
+
+def decode_npz(file: WeightsFile) -> dict[str, Array]:
+    """Return the arrays of a weights file in `.npz`, brought to the newest format.
+
+    Raises:
+        UserError: as in `arrays_in`, or a newer version wrote it.
+    """
+    arrays = arrays_in(file)
+    try:
+        with zipfile.ZipFile(io.BytesIO(file.files[""])) as archive:
+            number = migrations.number_in(archive.comment)
+        for migration in migrations.migrations_from(number, file.path):
+            arrays = migration.weights(arrays)
+        return arrays
+    except migrations.NewerFormatError as error:
+        raise UserError(f"{error}.") from None
+    except Exception as error:  # of a damaged comment, or of a migration
         raise damaged(file.path) from error
 
 

@@ -1,0 +1,114 @@
+"""Files carry the number of their format, and older ones are brought to the newest."""
+
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import WeightsFile
+from xagents_ray.storage import migrations
+from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.files import read_manifest
+from xagents_ray.storage.migrations import Migration
+from xagents_ray.storage.run_directory import RunDirectory, _digest
+from xagents_ray.storage.weights import decode_npz, encode_npz
+
+RUN = Path(__file__).parents[1] / "data/format-1/trained/a2c/CartPole-v1/before"
+WEIGHTS = RUN.parents[3] / "weights/a2c-policy.npz"
+UPGRADE = "has format 3, and this version of xagents-ray reads formats up to 2: upgrade"
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format after the first one, in which everything has another name."""
+
+    def renamed(values: dict[str, Any]) -> dict[str, Any]:
+        return {f"new-{name}": value for name, value in values.items()}
+
+    monkeypatch.setattr(
+        migrations,
+        "MIGRATIONS",
+        [
+            Migration(
+                settings=lambda agent, values: {**values, "gamma": f"{agent}'s"},
+                checkpoint=lambda arrays, facts: (renamed(arrays), renamed(facts)),
+                weights=renamed,
+            )
+        ],
+    )
+
+
+def checkpoint_of(run: Path) -> Checkpoint:
+    return load(all_checkpoints(run / "checkpoints")[0])
+
+
+def weights_of(data: bytes) -> WeightsFile:
+    return WeightsFile("w.npz", {"": data})
+
+
+def test_files_of_the_first_format_are_migrated(second: None) -> None:
+    agent, values = RunDirectory(RUN).settings()
+    assert (agent, values["gamma"]) == ("a2c", "a2c's")
+    found = checkpoint_of(RUN)
+    assert all(name.startswith("new-") for name in (*found.arrays, *found.facts))
+    arrays = decode_npz(weights_of(WEIGHTS.read_bytes()))
+    assert arrays and all(name.startswith("new-") for name in arrays)
+
+
+def test_files_of_the_newest_format_are_left_alone(second: None) -> None:
+    data = encode_npz({"kernel": np.ones(2, np.float32)})[""]
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.comment == b"xagents-ray format 2"
+    assert [*decode_npz(weights_of(data))] == ["kernel"]
+
+
+def written(folder: Path, number: Any) -> Path:
+    """Return a copy of a run whose files have another number."""
+    run = shutil.copytree(RUN, folder / "run")
+    _, _, text = (run / "config.yaml").read_text(encoding="utf-8").partition("\n")
+    data = yaml.safe_dump({"format": number, **yaml.safe_load(text)}).encode()
+    (run / "config.yaml").write_bytes(_digest(data) + data)
+    saved = all_checkpoints(run / "checkpoints")[0]
+    manifest = {**read_manifest(saved), "format": number}
+    (saved / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return run
+
+
+def test_files_of_a_newer_version_ask_for_an_upgrade(
+    second: None, tmp_path: Path
+) -> None:
+    run = written(tmp_path, 3)
+    with pytest.raises(UserError, match=UPGRADE):
+        RunDirectory(run).settings()
+    with pytest.raises(UserError, match=UPGRADE):
+        checkpoint_of(run)
+    out = io.BytesIO(WEIGHTS.read_bytes())
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.comment = b"xagents-ray format 3"
+    with pytest.raises(UserError, match=UPGRADE):
+        decode_npz(weights_of(out.getvalue()))
+
+
+@pytest.mark.parametrize("number", [0, -1, "2", None, 1.0, True])
+def test_other_numbers_are_damage(number: Any, tmp_path: Path) -> None:
+    run = written(tmp_path, number)
+    with pytest.raises(UserError, match="edited or damaged"):
+        RunDirectory(run).settings()
+    with pytest.raises(UserError, match="its format is"):
+        checkpoint_of(run)
+
+
+@pytest.mark.parametrize("comment", [b"xagents-ray format 0", b"format 1", b"\xff"])
+def test_another_comment_is_damage(comment: bytes) -> None:
+    out = io.BytesIO(WEIGHTS.read_bytes())
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.comment = comment
+    with pytest.raises(UserError, match="a damaged one"):
+        decode_npz(weights_of(out.getvalue()))

@@ -1,0 +1,85 @@
+"""The format number of the package's files, and the migrations of older files.
+
+Checkpoints, weights files in `.npz` and `config.yaml` have a number; a file without one
+has format 1. To change what they hold, append a `Migration` to `MIGRATIONS`: new files
+get the next number, and readers bring older ones to it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Array
+
+Arrays = dict[str, Array]
+_COMMENT = "xagents-ray format {}"
+
+
+class Migration(NamedTuple):
+    """Functions that bring files of one format to the next one.
+
+    Attributes:
+        settings: function of an agent's name and its settings by flat name.
+        checkpoint: function of a checkpoint's arrays and facts.
+        weights: function of a weights file's arrays by name.
+    """
+
+    settings: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, values: values
+    checkpoint: Callable[[Arrays, dict[str, Any]], tuple[Arrays, dict[str, Any]]] = (
+        lambda arrays, facts: (arrays, facts)
+    )
+    weights: Callable[[Arrays], Arrays] = lambda arrays: arrays
+
+
+MIGRATIONS: list[Migration] = []
+"""The migration from format 1 to 2, from 2 to 3, and so on."""
+
+
+class NewerFormatError(UserError):
+    """A file was written by a newer version of the package."""
+
+
+def newest() -> int:
+    """Return the number of the format that this version writes."""
+    return len(MIGRATIONS) + 1
+
+
+def migrations_from(number: Any, path: object) -> list[Migration]:
+    """Return the migrations from a format to the newest one.
+
+    Args:
+        number: format number of a file.
+        path: path of the file, for the message.
+    Raises:
+        NewerFormatError: a newer version wrote the file.
+        ValueError: it is not the number of a format.
+    """
+    if type(number) is not int or number < 1:
+        raise ValueError(f"its format is {number!r:.80}")
+    if number > newest():
+        raise NewerFormatError(
+            f"{path} has format {number}, and this version of xagents-ray reads "
+            f"formats up to {newest()}: upgrade xagents-ray"
+        )
+    return MIGRATIONS[number - 1 :]
+
+
+def comment() -> bytes:
+    """Return the comment of an `.npz` archive, which holds the format number."""
+    return _COMMENT.format(newest()).encode()
+
+
+def number_in(archive_comment: bytes) -> int:
+    """Return the format number in the comment of an `.npz` archive; 1 without one.
+
+    Raises:
+        ValueError: the comment is damaged.
+    """
+    if not archive_comment:
+        return 1
+    pattern = _COMMENT.format(r"([1-9]\d{0,8})").encode()
+    found = re.fullmatch(pattern, archive_comment)
+    if found is None:
+        raise ValueError("its comment is damaged")
+    return int(found[1])
