@@ -247,6 +247,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         package.__getattr__ = untouched  # type: ignore[method-assign]
         monkeypatch.setitem(sys.modules, name, package)
     monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a user's module
     for name, text in FILES.items():
         Path(name).write_text(text)
 

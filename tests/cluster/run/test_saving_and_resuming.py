@@ -101,7 +101,7 @@ class _Started:
 @pytest.fixture(autouse=True)
 def _without_ray(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> None:
     monkeypatch.setattr(drivers, "time", ray)
-    monkeypatch.setattr(drivers.connection, "notes", list)
+    monkeypatch.setattr(drivers.connection, "ray_notes", list)
 
 
 def test_an_asynchronous_run_that_an_environment_ends_is_saved(ray: FakeRay) -> None:
