@@ -409,8 +409,10 @@ def test_vectors_are_stored_once() -> None:
 @pytest.mark.parametrize("times", [2, 10**6])
 def test_refuses_what_memory_cannot_hold(times: int) -> None:
     size = times * psutil.virtual_memory().available // (84 * 84)
+    config = DQNConfig(buffer_max_size=size).replay
+    assert config is not None
     with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
-        replay_for(KIND, ATARI, DQNConfig(buffer_max_size=size), 1, 0)
+        replay_for(KIND, ATARI, config, 1, 0)
 
 
 def test_a_batch_of_256_stacks_takes_10_ms() -> None:

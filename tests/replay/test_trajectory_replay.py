@@ -222,7 +222,7 @@ def test_memory_of_ten_thousand_atari_trajectories(n_envs: int) -> None:
 
 def test_refuses_what_memory_cannot_hold() -> None:
     size = 2 * psutil.virtual_memory().available // (24 * 84 * 84)
-    kind, config = find("acer").replay, ACERConfig(buffer_max_size=size)
-    assert kind is not None
+    kind, config = find("acer").replay, ACERConfig(buffer_max_size=size).replay
+    assert kind is not None and config is not None
     with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
         replay_for(kind, ATARI, config, 1, 0)
