@@ -133,7 +133,7 @@ def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         where: the checkout, or the interpreter.
-        asked: what `benchmarks/one_training.py` takes.
+        asked: the request that `benchmarks/one_training.py` takes.
     """
     # The environments of works, behind all of the checkout.
     paths = [str(ROOT / "tests" / "support")]

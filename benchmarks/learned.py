@@ -23,10 +23,10 @@ class Reached:
 
     Attributes:
         mean: return of its episodes.
-        std: of their returns.
+        std: standard deviation of their returns.
         success_rate: share of those that reached their goals; None if unknown.
-        env_steps: of training.
-        seconds: of training.
+        env_steps: env steps of training.
+        seconds: seconds of training.
     """
 
     mean: float

@@ -43,10 +43,10 @@ class Bench:
     """How pairs of an agent and an environment are trained and evaluated.
 
     Attributes:
-        seeds: to train with.
+        seeds: the seeds to train with.
         episodes: greedy ones with the final weights, per seed.
         run_dir: holds the runs, which are resumed from there.
-        results: where numbers, histories and curves are written.
+        results: the folder for numbers, histories and curves.
         settings: beside the preset's, by their flat names.
     """
 
@@ -129,8 +129,8 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs of agents and environments that have presets.
 
     Args:
-        agents: of these only; all of them if there are none.
-        envs: in these only; if there are none, in all that a preset names in full.
+        agents: agents to choose from; all of them if empty.
+        envs: environments to choose from; if empty, all that a preset names in full.
     Raises:
         UserError: there is none.
     """

@@ -27,10 +27,10 @@ class Result:
 
     Attributes:
         work: its name.
-        title: of the work, as tables have it.
-        speeds: of every run, by column: ours with its mode, or a peer.
+        title: title of the work in tables.
+        speeds: speeds of every run by column: ours with its mode, or a peer.
         updates: gradient steps per env step, by column, as its library counts them.
-        versions: of what the peers ran, by peer.
+        versions: versions of the libraries that the peers ran, by peer.
     """
 
     work: str

@@ -56,7 +56,7 @@ def costs(spans: Mapping[str, Sequence[float]], env_steps: int) -> dict[str, flo
     Args:
         spans: seconds of each call of a rollout (`roll_out`), of its parts, and of a
             learning phase's, by name; the fastest counts, as other work only delays.
-        env_steps: of a rollout, and so between two learning phases.
+        env_steps: env steps of a rollout, and so between two learning phases.
     """
     best = {name: min(calls) for name, calls in spans.items()}
     spent = {part: best[name] for part, name in _ROLLOUT.items()}

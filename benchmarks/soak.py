@@ -27,7 +27,7 @@ def measure(minutes: float) -> list[dict[str, float]]:
     """Train DQN on Pong so long after its replay is full; print megabytes by part.
 
     Args:
-        minutes: of measuring.
+        minutes: minutes of measuring.
     Returns:
         A row each ten seconds: megabytes by part, `seconds` and `env_steps`.
     """

@@ -28,14 +28,14 @@ class Bench:
 
     Attributes:
         peers: interpreter of each peer's environment, by the peer's name.
-        runs: of each library and mode.
+        runs: number of runs of each library and mode.
         steps: env steps of a run; None for what the work says.
         settings: beside the works' own, of all libraries.
-        modes: of ours; none for what the work says.
+        modes: modes of our library; if empty, those of the work.
         variants: each one's settings beside those, and beside the works' variants; ours
             is run without them too.
         peer_vec: `dummy` or `subproc`, how peers step environments.
-        peer_threads: of PyTorch in a peer; None for its default.
+        peer_threads: threads of PyTorch in a peer; None for its default.
         peer_device: `cpu` or `cuda`, where Stable-Baselines3 trains.
         peer_rollout: vector steps between two learning phases of off-policy peers; None
             for as many as of ours.

@@ -33,14 +33,14 @@ class Work:
     """One thing to train.
 
     Attributes:
-        title: as tables have it.
-        agent: that is trained.
-        settings: of every library.
+        title: title of the work in tables.
+        agent: the agent that is trained.
+        settings: settings of every library.
         steps: env steps of a run, unless the user asks for another number.
         warmup: env steps before the speed is measured, beside the first learning
             phase: what is compiled later than there is compiled by then.
-        modes: in which ours is run.
-        peers: that it is compared with.
+        modes: modes in which our library runs.
+        peers: libraries to compare with.
         variants: settings of more runs of ours, as `--variant` takes them.
     """
 

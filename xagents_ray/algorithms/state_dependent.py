@@ -98,8 +98,8 @@ def adapted(
         layout: layout of the network.
         config: settings of the algorithm.
         file: file that the network is read from, or None.
-        output: as in `networks.state_dependent.with_log_std`.
-        learns_features: as in `networks.state_dependent.with_log_std`.
+        output: see `networks.state_dependent.with_log_std`.
+        learns_features: see `networks.state_dependent.with_log_std`.
     Raises:
         UserError: the network is from a Keras file, which has its own layers.
     """

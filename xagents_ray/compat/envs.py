@@ -56,8 +56,8 @@ def create_envs(
         env_name: the `env` of `train`, such as an id of Gymnasium.
         n: number of environments.
         preprocess: treat images as Atari frames: every 4th, gray, 84x84.
-        frame_skips: only 4.
-        resize_shape: only (84, 84).
+        frame_skips: number of repeated frames; must be 4.
+        resize_shape: size of frames; must be (84, 84).
         max_frame: take the maximum of the last two frames.
         settings: `train` settings of environments, such as `frame_stack=1`, which
             xagents had in place of 4.

@@ -37,7 +37,7 @@ class TimedSubprocess:
     Args:
         path: `module:function`; a generator gives many items, a function one.
         arguments: arguments of the function.
-        seconds: after which it ends itself, if this process is killed.
+        seconds: seconds after which the process ends itself, if this one is killed.
     """
 
     def __init__(self, path: str, *arguments: Any, seconds: int = 60) -> None:

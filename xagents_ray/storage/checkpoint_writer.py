@@ -72,7 +72,7 @@ class CheckpointWriter:
             step: 0 or more.
             arrays: booleans, integers and finite floats, by name.
             facts: JSON with string keys; infinities are allowed, NaN is not.
-            is_best: is the best so far.
+            is_best: whether it is the best checkpoint so far.
             evaluation: mean return of the greedy evaluation that made it the best.
             write_replay: writes the replay's files into the folder that it is given.
             replay_nbytes: about how much it will write.

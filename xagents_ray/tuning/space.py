@@ -15,7 +15,7 @@ class Space:
     Attributes:
         kind: categorical for any of the values; int and log_uniform for anything
             from the first to the last one; None when the setting can't vary.
-        values: at least two.
+        values: the values, two or more.
     """
 
     kind: HpType | None
