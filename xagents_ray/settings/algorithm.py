@@ -1,5 +1,6 @@
 """The settings of an algorithm, and the groups that it is composed of."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
@@ -180,6 +181,7 @@ class Group:
         """Raise UserError when the settings don't fit so many environments."""
 
 
+@functools.cache
 def groups(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
     """Return the groups of an algorithm's options."""
     named = (each.metadata["facts"].group for each in fields(config))
