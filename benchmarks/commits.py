@@ -72,8 +72,8 @@ class Comparison(NamedTuple):
     """One training with both commits.
 
     Attributes:
-        work: its name in the table of works.
-        mode: its name in the table of modes.
+        work: name of the work in `WORKS`.
+        mode: name of the mode in `MODES`.
         episodes: the number of episodes that ended before.
         updates: the number of gradient steps before.
         differences: the names of what is not the same; empty when everything is.

@@ -26,7 +26,7 @@ class Result:
     """Env steps a second of one work.
 
     Attributes:
-        work: its name.
+        work: name of the work in `WORKS`.
         title: title of the work in tables.
         speeds: speeds of every run by column: ours with its mode, or a peer.
         updates: gradient steps per env step, by column, as its library counts them.
