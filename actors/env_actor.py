@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.envs.state import decode_array, encode_array
 from xagents_ray.actors.envs.vector import Envs
-from xagents_ray.actors.policies.base import Policy, noise_generators
+from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import (
     EpisodeCounter,
     RolloutMoments,
@@ -90,10 +90,10 @@ class ActorSetup:
         threads, first_env = self.env_threads, self.first_env
         return make_envs(self.config.env, self.n_envs, threads, first_env)
 
-    def make_policy(self, spec: EnvSpec) -> Policy:
+    def make_policy(self, spec: EnvSpec) -> ActorPolicy:
         """Return the policy for environments of a spec, without weights."""
         kind = resolve_class("policy", self.algorithm.policy)
-        policy: Policy = kind(self.config.algorithm, spec, self.layout)
+        policy: ActorPolicy = kind(self.config.algorithm, spec, self.layout)
         return policy
 
 

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import Envs, EnvStep
-from xagents_ray.actors.policies.base import Policy, noise_generators
+from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
 from xagents_ray.algorithms.run_spec import SEED_LIMIT
 from xagents_ray.core.errors import Stopped
@@ -83,7 +83,7 @@ class Evaluator:
 
 def play_forever(
     envs: Envs,
-    policy: Policy,
+    policy: ActorPolicy,
     first: Array,
     generators: list[np.random.Generator],
     greedy: bool,

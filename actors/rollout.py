@@ -3,7 +3,7 @@
 import numpy as np
 
 from xagents_ray.actors.envs.vector import EnvStep
-from xagents_ray.actors.policies.base import Actions, Policy
+from xagents_ray.actors.policies.base import Actions, ActorPolicy
 from xagents_ray.core.errors import Diverged
 from xagents_ray.core.moments import OBSERVATION, Statistics, moments_of, pool_goals
 from xagents_ray.core.spec import EnvSpec
@@ -87,7 +87,7 @@ class TrajectoryWriter:
             )
 
     def trajectory(
-        self, policy: Policy, noise: Array, version: int, first_env: int
+        self, policy: ActorPolicy, noise: Array, version: int, first_env: int
     ) -> Trajectory:
         """Return the trajectory of a policy that acted with noise [T, B, ...]."""
         rows = Actions.joined(self._chosen)

@@ -26,8 +26,8 @@ from benchmarks.learned import (
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from benchmarks.works import Settings, settings_option
-from xagents_ray.algorithms.presets import AUTO, apply, fitting, presets
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.presets import AUTO_PRESET, apply, fitting, presets
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.run_directory import RunDirectory
@@ -92,9 +92,11 @@ class Bench:
             raise UserError(
                 f"--set can't give {taken.pop()}, which the benchmark sets."
             )
-        usual = {"env": env, "preset": AUTO, "local": True, "quiet": True}
+        usual = {"env": env, "preset": AUTO_PRESET, "local": True, "quiet": True}
         asked = {**usual, **self.settings}
-        whole = json.dumps(apply(find(agent), asked), sort_keys=True, default=str)
+        whole = json.dumps(
+            apply(find_algorithm(agent), asked), sort_keys=True, default=str
+        )
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
         own = {"seeds": self.seeds, "run_dir": str(self.run_dir)}
         return {**asked, **own, "name": f"{file_name(agent, env)}-{digest}"}
@@ -134,7 +136,7 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     Raises:
         UserError: there is none.
     """
-    all_ = [each for each in presets() if each.name == AUTO]
+    all_ = [each for each in presets() if each.name == AUTO_PRESET]
     agents = agents or [*dict.fromkeys(each.agent for each in all_)]
     found = (
         [(each, env) for env in envs for each in agents if fitting(each, env)]

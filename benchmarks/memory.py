@@ -7,7 +7,7 @@ import click
 import psutil
 
 from benchmarks.works import PONG
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
@@ -18,7 +18,7 @@ _ROLLOUTS = 4
 
 def measure() -> None:
     """Start Ray with one env actor, roll it out and print its memory."""
-    algorithm = find("ppo")
+    algorithm = find_algorithm("ppo")
     settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
     config = Config.of(algorithm.config, {**settings, "max_steps": 1})
     start = importlib.import_module("xagents_ray.cluster.run.driver").start

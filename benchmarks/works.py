@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
 
@@ -55,7 +55,7 @@ class Work:
 
     def config(self, **others: Any) -> tuple[Algorithm, Config]:
         """Return its algorithm, and its config with other settings beside its own."""
-        algorithm = find(self.agent)
+        algorithm = find_algorithm(self.agent)
         values = {**self.settings, "max_steps": self.steps, "quiet": True, **others}
         return algorithm, Config.of(algorithm.config, values)
 

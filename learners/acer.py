@@ -5,7 +5,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
-from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup
@@ -47,11 +47,11 @@ class ACER:
         def update(k: tf.Tensor, metrics: Means) -> Means:
             # Even without a gradient, Adam's momentum would change the weights.
             if tf.reduce_any(batches.valid[k]):
-                metrics = add(metrics, self._update(at(batches, k)))
+                metrics = add_metrics(metrics, self._update(at(batches, k)))
             return metrics
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, added(metrics)
+        return metrics, update_count(metrics)
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
         """Take one gradient step on [T, B] rows."""

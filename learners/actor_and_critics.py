@@ -10,7 +10,13 @@ from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.math import losses
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add, added, no_means
+from xagents_ray.learners.metrics import (
+    Means,
+    PhaseOutputs,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.priorities import (
@@ -106,7 +112,7 @@ class ActorAndCritics:
             targets = value_targets(batch, next_obs)
             weights = importance_weights(batch, self._setup.config.priority_beta, phase)
             critics, own = self.update_critics(obs, batch.actions, targets, weights)
-            critic_metrics = add(critic_metrics, critics)
+            critic_metrics = add_metrics(critic_metrics, critics)
             policy_metrics = update_policy(obs, policy_metrics)
             return critic_metrics, policy_metrics, with_errors(errors, k, own)
 
@@ -117,7 +123,7 @@ class ActorAndCritics:
         )
         ended = update_on_batches(update, start, phase, self._setup)
         critic_metrics, policy_metrics, errors = ended
-        return critic_metrics | policy_metrics, added(critic_metrics), *errors
+        return critic_metrics | policy_metrics, update_count(critic_metrics), *errors
 
     def update_critics(
         self,

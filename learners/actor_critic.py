@@ -11,7 +11,7 @@ from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -63,20 +63,20 @@ class ActorCritic:
         if self._config.replay is None:
             if ~self._setup.stopping:
                 metrics = self._step(data, first_version, metrics)
-            return metrics, added(metrics)
+            return metrics, update_count(metrics)
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             return self._step(at(data, k), first_version, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, added(metrics)
+        return metrics, update_count(metrics)
 
     def _step(self, batch: Any, first_version: Any, metrics: Means) -> Means:
         """Take one step on rows [T, B], none if none is valid."""
         # Even without a gradient, Adam's momentum would change the weights.
         if tf.reduce_any(batch.valid):
             is_old = batch.weights_version < first_version
-            metrics = add(metrics, self._update(batch, is_old))
+            metrics = add_metrics(metrics, self._update(batch, is_old))
         return metrics
 
     def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:

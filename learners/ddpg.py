@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.learners.actor_and_critics import ActorAndCritics, action_values
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add
+from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -40,6 +40,6 @@ class DDPG:
         return batch.rewards + batch.discounts * next_values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
-        metrics = add(metrics, self._networks.update_actor(obs))
+        metrics = add_metrics(metrics, self._networks.update_actor(obs))
         update_targets(self.targets, self._config.tau)
         return metrics

@@ -9,7 +9,13 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add, added, no_means
+from xagents_ray.learners.metrics import (
+    Means,
+    PhaseOutputs,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
 from xagents_ray.learners.priorities import (
@@ -66,13 +72,13 @@ class DQN:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
             new_metrics, new_errors = self._update(at(batches, k), phase)
-            return add(metrics, new_metrics), with_errors(errors, k, new_errors)
+            return add_metrics(metrics, new_metrics), with_errors(errors, k, new_errors)
 
         names = ["loss", "q_value", "grad_norm"]
         metrics = no_means(*names, *["clipped"] * self._config.distributional)
         start = metrics, no_errors(batches)
         metrics, errors = update_on_batches(update, start, phase, self._setup)
-        return metrics, added(metrics), *errors
+        return metrics, update_count(metrics), *errors
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
         """Return how many syncs of the whole run come before an update.

@@ -22,7 +22,7 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.learners import runtime
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import PhaseOutputs, pack, unpack
+from xagents_ray.learners.metrics import PhaseOutputs, pack_metrics, unpack_metrics
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup
@@ -183,7 +183,7 @@ class Learner:
             data = padded(data)
         facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
         numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
-        metrics = unpack(self._names, numbers.numpy())
+        metrics = unpack_metrics(self._names, numbers.numpy())
         if isinstance(batch.sampled, PrioritizedTransitions):
             done = int(metrics["updates"])  # fewer if it was stopped
             rows = batch.sampled.rows[:done].reshape(-1, 2)
@@ -248,7 +248,7 @@ class Learner:
         means, updates, *errors = self.algorithm.learn(data, phase)
         self._env_steps.assign(env_steps)
         self._names = list(means)
-        return pack(means, updates), self._publish_as(version), *errors
+        return pack_metrics(means, updates), self._publish_as(version), *errors
 
     def _remaining(self) -> tf.Tensor:
         """Return the part of the run that is ahead of the newest batch, float32 []."""

@@ -20,7 +20,7 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
     if run.config.placement.learner_gpus == 0:  # read when GPUs are first listed
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     runtime.configure(run.learner_threads, run.is_seeded)
-    precision.check(run.config)
+    precision.check_precision(run.config)
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
     notes: list[str] = []
@@ -42,7 +42,7 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
             begun.add(model.file)
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
         extras = row.extras(model, config, run.spec)
-        arrays, more = formats.decode(file, layout, extras)
+        arrays, more = formats.decode_weights(file, layout, extras)
         learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
         notes += more
     return learner, notes
@@ -58,5 +58,6 @@ def encode_models(
     """
     parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
     return [
-        formats.encode(model.own(arrays), layout, path) for model, layout, path in parts
+        formats.encode_weights(model.own(arrays), layout, path)
+        for model, layout, path in parts
     ]

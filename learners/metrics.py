@@ -31,7 +31,7 @@ def no_means(*names: str) -> Means:
     return {names: Mean(tf.zeros(len(names)), tf.constant(0))}
 
 
-def add(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
+def add_metrics(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
     """Return the means with one update's float32 [] metrics."""
     return {
         # One addition for all: a loop pays for each operation in each of its passes.
@@ -40,15 +40,17 @@ def add(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
     }
 
 
-def pack(means: Means, updates: tf.Tensor) -> tf.Tensor:
+def pack_metrics(means: Means, updates: tf.Tensor) -> tf.Tensor:
     """Return means and the number of updates as one float32 tensor, for one read."""
     counts = tf.stack([*(mean.count for mean in means.values()), updates])
     totals = [mean.totals for mean in means.values()]
     return tf.concat([*totals, tf.cast(counts, tf.float32)], axis=0)
 
 
-def unpack(groups: Sequence[tuple[str, ...]], packed: FloatArray) -> dict[str, float]:
-    """Return the metrics of `pack` by name, `updates` last.
+def unpack_metrics(
+    groups: Sequence[tuple[str, ...]], packed: FloatArray
+) -> dict[str, float]:
+    """Return the metrics of `pack_metrics` by name, `updates` last.
 
     The groups are the names of metrics that come together, in their order.
     """
@@ -61,6 +63,6 @@ def unpack(groups: Sequence[tuple[str, ...]], packed: FloatArray) -> dict[str, f
     return {**metrics, "updates": int(updates)}
 
 
-def added(means: Means) -> tf.Tensor:
+def update_count(means: Means) -> tf.Tensor:
     """Return the int32 [] number of updates that were added."""
     return sum(mean.count for mean in means.values())

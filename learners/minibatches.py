@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-from xagents_ray.learners.metrics import Means, add
+from xagents_ray.learners.metrics import Means, add_metrics
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -56,11 +56,11 @@ def update_in_passes(
             counted = tf.gather(valid, rows) & is_own
             if not may_end:
                 if tf.reduce_any(counted):
-                    metrics = add(metrics, update(rows, counted))
+                    metrics = add_metrics(metrics, update(rows, counted))
             elif continues and tf.reduce_any(counted):
                 new = update(rows, counted)
                 continues = new["has_updated"]
-                metrics = add(metrics, new) if continues else metrics
+                metrics = add_metrics(metrics, new) if continues else metrics
     return metrics
 
 

@@ -9,7 +9,7 @@ from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, added, no_means
+from xagents_ray.learners.metrics import Means, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
 from xagents_ray.learners.optimizer import descend, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -23,7 +23,7 @@ from xagents_ray.learners.tensors import (
 )
 
 
-class Samples(NamedTuple):
+class PPOSamples(NamedTuple):
     """Rows of a rollout, [N, ...]."""
 
     actions: tf.Tensor
@@ -69,7 +69,7 @@ class PPO:
         if c.replay is None:
             samples = self._samples(data, phase)
             metrics = self._pass_over(*samples, data.valid, clip, metrics)
-            return metrics, added(metrics)
+            return metrics, update_count(metrics)
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             batch = at(data, k)
@@ -77,11 +77,11 @@ class PPO:
             return self._pass_over(*samples, batch.valid, clip, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, added(metrics)
+        return metrics, update_count(metrics)
 
     def _pass_over(
         self,
-        samples: Samples,
+        samples: PPOSamples,
         inputs: tf.Tensor,
         valid: tf.Tensor,
         clip: tf.Tensor,
@@ -91,7 +91,7 @@ class PPO:
         c = self._config
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
-            batch = Samples(*(tf.gather(x, rows) for x in samples))
+            batch = PPOSamples(*(tf.gather(x, rows) for x in samples))
             return self._update(take(inputs, rows), batch, valid, clip)
 
         metrics = update_in_passes(
@@ -107,7 +107,7 @@ class PPO:
         self._phases.assign_add(1)
         return metrics
 
-    def _corrected_samples(self, r: Any) -> tuple[Samples, tf.Tensor]:
+    def _corrected_samples(self, r: Any) -> tuple[PPOSamples, tf.Tensor]:
         """Return the rows of a batch as if the newest weights had acted.
 
         What V-trace returns is weighted by its ratios to the policy that acted.
@@ -122,9 +122,9 @@ class PPO:
         rows = r.rewards, values, r.terminated, r.truncated, c.gamma
         targets, advantages = returns.vtrace(log_ratios, *rows, decay=c.lam)
         columns = map(flatten, (values[:-1], advantages, targets))
-        return Samples(actions, log_probs, log_probs, *columns), inputs
+        return PPOSamples(actions, log_probs, log_probs, *columns), inputs
 
-    def _samples(self, r: Rollout, phase: Phase) -> tuple[Samples, tf.Tensor]:
+    def _samples(self, r: Rollout, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""
         c, values = self._config, r.values[:-1]
         advantages = returns.gae(
@@ -133,7 +133,7 @@ class PPO:
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         log_probs, targets = r.behavior_log_probs, advantages + values
         rows = r.actions, log_probs, log_probs, values, advantages, targets
-        samples = Samples(*map(flatten, rows))
+        samples = PPOSamples(*map(flatten, rows))
         if c.decoupled_loss and r.weights_version < phase.weights_version:
             inside = self._setup.inputs(inputs[: tf.size(targets)])
             outputs, _, *log_std = self._model(inside)
@@ -142,7 +142,7 @@ class PPO:
         return samples, inputs
 
     def _update(
-        self, inputs: tf.Tensor, batch: Samples, valid: tf.Tensor, clip: tf.Tensor
+        self, inputs: tf.Tensor, batch: PPOSamples, valid: tf.Tensor, clip: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Take one gradient step on the valid samples, bool [N]."""
         c = self._config

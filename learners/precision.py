@@ -12,7 +12,7 @@ _OLDEST_GPU = (8, 0)
 """Compute capability of Ampere, the first with bfloat16 in its tensor cores."""
 
 
-def check(config: Config) -> None:
+def check_precision(config: Config) -> None:
     """Raise UserError if the learner, in this process, would compute slowly."""
     if config.algorithm.precision == "float32" or config.placement.allow_slow_precision:
         return

@@ -13,7 +13,7 @@ from xagents_ray.learners.actor_and_critics import (
 )
 from xagents_ray.learners.math.distributions import SquashedGaussian
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add
+from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
 from xagents_ray.learners.optimizer import make_optimizer, update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -70,7 +70,7 @@ class SAC:
             self._alpha_optimizer.apply([gradient], [self._log_alpha])
         update_targets(self.targets, self._config.tau)
         self._updates.assign_add(1)
-        return add(metrics, own)
+        return add_metrics(metrics, own)
 
     def _policy_loss(self, obs: tf.Tensor) -> PolicyLoss:
         """Return what the actor descends; its gradient goes through the actions.

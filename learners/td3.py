@@ -8,7 +8,7 @@ from xagents_ray.learners.actor_and_critics import (
     smooth_target_actions,
 )
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add
+from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -50,6 +50,6 @@ class TD3:
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         self._updates.assign_add(1)
         if self._updates % self._config.policy_delay == 0:
-            metrics = add(metrics, self._networks.update_actor(obs))
+            metrics = add_metrics(metrics, self._networks.update_actor(obs))
             update_targets(self.targets, self._config.tau)
         return metrics

@@ -10,7 +10,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
-from xagents_ray.learners.metrics import Means, add, added, no_means
+from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import (
     constrained,
@@ -22,7 +22,7 @@ from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, Rollout, flatten, take
 
 
-class Samples(NamedTuple):
+class TRPOSamples(NamedTuple):
     """Rows of a rollout, [N, ...]."""
 
     actions: tf.Tensor
@@ -76,17 +76,17 @@ class TRPO:
         )
         targets = flatten(advantages + values[:-1])
         columns = r.actions, r.behavior_log_probs, advantages, r.valid
-        samples = Samples(*map(flatten, columns))
+        samples = TRPOSamples(*map(flatten, columns))
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
         if tf.reduce_any(r.valid) and not self._setup.stopping:
             update = self._update_actor(inputs[: tf.size(targets)], samples)
-            actor_metrics = add(actor_metrics, update)
+            actor_metrics = add_metrics(actor_metrics, update)
             critic_metrics = self._update_critic(
                 inputs, targets, samples.valid, critic_metrics
             )
         self._phases.assign_add(1)
-        updates = added(actor_metrics) + added(critic_metrics)
+        updates = update_count(actor_metrics) + update_count(critic_metrics)
         return {**actor_metrics, **critic_metrics}, updates
 
     def _policy(self, inputs: tf.Tensor) -> Distribution:
@@ -99,7 +99,7 @@ class TRPO:
         return self._critic(self._setup.inputs(inputs))[:, 0]
 
     def _update_actor(
-        self, inputs: tf.Tensor, samples: Samples
+        self, inputs: tf.Tensor, samples: TRPOSamples
     ) -> dict[str, tf.Tensor]:
         """Take one step within the trust region from N samples."""
         c, valid = self._config, samples.valid
@@ -141,7 +141,7 @@ class TRPO:
         return {**metrics, "step_fraction": taken}
 
     def _gain(
-        self, policy: Distribution, samples: Samples
+        self, policy: Distribution, samples: TRPOSamples
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return what the actor's step raises, and the mean entropy."""
         entropy = losses.masked_mean(policy.entropy(), samples.valid)

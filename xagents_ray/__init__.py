@@ -46,9 +46,9 @@ else:
 
             return Agent
         if name == "agents" or name.isupper():
-            from xagents_ray.compat.agents import find
+            from xagents_ray.compat.agents import xagents_attribute
 
-            return find(name)
+            return xagents_attribute(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,8 +5,8 @@ and the row (`Algorithm`), one of losses and steps, and an entry point. These na
 suffice for the row and need no TensorFlow. What learns is a class like those in
 `xagents_ray.learners`, made from a `xagents_ray.learners.setup.LearnerSetup`, with what
 `xagents_ray.learners.learner.LearningAlgorithm` lists. What acts extends
-`xagents_ray.actors.policies.base.Policy`, or is one of those beside it, and a replay
-buffer extends `Replay`.
+`xagents_ray.actors.policies.base.ActorPolicy`, or is one of those beside it, and a
+replay buffer extends `Replay`.
 
 Settings are a dataclass that extends `AlgorithmConfig`. Its fields are options of your
 own (`option`, `count`, …) and options that other algorithms have too, with their checks
@@ -29,7 +29,7 @@ from xagents_ray.algorithms import (
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
 from xagents_ray.algorithms.row import Algorithm, Model
-from xagents_ray.algorithms.table import ALGORITHMS, find, register
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill
@@ -102,7 +102,7 @@ __all__ = [
     "build_model",
     "coefficient",
     "count",
-    "find",
+    "find_algorithm",
     "fraction",
     "learning",
     "make_stacked",

@@ -4,7 +4,7 @@ import numpy as np
 
 from xagents_ray.actors.policies.base import (
     Actions,
-    Policy,
+    ActorPolicy,
     categorical_log_probs,
     largest_index,
     sample_categorical,
@@ -18,7 +18,7 @@ from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
 
 
-class ActorCriticPolicy(Policy):
+class ActorCriticPolicy(ActorPolicy):
     """Samples from a categorical or diagonal Gaussian policy; may have a critic.
 
     Several discrete actions per step are drawn independently.
@@ -115,7 +115,7 @@ class ActorCriticPolicy(Policy):
         return more[0][:, 0] if more and self._config.reads_values else None
 
 
-class CategoricalPolicy(Policy):
+class CategoricalPolicy(ActorPolicy):
     """Samples from a categorical policy and reports all actions' probabilities."""
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:

@@ -47,7 +47,7 @@ class Actions(NamedTuple):
         return cls(*joined)
 
 
-class Policy(ABC):
+class ActorPolicy(ABC):
     """Chooses actions with weights of one version.
 
     Args:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from xagents_ray.actors.policies import parameter_noise
-from xagents_ray.actors.policies.base import Actions, Policy, largest_index
+from xagents_ray.actors.policies.base import Actions, ActorPolicy, largest_index
 from xagents_ray.actors.policies.scaled import ScaledPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.dqn import DQNConfig
@@ -16,7 +16,7 @@ _THETA, _DT = 0.15, 0.01
 _LADDER_START, _LADDER_STEPS = 0.4, 7
 
 
-class EpsilonGreedyPolicy(Policy):
+class EpsilonGreedyPolicy(ActorPolicy):
     """Takes the action of the largest value, or a random one with probability epsilon.
 
     A network with noisy layers explores through their noise once learning begins;

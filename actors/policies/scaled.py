@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xagents_ray.actors.policies.base import Policy
+from xagents_ray.actors.policies.base import ActorPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.td3 import TD3Config
@@ -11,7 +11,7 @@ from xagents_ray.core.trajectory import Array
 from xagents_ray.networks.layout import Layout
 
 
-class ScaledPolicy(Policy):
+class ScaledPolicy(ActorPolicy):
     """Draws and stores actions in [-1, 1]; scales them to the bounds for stepping.
 
     The noise of a step is float32 [2, A]: standard normal, and uniform from -1 to 1.

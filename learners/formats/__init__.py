@@ -7,10 +7,13 @@ from xagents_ray.learners.formats import keras_h5, tf_checkpoint
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
 
-_KINDS = {".tf": tf_checkpoint, ".weights.h5": keras_h5}
+_ENCODE = {".tf": tf_checkpoint.encode_tf, ".weights.h5": keras_h5.encode_h5}
+_DECODE = {".tf": tf_checkpoint.decode_tf, ".weights.h5": keras_h5.decode_h5}
 
 
-def encode(arrays: Mapping[str, FloatArray], layout: Layout, path: str) -> WeightsFile:
+def encode_weights(
+    arrays: Mapping[str, FloatArray], layout: Layout, path: str
+) -> WeightsFile:
     """Return the weights file of a model, to be written at a path.
 
     Args:
@@ -26,10 +29,10 @@ def encode(arrays: Mapping[str, FloatArray], layout: Layout, path: str) -> Weigh
         return WeightsFile(path, weights.encode_npz(arrays))
     own = layout.shapes
     extras = {name: array for name, array in arrays.items() if name not in own}
-    return WeightsFile(path, _KINDS[kind].encode(arrays, extras, layout))
+    return WeightsFile(path, _ENCODE[kind](arrays, extras, layout))
 
 
-def decode(
+def decode_weights(
     file: WeightsFile, layout: Layout, optional: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, FloatArray], list[str]]:
     """Return a weights file's arrays for a network, and notes for the user.
@@ -37,7 +40,7 @@ def decode(
     Args:
         file: ours, Keras' own `.weights.h5`, or a `.tf` checkpoint of xagents.
         layout: the network.
-        optional: shapes of extras by name; see `weights.check`.
+        optional: shapes of extras by name; see `weights.match_arrays`.
     Returns:
         float32 arrays by name, and one sentence for each missing extra.
     Raises:
@@ -48,5 +51,5 @@ def decode(
     if kind == ".npz":
         arrays = weights.decode_npz(file)
     else:
-        arrays = _KINDS[kind].decode(file, layout)
-    return weights.check(arrays, layout.shapes, optional, file.path, layout)
+        arrays = _DECODE[kind](file, layout)
+    return weights.match_arrays(arrays, layout.shapes, optional, file.path, layout)

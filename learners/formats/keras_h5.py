@@ -39,7 +39,7 @@ def temporary_folder(size: int) -> Iterator[Path]:
 
 
 @functools.lru_cache(maxsize=8)
-def model_of(layout: Layout) -> Any:
+def keras_model(layout: Layout) -> Any:
     """Return a Keras model to save and load with; building one takes a while."""
     return networks.build_model(layout, 0, "weights")
 
@@ -70,14 +70,14 @@ sys.stdout.buffer.write(out.getvalue())
 """
 
 
-def encode(
+def encode_h5(
     arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
 ) -> dict[str, bytes]:
     """Return Keras' own file; extras and a digest go to a group that Keras ignores.
 
     Arrays that are neither the network's nor extras are left out.
     """
-    model = model_of(layout)
+    model = keras_model(layout)
     for name, variable in networks.named_weights(model).items():
         variable.assign(arrays[name])
     size = sum(array.nbytes for array in arrays.values())
@@ -91,7 +91,7 @@ def encode(
         return {"": path.read_bytes()}
 
 
-def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     """Return the arrays of layers and our extras; an optimizer's are left."""
     done = subprocess.run(
         [sys.executable, "-I", "-c", _READ_HDF5, *sys.path],
@@ -115,7 +115,7 @@ def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
 @functools.lru_cache(maxsize=8)
 def _names(layout: Layout) -> dict[str, str]:
     """Return the names of the network's arrays by where Keras saves them."""
-    model = model_of(layout)
+    model = keras_model(layout)
     variables = networks.named_weights(model)
     for i, variable in enumerate(variables.values()):
         variable.assign(np.full(variable.shape, i))

@@ -15,7 +15,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
-from xagents_ray.learners.formats.keras_h5 import EXTRAS, model_of, temporary_folder
+from xagents_ray.learners.formats.keras_h5 import EXTRAS, keras_model, temporary_folder
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage import weights
 
@@ -24,7 +24,7 @@ _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
 
 
-def encode(
+def encode_tf(
     arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
 ) -> dict[str, bytes]:
     """Return a checkpoint's files, with keys as Keras 2 wrote them, and `extras/NAME`.
@@ -52,7 +52,7 @@ def encode(
         }
 
 
-def decode(file: WeightsFile, layout: Layout) -> dict[str, Array]:
+def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
     """Return the arrays of a TF checkpoint; optimizer slots and the like are left."""
     index, data = file.files[".index"], file.files[".data-00000-of-00001"]
     names = _names(layout)
@@ -93,7 +93,7 @@ def _keras_order(layout: Layout) -> list[tuple[str, list[str]]]:
     layers = {layer.name: layer for layer in layout.layers}
     return [
         (made.name, [name.partition("/")[2] for name in layers[made.name].shapes])
-        for made in model_of(layout).layers
+        for made in keras_model(layout).layers
         if made.weights
     ]
 

@@ -15,7 +15,7 @@ from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -39,7 +39,7 @@ both = pytest.mark.parametrize("name", list(CONFIGS))
 def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
     """Return a policy with random weights, and the network's function."""
     config = type(CONFIGS[name])(**{**vars(CONFIGS[name]), **given})
-    layout: Layout = find(name).layout(None, spec)
+    layout: Layout = find_algorithm(name).layout(None, spec)
     arrays = random_arrays(layout, 2)
     policy = DeterministicPolicy(config, spec, layout)
     policy.load(Weights(1, arrays))
@@ -162,7 +162,7 @@ def test_normal_noise_has_the_deviation() -> None:
 def test_actions_without_bounds_are_refused(name: str, bounds: Any) -> None:
     spec = EnvSpec((2,), "float32", 1, 0, (-1.0, bounds[0]), (1.0, bounds[1]))
     with pytest.raises(UserError, match="this environment's have no bounds") as error:
-        find(name).check_spaces(spec)
+        find_algorithm(name).check_spaces(spec)
     assert str(error.value).count(".") == 1
 
 
@@ -173,11 +173,11 @@ def test_spaces_that_are_refused(name: str) -> None:
         (EnvSpec((84, 84), "uint8", 4, 0, LOW, HIGH), "gives images"),
     ):
         with pytest.raises(UserError, match=words) as error:
-            find(name).check_spaces(spec)
+            find_algorithm(name).check_spaces(spec)
         message = str(error.value)
         assert message.startswith(name) and message.count(".") == 1
-    find(name).check_spaces(SPEC)
-    find(name).check_spaces(EnvSpec((128,), "uint8", 1, 0, LOW, HIGH))
+    find_algorithm(name).check_spaces(SPEC)
+    find_algorithm(name).check_spaces(EnvSpec((128,), "uint8", 1, 0, LOW, HIGH))
 
 
 class Uneven(Stepping):

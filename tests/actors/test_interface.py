@@ -18,7 +18,7 @@ from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check_env, make_envs
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import EnvironmentFault, UserError
-from xagents_ray.policy.episodes import evaluate
+from xagents_ray.policy.episodes import evaluate_policy
 from xagents_ray.settings.run import EvaluateConfig
 from xagents_ray.settings.training import EnvConfig
 
@@ -290,7 +290,7 @@ def test_a_crash_while_it_is_evaluated() -> None:
     run, weights = run_of("ppo", 1, env=env), weights_of(setup_of("ppo", 1, env=env))
     line = line_of(RaisingLater.step, "raise")
     with pytest.raises(EnvironmentFault, match=rf"simulator crashed \(.*line {line}\)"):
-        evaluate(run, weights, EvaluateConfig(episodes=1))
+        evaluate_policy(run, weights, EvaluateConfig(episodes=1))
 
 
 def test_a_fault_comes_whole_from_another_process() -> None:

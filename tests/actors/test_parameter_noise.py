@@ -12,7 +12,7 @@ from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.actors.policies.parameter_noise import ParameterNoise
 from xagents_ray.algorithms.ddpg import DDPGConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind_network
@@ -103,7 +103,7 @@ def test_the_deviation_adapts_to_the_distance_of_actions() -> None:
 
 
 def test_one_step_of_the_adaptation() -> None:
-    noise = ParameterNoise(find("ddpg").layout(None, SPEC), TARGET)
+    noise = ParameterNoise(find_algorithm("ddpg").layout(None, SPEC), TARGET)
     actions = np.array([[0.3, 0.3], [0.1, 0.0]], np.float32)
     memory = np.array([[5, 1.0, TARGET**2], [6, 1.0, TARGET**2]], np.float32)
     after = noise.adapted(memory, actions, np.zeros((2, 2), np.float32))

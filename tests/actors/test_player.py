@@ -27,8 +27,8 @@ from xagents_ray.core.trajectory import Episode
 from xagents_ray.policy.episodes import (
     Evaluation,
     episode_line,
-    evaluate,
-    play,
+    evaluate_policy,
+    show_episodes,
 )
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 
@@ -372,7 +372,7 @@ def front_door(function: Any, config: Any, *more: Any, **settings: Any) -> Evalu
 
 _LOADED = """
 import sys
-from xagents_ray.algorithms.table import (find)
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import load
 
@@ -380,7 +380,7 @@ def main():
     for path in sys.argv[1:]:
         given = {"env": "CartPole-v1", "weights": (path,)}
         try:
-            print(sorted(load(find("a2c"), given).weights.arrays))
+            print(sorted(load(find_algorithm("a2c"), given).weights.arrays))
         except UserError as error:
             print(error)
     print("tensorflow" in sys.modules)
@@ -407,16 +407,16 @@ def test_weights_are_read_without_tensorflow_beside_the_window(tmp_path: Path) -
 def test_play_prints_a_line_for_each_game() -> None:
     said: list[str] = []
     config = PlayConfig(episodes=2, seed=SEED)
-    games = front_door(play, config, said.append, env="test_player:Blind")
+    games = front_door(show_episodes, config, said.append, env="test_player:Blind")
     assert said == [f"episode {i}: reward 6.00, 6 env steps" for i in (1, 2)]
     assert (games.seed, games.signal, len(games.episodes)) == (SEED, None, 2)
 
 
 def test_a_seed_is_drawn_and_returned() -> None:
     config = PlayConfig(episodes=3)
-    first = front_door(play, config, print, env="CartPole-v1")
+    first = front_door(show_episodes, config, print, env="CartPole-v1")
     again = PlayConfig(episodes=3, seed=first.seed)
-    assert front_door(play, again, print, env="CartPole-v1") == first
+    assert front_door(show_episodes, again, print, env="CartPole-v1") == first
 
 
 @pytest.mark.parametrize(
@@ -426,14 +426,16 @@ def test_a_seed_is_drawn_and_returned() -> None:
 def test_an_output_that_holds_no_action(index: int, message: str) -> None:
     with pytest.raises(UserError, match=f"--action-idx {index}: .*{message}.*; use 0"):
         config = PlayConfig(action_idx=index)
-        front_door(play, config, print, env="CartPole-v1")
+        front_door(show_episodes, config, print, env="CartPole-v1")
 
 
 def test_action_idx_takes_the_action_from_another_output() -> None:
     """Pendulum's value is as wide as its action, so it can stand for one."""
     settings = {"env": "Pendulum-v1"}
     games = [
-        front_door(play, PlayConfig(seed=SEED, action_idx=i), print, **settings)
+        front_door(
+            show_episodes, PlayConfig(seed=SEED, action_idx=i), print, **settings
+        )
         for i in (0, 1)
     ]
     setup = setup_of("ppo", 1, vectorization="sync", **settings)
@@ -451,12 +453,12 @@ def test_action_idx_takes_the_action_from_another_output() -> None:
 def test_evaluate(n_envs: int) -> None:
     config = EvaluateConfig(episodes=6, seed=SEED)
     settings = {"env": "CartPole-v1", "n_envs": n_envs}
-    games = front_door(evaluate, config, **settings)
-    assert games == front_door(evaluate, config, **settings)
+    games = front_door(evaluate_policy, config, **settings)
+    assert games == front_door(evaluate_policy, config, **settings)
     assert len(games.episodes) == 6
     assert max(episode.env for episode in games.episodes) == min(n_envs, 6) - 1
     sampled = EvaluateConfig(episodes=6, seed=SEED, sample=True)
-    assert games.episodes != front_door(evaluate, sampled, **settings).episodes
+    assert games.episodes != front_door(evaluate_policy, sampled, **settings).episodes
 
 
 _SIGNALLED = """

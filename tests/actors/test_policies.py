@@ -25,7 +25,7 @@ from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
@@ -52,7 +52,7 @@ def generators(seed: int, envs: Any) -> list[np.random.Generator]:
 def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
     """Return a policy with random weights, and the network's function."""
     name = {EpsilonGreedyPolicy: "dqn", CategoricalPolicy: "acer"}.get(kind, "ppo")
-    layout = find(name).layouts(config, spec)[0]
+    layout = find_algorithm(name).layouts(config, spec)[0]
     arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
     policy = kind(config, spec, layout)
     policy.load(Weights(1, arrays))
@@ -354,7 +354,7 @@ def test_an_actor_knows_its_places_and_an_evaluation_has_none() -> None:
 
 def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     """With other noise in each row; greedy actions have none."""
-    layout = find("dqn").layouts(NOISY, DISCRETE)[0]
+    layout = find_algorithm("dqn").layouts(NOISY, DISCRETE)[0]
     arrays = random_arrays(layout, 2)
     policy, forward = (
         EpsilonGreedyPolicy(NOISY, DISCRETE, layout),
@@ -375,7 +375,7 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
 
 def test_before_learning_a_noisy_network_acts_randomly() -> None:
     """Its first weights may prefer one action by more than their noise."""
-    layout = find("dqn").layouts(NOISY, DISCRETE)[0]
+    layout = find_algorithm("dqn").layouts(NOISY, DISCRETE)[0]
     arrays = {name: 0 * x for name, x in random_arrays(layout, 2).items()}
     policy = EpsilonGreedyPolicy(NOISY, DISCRETE, layout)
     policy.load(Weights(1, arrays))

@@ -9,7 +9,7 @@ from naive import random_arrays
 
 from xagents_ray.actors.policies.squashed import SquashedGaussianPolicy
 from xagents_ray.algorithms.sac import SACConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind_network
@@ -21,7 +21,7 @@ SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)
 def loaded() -> tuple[Any, Any]:
     """Return a policy with deviations on both sides of their bounds, its network."""
     config = SACConfig(buffer_initial_size=100)
-    layout = find("sac").layout(None, SPEC)
+    layout = find_algorithm("sac").layout(None, SPEC)
     arrays = random_arrays(layout, 2)
     arrays["dense-3/bias"][:] = (-25, 0.1, 4)
     policy = SquashedGaussianPolicy(config, SPEC, layout)

@@ -14,7 +14,7 @@ from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.evaluator import Evaluator
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
@@ -34,7 +34,7 @@ PENDULUM: dict[str, Any] = {"env": "Pendulum-v1", "sde_frequency": EVERY}
 
 def loaded(agent: str, every: int = EVERY) -> tuple[Any, Any]:
     """Return a policy, and its network's outputs as a function."""
-    row = find(agent)
+    row = find_algorithm(agent)
     config = row.config(sde_frequency=every)
     layout = row.layouts(config, SPEC)[0]
     arrays = random_arrays(layout, 3)
@@ -229,11 +229,11 @@ def test_predict_keeps_the_noise_in_its_state() -> None:
 )
 def test_settings_that_are_refused(agent: str, settings: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        find(agent).config(**settings)
+        find_algorithm(agent).config(**settings)
 
 
 def test_discrete_actions_are_refused() -> None:
-    row = find("ppo")
+    row = find_algorithm("ppo")
     config = Config.of(
         row.config, {"env": "CartPole-v1", "max_steps": 1, "sde_frequency": 4}
     )

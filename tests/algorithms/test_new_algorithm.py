@@ -10,7 +10,7 @@ from packages import describe, install
 from processes import python
 
 from xagents_ray.algorithms.a2c import A2CConfig
-from xagents_ray.algorithms.table import ALGORITHMS, find, register
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.extend import AlgorithmConfig, models
 
@@ -69,8 +69,9 @@ def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
     describe(site, "third", group, ours="rows:OURS")
     (site / "rows.py").write_text(
         "from dataclasses import replace\n"
-        "from xagents_ray.extend import find\n"
-        "PPO, OURS = find('ppo'), replace(find('ppo'), name='ours')\n"
+        "from xagents_ray.extend import find_algorithm\n"
+        "PPO = find_algorithm('ppo')\n"
+        "OURS = replace(PPO, name='ours')\n"
     )
     done = run(site, LISTING, tmp_path)
     assert done.stdout.count("EXIT 0") == 4 and "EXIT 2" in done.stdout, done.stderr
@@ -100,7 +101,7 @@ def test_an_algorithm_without_the_length_of_a_rollout_is_refused() -> None:
         model: str | None = models.model(None)
 
     with pytest.raises(UserError, match=r"'own' has rollouts of no length: add policy"):
-        register(replace(find("a2c"), name="own", config=OwnConfig))
+        register(replace(find_algorithm("a2c"), name="own", config=OwnConfig))
 
 
 def test_a_setting_that_is_no_option_is_refused() -> None:
@@ -109,4 +110,4 @@ def test_a_setting_that_is_no_option_is_refused() -> None:
         size: int = 3
 
     with pytest.raises(UserError, match=r"'own' has a setting size without option\(\)"):
-        register(replace(find("a2c"), name="own", config=OwnConfig))
+        register(replace(find_algorithm("a2c"), name="own", config=OwnConfig))

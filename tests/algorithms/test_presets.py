@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from xagents_ray.algorithms.presets import Preset, apply, presets
-from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
 
-PPO = find("ppo")
+PPO = find_algorithm("ppo")
 CARTPOLE = {"env": "CartPole-v1", "preset": "auto"}
 ALL = [pytest.param(p, id=f"{p.agent}-{p.env}-{p.name}") for p in presets()]
 
@@ -24,7 +24,7 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     module, colon, _ = preset.env.partition(":")
     if colon:
         pytest.importorskip(module)
-    row = find(preset.agent)
+    row = find_algorithm(preset.agent)
     assert preset.expected and preset.source
     rewards = preset.expected.partition(" after ")[0].split(", ")
     assert len(rewards) < 3 or len(set(rewards)) > 1, "say it once"
@@ -46,16 +46,16 @@ def test_presets_are_distinct() -> None:
 
 def test_a_name_chooses_another_preset() -> None:
     given = {"env": "CartPole-v1", "preset": "rainbow"}
-    settings = apply(find("dqn"), given)
+    settings = apply(find_algorithm("dqn"), given)
     parts = {"double", "dueling", "distributional", "prioritized"}
     assert all(settings[part] is True for part in parts)
     assert (settings["noisy"], settings["n_step"] > 1) == ("factorised", True)
     with pytest.raises(UserError, match="no preset rainbow of dqn for Acrobot-v1"):
-        apply(find("dqn"), {**given, "env": "Acrobot-v1"})
+        apply(find_algorithm("dqn"), {**given, "env": "Acrobot-v1"})
     with pytest.raises(UserError, match="--preset rainbow: No such file"):
         apply(PPO, given)
     with pytest.raises(UserError, match="did you mean rainbow"):
-        apply(find("dqn"), {**given, "preset": "rainbo"})
+        apply(find_algorithm("dqn"), {**given, "preset": "rainbo"})
 
 
 def test_given_settings_override() -> None:
@@ -66,13 +66,13 @@ def test_given_settings_override() -> None:
 
 
 def test_settings_without_effect_are_left_out_of_a_preset() -> None:
-    dqn = find("dqn")
+    dqn = find_algorithm("dqn")
     plain = apply(dqn, CARTPOLE)
     noisy = apply(dqn, {**CARTPOLE, "noisy": "factorised"})
     assert plain.keys() - noisy.keys() == {"epsilon_end", "epsilon_decay_steps"}
     ladder = apply(dqn, {**CARTPOLE, "epsilon_ladder": True})
     assert plain.keys() - ladder.keys() == {"epsilon_decay_steps"}
-    trpo = apply(find("trpo"), {**CARTPOLE, "critic_lr": 0.1})
+    trpo = apply(find_algorithm("trpo"), {**CARTPOLE, "critic_lr": 0.1})
     assert "lr" not in trpo
 
 
@@ -126,9 +126,9 @@ def test_settings_without_effect_are_refused(
     agent: str, given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        apply(find(agent), {"env": "CartPole-v1", **given})
+        apply(find_algorithm(agent), {"env": "CartPole-v1", **given})
     harmless = {name: value for name, value in given.items() if name == "preset"}
-    assert apply(find(agent), {"env": "CartPole-v1", **harmless})
+    assert apply(find_algorithm(agent), {"env": "CartPole-v1", **harmless})
 
 
 @pytest.mark.parametrize("average", [{}, {"trust_region": False, "kl_weight": 0.1}])
@@ -136,7 +136,7 @@ def test_acer_averages_its_policy_for_either_constraint(
     average: dict[str, Any],
 ) -> None:
     given = {"env": "CartPole-v1", "ema_alpha": 0.9, **average}
-    assert apply(find("acer"), given)["ema_alpha"] == 0.9
+    assert apply(find_algorithm("acer"), given)["ema_alpha"] == 0.9
 
 
 def test_an_own_file(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_the_command_prints_one_as_a_file(capsys: Any, tmp_path: Path) -> None:
         assert cli.run(["presets", preset.agent, preset.env, preset.name]) == 0
         file = tmp_path / "own.yaml"
         file.write_text(capsys.readouterr().out)
-        row, env = find(preset.agent), preset.env
+        row, env = find_algorithm(preset.agent), preset.env
         given = apply(row, {"env": env, "preset": preset.name})
         read = apply(row, {"env": env, "preset": str(file)})
         assert {**read, "preset": preset.name} == given, preset

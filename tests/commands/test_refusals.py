@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import xagents_ray
-from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.commands import cli, seeds, training
 from xagents_ray.commands import tune as tuning
 from xagents_ray.commands.doctor import examination
@@ -311,7 +311,7 @@ def own_sentences(front: str, agent: str, settings: Mapping[str, Any]) -> set[st
     found = set[str]()
     if agent not in ALGORITHMS:
         return found
-    config = find(agent).config
+    config = find_algorithm(agent).config
     loop = {each.name for each in (*options(EnvConfig), *options(config))}
     given = [o for o in train_options(config) if settings.get(o.name) is not None]
     for each in given:

@@ -13,7 +13,7 @@ from fake_driver import FakeDriver
 from sessions import RUN, raising, summary, train
 
 import xagents_ray
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.seeds import _ended, _settings
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
@@ -111,17 +111,17 @@ def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:
 
     def again() -> list[float]:
         with pytest.raises(UserError, match="seed-2 is being trained by process"):
-            _settings(find("ppo"), {**given, "seeds": (2,)}, above, 2)
+            _settings(find_algorithm("ppo"), {**given, "seeds": (2,)}, above, 2)
         return [1]
 
     found.mkdir(parents=True)
     with locked(found):
         again()
     assert found.exists()
-    assert _settings(find("ppo"), given, above, 2) == {**given, **own}
+    assert _settings(find_algorithm("ppo"), given, above, 2) == {**given, **own}
     assert not found.exists()
     train(FakeDriver([[1], again]), **{**given, **own})
-    resumed = _settings(find("ppo"), {**given, "seeds": (2,)}, above, 2)
+    resumed = _settings(find_algorithm("ppo"), {**given, "seeds": (2,)}, above, 2)
     assert resumed["resume"] == str(found) and "name" not in resumed
 
 

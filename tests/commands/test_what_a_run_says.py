@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from xagents_ray.algorithms.presets import hints
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.doctor.machine import preset
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.live import LastingOutput
 from xagents_ray.watch.progress import Progress
 
-PPO = find("ppo")
+PPO = find_algorithm("ppo")
 
 
 def trained(*words: str) -> subprocess.CompletedProcess[str]:

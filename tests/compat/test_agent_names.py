@@ -11,7 +11,7 @@ import policies
 import pytest
 
 import xagents_ray
-from xagents_ray.compat.models import Model, optimizer_settings
+from xagents_ray.compat.models import CfgModel, optimizer_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.utils.buffers import ReplayBuffer1, ReplayBuffer2
 from xagents_ray.utils.common import ModelReader, create_envs
@@ -28,7 +28,7 @@ Adam = type("Adam", (Optimizer,), {})
 SGD = type("SGD", (Optimizer,), {})
 
 
-def model(agent: str, name: str, optimizer: Any = None) -> Model:
+def model(agent: str, name: str, optimizer: Any = None) -> CfgModel:
     path = xagents_ray.agents[agent][name]["ann"][0]
     return ModelReader(path, [1], 4, optimizer).build_model()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.policy.loading import SourceConfig
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import options
@@ -43,7 +43,7 @@ def test_its_settings_are_known(row: tuple[str, str]) -> None:
             continue
         first = call.args[0]
         assert isinstance(first, ast.Constant)
-        trained = train_options(find(first.value).config)
+        trained = train_options(find_algorithm(first.value).config)
         played = {"evaluate": EvaluateConfig, "play": PlayConfig}
         own = [] if command == "train" else options(played[command])
         known = {each.name: each for each in (*trained, *options(SourceConfig), *own)}

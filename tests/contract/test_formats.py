@@ -13,7 +13,7 @@ import tensorflow as tf
 from processes import python
 
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
@@ -43,12 +43,14 @@ UNEVEN = (
 )
 
 
-LAYOUTS = {name: find("ppo").layout(None, spec) for name, spec in SPECS.items()}
+LAYOUTS = {
+    name: find_algorithm("ppo").layout(None, spec) for name, spec in SPECS.items()
+}
 VECTOR = LAYOUTS["vector"]
 RAINBOW = DQNConfig(dueling=True, noisy="factorised", distributional=True)
-LAYOUTS["rainbow"] = find("dqn").layouts(RAINBOW, CARTPOLE)[0]
-STATE_DEPENDENT = find("sac").config(sde_frequency=8)
-LAYOUTS["sac"] = find("sac").layouts(STATE_DEPENDENT, SPECS["continuous"])[0]
+LAYOUTS["rainbow"] = find_algorithm("dqn").layouts(RAINBOW, CARTPOLE)[0]
+STATE_DEPENDENT = find_algorithm("sac").config(sde_frequency=8)
+LAYOUTS["sac"] = find_algorithm("sac").layouts(STATE_DEPENDENT, SPECS["continuous"])[0]
 
 
 def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def assert_equal(got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 def refused(file: WeightsFile, layout: Layout = VECTOR) -> str:
     with pytest.raises(UserError) as caught:
-        formats.decode(file, layout, {})
+        formats.decode_weights(file, layout, {})
     text = str(caught.value)
     assert text.startswith(f"{file.path}: ")
     assert "\n" not in text
@@ -91,13 +93,13 @@ def test_round_trip(
     layout: Layout, extras: dict[str, tuple[int, ...]], kind: str, tmp_path: Path
 ) -> None:
     arrays = arrays_of(layout, extras)
-    write_file(formats.encode(arrays, layout, str(tmp_path / f"a{kind}")))
+    write_file(formats.encode_weights(arrays, layout, str(tmp_path / f"a{kind}")))
     file = read_file(str(tmp_path / f"a{kind}"))
-    got, notes = formats.decode(file, layout, extras)
+    got, notes = formats.decode_weights(file, layout, extras)
     assert_equal(got, arrays)
     assert notes == []
     if not extras:
-        got, notes = formats.decode(file, layout, {"log_std": (2,)})
+        got, notes = formats.decode_weights(file, layout, {"log_std": (2,)})
         assert_equal(got, {**arrays, "log_std": np.zeros(2, np.float32)})
         assert notes == [f"{file.path} has no log_std; it starts at 0."]
 
@@ -106,7 +108,7 @@ def test_round_trip(
 def test_keras_reads_ours(layout: Layout, tmp_path: Path) -> None:
     arrays = arrays_of(layout, EXTRAS)
     path = tmp_path / "a.weights.h5"
-    write_file(formats.encode(arrays, layout, str(path)))
+    write_file(formats.encode_weights(arrays, layout, str(path)))
     model = networks.build_model(layout, 1, "theirs")
     model.load_weights(path)
     expected = {name: arrays[name] for name in layout.shapes}
@@ -131,7 +133,7 @@ def test_ours_reads_keras(tmp_path: Path) -> None:
     cfg = UNEVEN.replace("common=1", "activation=tanh\ncommon=1")
     layout = read_layout(write(tmp_path / "net.cfg", cfg), (4,), [2, 1], 1.0)
     file = read_file(str(tmp_path / "a.weights.h5"))
-    arrays, _ = formats.decode(file, layout, {})
+    arrays, _ = formats.decode_weights(file, layout, {})
     got = bind_network(layout, arrays)(observations)
     for mine, theirs in zip(got, model(observations), strict=True):
         np.testing.assert_allclose(mine, theirs.numpy(), atol=1e-6)
@@ -139,7 +141,7 @@ def test_ours_reads_keras(tmp_path: Path) -> None:
 
 def test_weights_of_xagents() -> None:
     file = read_file(str(XAGENTS / "a2c-cartpole.tf"))
-    arrays, notes = formats.decode(file, VECTOR, {})
+    arrays, notes = formats.decode_weights(file, VECTOR, {})
     assert notes == []
     with np.load(XAGENTS / "a2c-cartpole-outputs.npz") as expected:
         logits, values = bind_network(VECTOR, arrays)(expected["observations"])
@@ -168,25 +170,25 @@ def test_branches_in_checkpoints(text: str, tmp_path: Path) -> None:
         for i, number in enumerate(ORDERS[text])
     }
     tf.train.Checkpoint(**keys).write(str(tmp_path / "theirs.tf"))
-    got, _ = formats.decode(read_file(str(tmp_path / "theirs.tf")), layout, {})
+    got, _ = formats.decode_weights(read_file(str(tmp_path / "theirs.tf")), layout, {})
     assert_equal(got, arrays)
-    write_file(formats.encode(arrays, layout, str(tmp_path / "ours.tf")))
+    write_file(formats.encode_weights(arrays, layout, str(tmp_path / "ours.tf")))
     ours = dict(tf.train.list_variables(str(tmp_path / "ours.tf")))
     assert ours == dict(tf.train.list_variables(str(tmp_path / "theirs.tf")))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_network(kind: str, tmp_path: Path) -> None:
-    file = formats.encode(arrays_of(VECTOR, {}), VECTOR, f"a{kind}")
-    wide = find("ppo").layout(None, EnvSpec((6,), "float32", 1, 2))
+    file = formats.encode_weights(arrays_of(VECTOR, {}), VECTOR, f"a{kind}")
+    wide = find_algorithm("ppo").layout(None, EnvSpec((6,), "float32", 1, 2))
     text = refused(file, wide)
     assert "dense-0/kernel is [4, 64], this agent's network needs [6, 64]" in text
     assert "--model and the network's other settings must be those that" in text
-    single = find("dqn").layout(None, CARTPOLE)
+    single = find_algorithm("dqn").layout(None, CARTPOLE)
     assert "has " in refused(file, single)
-    fewer = formats.encode(arrays_of(single, {}), single, f"a{kind}")
+    fewer = formats.encode_weights(arrays_of(single, {}), single, f"a{kind}")
     assert "has no dense-3/kernel" in refused(fewer)
-    extra = formats.encode(arrays_of(VECTOR, EXTRAS), VECTOR, f"a{kind}")
+    extra = formats.encode_weights(arrays_of(VECTOR, EXTRAS), VECTOR, f"a{kind}")
     assert "has log_std, which this agent's network lacks" in refused(extra)
 
 
@@ -194,12 +196,12 @@ def test_another_network(kind: str, tmp_path: Path) -> None:
 def test_not_a_number(kind: str) -> None:
     arrays = arrays_of(VECTOR, {})
     arrays["dense-2/bias"][1] = np.nan
-    text = refused(formats.encode(arrays, VECTOR, f"a{kind}"))
+    text = refused(formats.encode_weights(arrays, VECTOR, f"a{kind}"))
     assert "dense-2/bias has numbers that are not finite" in text
 
 
 def whole(kind: str) -> WeightsFile:
-    return formats.encode(arrays_of(VECTOR, {}), VECTOR, f"a{kind}")
+    return formats.encode_weights(arrays_of(VECTOR, {}), VECTOR, f"a{kind}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,7 +235,7 @@ def test_damaged_bytes(kind: str, times: int) -> None:
         suffix = sorted(file.files)[i % len(file.files)]
         bad = {**file.files, suffix: damage(file.files[suffix], rng)}
         try:
-            got, _ = formats.decode(WeightsFile(file.path, bad), VECTOR, {})
+            got, _ = formats.decode_weights(WeightsFile(file.path, bad), VECTOR, {})
         except UserError as error:
             assert str(error).startswith(file.path)
             caught += 1
@@ -364,20 +366,21 @@ def test_nothing_on_the_screen(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from xagents_ray.learners import formats\n"
-        "from xagents_ray.algorithms.table import find\n"
+        "from xagents_ray.algorithms.table import find_algorithm\n"
         "from xagents_ray.core.errors import UserError\n"
         "from xagents_ray.core.spec import EnvSpec\n"
         "from xagents_ray.core.trajectory import WeightsFile\n"
         "from xagents_ray.storage.weights import read_file\n"
-        "layout = find('ppo').layout(None, EnvSpec((4,), 'float32', 1, 2))\n"
-        "arrays, _ = formats.decode(read_file(sys.argv[1]), layout, {})\n"
+        "layout = find_algorithm('ppo').layout(None, EnvSpec((4,), 'float32', 1, 2))\n"
+        "arrays, _ = formats.decode_weights(read_file(sys.argv[1]), layout, {})\n"
         "for kind in ('.tf', '.weights.h5', '.npz'):\n"
-        "    file = formats.encode(arrays, layout, 'a' + kind)\n"
-        "    formats.decode(file, layout, {})\n"
+        "    file = formats.encode_weights(arrays, layout, 'a' + kind)\n"
+        "    formats.decode_weights(file, layout, {})\n"
         "    bad = {s: d[:-9] + b'x' + d[-8:] for s, d in file.files.items()}\n"
         "    half = {s: d[:99] for s, d in file.files.items()}\n"
         "    for files in (bad, half):\n"
-        "        try: formats.decode(WeightsFile('a' + kind, files), layout, {})\n"
+        "        broken = WeightsFile('a' + kind, files)\n"
+        "        try: formats.decode_weights(broken, layout, {})\n"
         "        except UserError: pass\n"
     )
     done = python("-c", code, str(XAGENTS / "a2c-cartpole.tf"), cwd=tmp_path)

@@ -23,7 +23,7 @@ from learner_cases import (
 from learner_support import fresh, publish
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find, rows
+from xagents_ray.algorithms.table import find_algorithm, rows
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory, Weights
@@ -51,7 +51,7 @@ PHASES, UPDATES, KEPT = 20, 50, 3
 SIZES = ((1, 8), (2, 32), (5, 12))
 RAM = cases(["ram"], actions=["discrete"])
 RAINBOW = Case(
-    find("dqn"),
+    find_algorithm("dqn"),
     EnvSpec((4,), "float32", 1, 3),
     {
         "double": True,
@@ -65,7 +65,7 @@ RAINBOW = Case(
 )
 STATE_DEPENDENT = pytest.param(
     Case(
-        find("ppo"),
+        find_algorithm("ppo"),
         EnvSpec((4,), "float32", 1, **ACTIONS["continuous"]),
         {"sde_frequency": 4, "init_log_std": -2.0},
     ),

@@ -20,7 +20,7 @@ from linear import (
     rollout,
 )
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
@@ -35,7 +35,7 @@ AGENTS = pytest.mark.parametrize("agent", CLIPS)
 
 
 def make(folder: Path, spec: EnvSpec, agent: str = "a2c", **settings: Any) -> Learner:
-    config = find(agent).config(gamma=GAMMA, **settings)
+    config = find_algorithm(agent).config(gamma=GAMMA, **settings)
     layout = linear_layout(folder, spec, spec.action_units, 1)
     learner = make_learner(agent, config, spec, layout)
     if not spec.is_discrete:

@@ -26,7 +26,7 @@ from linear import (
 
 from xagents_ray import train
 from xagents_ray.algorithms.acer import ACERConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
@@ -72,7 +72,7 @@ def softmax(x: Any) -> Any:
 
 def model_of(learner: Learner, name: str) -> Any:
     """Return a model's [D + 1, n] parameters of the policy and of the critic."""
-    arrays = find("acer").models[0].own(learner.state.arrays())
+    arrays = find_algorithm("acer").models[0].own(learner.state.arrays())
     if name != "policy":
         whole = learner.state.arrays().items()
         start = f"{name}/"
@@ -264,7 +264,7 @@ def test_a_policy_head_with_and_without_softmax_is_one(
         encoding="utf-8",
     )
     spec = SPECS["discrete"]
-    row = find(agent)
+    row = find_algorithm(agent)
     config = row.config(model=str(path))
     (layout,) = row.layouts(config, spec)
     assert [layer.activation for layer in layout.layers] == ["tanh", "linear", "linear"]
@@ -278,7 +278,7 @@ def test_the_default_is_xagents(kind: str) -> None:
     shape = (84, 84) if kind == "image" else (4,)
     dtype = "uint8" if kind == "image" else "float32"
     spec = EnvSpec(shape, dtype, 4 if kind == "image" else 1, 6)
-    layout = find("acer").layout(None, spec)
+    layout = find_algorithm("acer").layout(None, spec)
     assert [layout.layers[i].output_shape[-1] for i in layout.outputs] == [6, 6]
     units = [layer.output_shape[-1] for layer in layout.layers if layer.shapes]
     trunk = [32, 64, 64, 512] if kind == "image" else [64, 64]

@@ -22,7 +22,7 @@ from learner_cases import deterministic
 from learner_support import assert_same, sampled
 from naive import random_arrays
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.actor_and_critics import action_values, smooth_target_actions
@@ -172,8 +172,8 @@ def test_stop_ends_a_phase(name: str) -> None:
 def test_load_makes_targets_equal(name: str) -> None:
     """Of the model that is loaded; the others stay as they are."""
     learner = make(name)
-    layouts = find(name).layouts(config_of(name), SPEC)
-    for model, layout in zip(find(name).models, layouts, strict=True):
+    layouts = find_algorithm(name).layouts(config_of(name), SPEC)
+    for model, layout in zip(find_algorithm(name).models, layouts, strict=True):
         before = networks_of(learner)
         arrays = random_arrays(layout, 5)
         learner.load({f"{model.name}/{key}": x for key, x in arrays.items()})
@@ -192,7 +192,7 @@ def test_models_begin_with_different_weights(name: str) -> None:
         for key, array in networks_of(make(name)).items()
         if key.endswith("dense-0/kernel")
     }
-    models = [model.name for model in find(name).models]
+    models = [model.name for model in find_algorithm(name).models]
     followed = models[1:] if name == "sac" else models
     assert sorted(kernels) == sorted([*models, *(f"{m}-target" for m in followed)])
     assert len({kernels[model] for model in models}) == len(models)

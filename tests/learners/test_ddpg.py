@@ -24,7 +24,7 @@ from actor_and_critics_by_hand import (
 )
 from learner_support import sampled
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
 
@@ -43,7 +43,7 @@ def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list
 def test_only_a_linear_end_of_an_actor_gets_a_tanh(
     agent: str, end: str, tmp_path: Path
 ) -> None:
-    path, row = tmp_path / "own.cfg", find(agent)
+    path, row = tmp_path / "own.cfg", find_algorithm(agent)
     path.write_text(f"[dense-0]\noutput=1\nactivation={end}\n", encoding="utf-8")
     config = row.config(actor_model=str(path), critic_model=str(path))
     actor, *critics = row.layouts(config, SPEC)

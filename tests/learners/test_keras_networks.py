@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.learners.make import make_learner
 from xagents_ray.networks import keras_models
@@ -57,7 +57,7 @@ def features(env: Any) -> Any:
 
 
 def run_of(agent: str, **given: Any) -> RunSpec:
-    row = find(agent)
+    row = find_algorithm(agent)
     settings = {"max_steps": 1, "local": True, "seed": 1, **given}
     return prepare(row, Config.of(row.config, settings))
 

@@ -9,7 +9,7 @@ from linear import SPECS, entropies_of, gae_of, log_probs_of
 from linear import rollout as random_rollout
 
 from xagents_ray.algorithms.ppo import PPOConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
@@ -22,7 +22,9 @@ EVERY = pytest.mark.parametrize("kind", ["discrete", "continuous"])
 
 def outputs_of(learner: Learner, spec: EnvSpec, observations: Any) -> tuple[Any, Any]:
     """Return the logits or means of rows, and their values."""
-    forward = bind_network(find("ppo").layout(None, spec), publish(learner).arrays)
+    forward = bind_network(
+        find_algorithm("ppo").layout(None, spec), publish(learner).arrays
+    )
     policy, values = zip(*(forward(row) for row in observations), strict=True)
     return np.stack(policy), np.stack(values)[..., 0]
 

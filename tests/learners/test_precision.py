@@ -8,7 +8,7 @@ import tensorflow as tf
 from learner_cases import Case, assert_finite, batch, cases, score
 from learner_support import publish
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import precision
@@ -31,7 +31,7 @@ COOPER_LAKE = "vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512f avx512_bf16\n"
 
 def config(**settings: Any) -> Config:
     given = {"env": "CartPole-v1", "max_steps": 1, "precision": "bfloat16", **settings}
-    return Config.of(find("ppo").config, given)
+    return Config.of(find_algorithm("ppo").config, given)
 
 
 @pytest.mark.parametrize("cpuinfo", [ZEN_4, COOPER_LAKE, GRANITE_RAPIDS])
@@ -50,13 +50,13 @@ def test_slow_cpus() -> None:
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="has a GPU")
 def test_a_slow_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "has_fast_cpu", lambda cpuinfo: False)
-    run = build_run(find("ppo"), config(), EnvSpec((4,), "float32", 1, 2))
+    run = build_run(find_algorithm("ppo"), config(), EnvSpec((4,), "float32", 1, 2))
     with pytest.raises(UserError, match="add --allow-slow-precision"):
         make_learner(run)
-    precision.check(config(allow_slow_precision=True))
-    precision.check(config(precision="float32"))
+    precision.check_precision(config(allow_slow_precision=True))
+    precision.check_precision(config(precision="float32"))
     monkeypatch.setattr(precision, "has_fast_cpu", lambda cpuinfo: True)
-    precision.check(config())
+    precision.check_precision(config())
 
 
 def test_only_layers_before_the_outputs_compute_in_bfloat16() -> None:

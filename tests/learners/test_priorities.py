@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from learner_support import make_learner, sampled
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import PrioritizedTransitions, Transitions
@@ -37,7 +37,7 @@ def drawn(spec: EnvSpec, k: int, n: int = 6) -> PrioritizedTransitions:
 
 def make(agent: str, compiled: bool = False, **settings: Any) -> Any:
     settings = {"prioritized": True, "priority_beta": BETA, **settings}
-    config = find(agent).config(**settings)
+    config = find_algorithm(agent).config(**settings)
     return make_learner(agent, config, SPECS[agent], max_steps=100, compiled=compiled)
 
 
@@ -47,7 +47,7 @@ def values_of(learner: Any, agent: str, case: PrioritizedTransitions) -> list[An
     if agent == "dqn":
         return [models["q"](obs).numpy()[np.arange(len(obs)), case.actions[0]]]
     pairs = np.concatenate([obs, case.actions[0]], axis=-1)
-    critics = [model.name for model in find(agent).models[1:]]
+    critics = [model.name for model in find_algorithm(agent).models[1:]]
     return [models[name](pairs).numpy()[:, 0] for name in critics]
 
 

@@ -10,7 +10,7 @@ from learner_support import assert_same, fresh, make_learner, publish, replayed
 from linear import ENVS, LENGTH, SPECS, linear_layout, rollout
 
 from xagents_ray import UserError, train
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory
 from xagents_ray.learners.impala import mixed
@@ -23,7 +23,7 @@ RATIO = {"replay_ratio": 1.0}
 def make(
     folder: Path, agent: str, spec: EnvSpec, compiled: bool = False, **settings: Any
 ) -> Learner:
-    config = find(agent).config(lr=0.01, grad_norm=0.5, **settings)
+    config = find_algorithm(agent).config(lr=0.01, grad_norm=0.5, **settings)
     layout = linear_layout(folder, spec, spec.action_units, 1)
     return make_learner(agent, config, spec, layout, compiled=compiled)
 

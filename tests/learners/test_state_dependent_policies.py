@@ -9,7 +9,7 @@ import pytest
 from learner_support import fresh, make_learner, publish
 from linear import LENGTH, SPECS, gae_of, rollout
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Trajectory
 
 SPEC = SPECS["continuous"]
@@ -20,7 +20,7 @@ OBSERVED = rollout(SPEC)
 
 def make(agent: str, **settings: Any) -> Any:
     """Return a learner of tiny networks with scattered weights, and these by name."""
-    row, files = find(agent), {}
+    row, files = find_algorithm(agent), {}
     for model in row.models:
         path = Path(f"{model.name}.cfg")
         path.write_text(TINY + "[dense-2]\noutput=1\n" * (len(model.heads) - 1))

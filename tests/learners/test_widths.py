@@ -8,7 +8,7 @@ from learner_cases import Case, trajectory
 from learner_support import fresh, make_learner, publish
 from linear import ENVS, SPECS, rollout
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.tensors import Rollout, widened, widths
 
@@ -44,7 +44,7 @@ def test_it_learns_what_it_learns_without_them(agent: str, tolerance: float) -> 
     TRPO's conjugate gradients amplify rounding: the same rows in another order give
     weights that differ by 1e-3, in a step of 0.6.
     """
-    case = Case(find(agent), EnvSpec((4,), "float32", 1, 3))
+    case = Case(find_algorithm(agent), EnvSpec((4,), "float32", 1, 3))
     learner = case.learner(mini_batches=1, fvp_n_steps=1)
     given = fresh(trajectory(case, publish(learner), 8, 3, 1))
     before, learned = learner.state.arrays(), []
@@ -60,7 +60,7 @@ def test_it_learns_what_it_learns_without_them(agent: str, tolerance: float) -> 
 
 def test_a_run_compiles_four_programs_at_most() -> None:
     spec = SPECS["discrete"]
-    config = find("a2c").config()
+    config = find_algorithm("a2c").config()
     learner = make_learner("a2c", config, spec, compiled=True, n_envs=16)
     phase, shapes = learner._traced, set()
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from naive import random_arrays
 
 from xagents_ray.algorithms.dqn import DQNConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -35,7 +35,7 @@ PARTS: list[dict[str, Any]] = [
 
 
 def layout_of(spec: EnvSpec = VECTOR, **parts: Any) -> Layout:
-    (layout,) = find("dqn").layouts(DQNConfig(**parts), spec)
+    (layout,) = find_algorithm("dqn").layouts(DQNConfig(**parts), spec)
     return layout
 
 
@@ -263,7 +263,7 @@ def test_heads_compute_in_float32() -> None:
 
 
 def test_without_parts_the_network_is_the_same() -> None:
-    assert layout_of() == find("dqn").layout(None, VECTOR)
+    assert layout_of() == find_algorithm("dqn").layout(None, VECTOR)
 
 
 def test_keras_files_are_refused() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from naive import random_arrays
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -20,7 +20,7 @@ SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
 
 
 def layouts_of(agent: str, **settings: Any) -> tuple[Layout, ...]:
-    row = find(agent)
+    row = find_algorithm(agent)
     return row.layouts(row.config(layer_norm=True, **settings), SPEC)
 
 
@@ -70,7 +70,9 @@ def test_hidden_layers_are_normalized_before_they_are_activated() -> None:
 @pytest.mark.parametrize("agent", ["ddpg", "td3", "sac"])
 def test_only_critics_have_it(agent: str) -> None:
     actor, *critics = layouts_of(agent)
-    assert actor == find(agent).layouts(find(agent).config(), SPEC)[0]
+    assert (
+        actor == find_algorithm(agent).layouts(find_algorithm(agent).config(), SPEC)[0]
+    )
     for critic in critics:
         names = [layer.name for layer in critic.layers]
         assert [name for name in names if name.endswith("-norm")] == [

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from naive import random_arrays
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -27,7 +27,7 @@ ROWS = 5
 
 
 def layout_of(agent: str, spec: EnvSpec, **settings: Any) -> Any:
-    row = find(agent)
+    row = find_algorithm(agent)
     return row.layouts(row.config(sde_frequency=3, **settings), spec)[0]
 
 
@@ -104,7 +104,7 @@ def test_gradients_into_the_features(agent: str, learns: bool) -> None:
 
 def test_what_it_replaces() -> None:
     """SAC's layer of deviations goes; the others keep their names and order."""
-    plain = find("sac").layout(None, VECTOR)
+    plain = find_algorithm("sac").layout(None, VECTOR)
     layout = layout_of("sac", VECTOR, init_log_std=-1.5)
     names = [x.name for x in layout.layers]
     assert [x.name for x in plain.layers] == [f"dense-{i}" for i in range(4)]

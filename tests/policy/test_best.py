@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from naive import random_arrays
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import load as load_trained
@@ -22,8 +22,8 @@ PPO = {"env": "CartPole-v1", "max_steps": 10_000, "run_dir": "runs", "name": "a"
 
 def run_of(*marks: tuple[int, bool, float | None]) -> tuple[str, dict[int, str]]:
     """Write a run with checkpoints (step, is_best, evaluation); return their paths."""
-    config = Config.of(find("ppo").config, PPO)
-    run = prepare(find("ppo"), config)
+    config = Config.of(find_algorithm("ppo").config, PPO)
+    run = prepare(find_algorithm("ppo"), config)
     directory = RunDirectory.create(config, "ppo", 1)
     directory.begin(config, "ppo", 1)
     writer = CheckpointWriter(directory.checkpoints, 9)
@@ -59,7 +59,7 @@ def test_which_checkpoint_is_taken(
 ) -> None:
     run, paths = run_of(*marks)
     given = {"run": run} | ({"which": which} if which else {})
-    assert load_trained(find("ppo"), given).run.notes == (
+    assert load_trained(find_algorithm("ppo"), given).run.notes == (
         f"Weights of {paths[step]}: {reason}",
     )
 
@@ -74,7 +74,7 @@ def test_a_run_of_an_earlier_version_is_taken() -> None:
         file.write_text(json.dumps(manifest))
     for which, step in ((None, 300), ("best", 200), ("100", 100)):
         given = {"run": run} | ({"which": which} if which else {})
-        (note,) = load_trained(find("ppo"), given).run.notes
+        (note,) = load_trained(find_algorithm("ppo"), given).run.notes
         assert paths[step] in note
 
 
@@ -82,7 +82,7 @@ def test_the_json_of_evaluate_says_which_was_taken() -> None:
     run, paths = run_of(*EVALUATED)
     said: list[str] = []
     given = {"run": run, "episodes": 1, "json": True}
-    assert evaluate_with(find("ppo"), given, said.append).signal is None
+    assert evaluate_with(find_algorithm("ppo"), given, said.append).signal is None
     (text,) = said
     assert paths[200] in json.loads(text)["notes"][0]
 
@@ -97,7 +97,7 @@ def test_which_that_is_wrong() -> None:
         ({"which": "last", "run": None, "weights": ("a.tf",)}, "of --run: leave it"),
     ):
         with pytest.raises(UserError, match=words):
-            load_trained(find("ppo"), {"run": run, **given})
-    assert load_trained(find("ppo"), {"run": paths[100]}).run.notes == (
+            load_trained(find_algorithm("ppo"), {"run": run, **given})
+    assert load_trained(find_algorithm("ppo"), {"run": paths[100]}).run.notes == (
         f"Weights of {paths[100]}: named by --run",
     )

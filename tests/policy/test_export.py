@@ -15,7 +15,7 @@ from xagents_ray import Policy, UserError
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.extend import Layer, Section, register_layer
-from xagents_ray.learners.formats import decode
+from xagents_ray.learners.formats import decode_weights
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.policy.loading import LoadedPolicy
@@ -203,6 +203,6 @@ def test_weights_files_of_keras() -> None:
     extras = run.algorithm.extras(
         run.algorithm.models[0], run.config.algorithm, run.spec
     )
-    arrays, _ = decode(read_file("policy.weights.h5"), run.layout, extras)
+    arrays, _ = decode_weights(read_file("policy.weights.h5"), run.layout, extras)
     assert arrays.keys() == weights.arrays.keys()
     assert all((arrays[name] == weights.arrays[name]).all() for name in arrays)

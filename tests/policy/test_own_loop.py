@@ -6,7 +6,7 @@ from typing import Any
 import forked
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.own_loop import _config
 from xagents_ray.settings.config import Config
@@ -172,7 +172,7 @@ def test_an_observation_that_follows_no_other_is_refused() -> None:
 
 
 def config(agent: str, **settings: Any) -> Config:
-    return _config(find(agent), {"env": "CartPole-v1", **settings})
+    return _config(find_algorithm(agent), {"env": "CartPole-v1", **settings})
 
 
 def test_a_preset_is_applied() -> None:

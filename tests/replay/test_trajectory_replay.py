@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naive import naive_stacks
 
 from xagents_ray.algorithms.acer import ACERConfig
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill, Replayed, Trajectory
@@ -222,7 +222,10 @@ def test_memory_of_ten_thousand_atari_trajectories(n_envs: int) -> None:
 
 def test_refuses_what_memory_cannot_hold() -> None:
     size = 2 * psutil.virtual_memory().available // (24 * 84 * 84)
-    kind, config = find("acer").replay, ACERConfig(buffer_max_size=size).replay
+    kind, config = (
+        find_algorithm("acer").replay,
+        ACERConfig(buffer_max_size=size).replay,
+    )
     assert kind is not None and config is not None
     with pytest.raises(UserError, match=rf"--buffer-max-size {size} needs .*lower it"):
         replay_for(kind, ATARI, config, 1, 0)

@@ -9,7 +9,7 @@ import pytest
 from fake_driver import FakeDriver, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
@@ -34,9 +34,9 @@ class Saved:
 
     def __init__(self, start: int = 0, **settings: Any) -> None:
         settings = {**PPO, "checkpoints": ("best.npz",), **settings}
-        self.config = Config.of(find("ppo").config, settings)
+        self.config = Config.of(find_algorithm("ppo").config, settings)
         self.driver, unused = FakeDriver(), Any
-        run = RunSpec(find("ppo"), self.config, unused, unused, seed=1)  # type: ignore
+        run = RunSpec(find_algorithm("ppo"), self.config, unused, unused, seed=1)  # type: ignore
         self.state = RunState(run)
         self.progress = self.state.progress
         self.progress.env_steps = start

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xagents_ray import train
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.episodes import evaluate_with
 
 EARLIER = Path(__file__).parents[1] / "data" / "earlier"
@@ -65,5 +65,5 @@ def test_earlier_weights_are_evaluated(
         **{name: str(run / f"{name}.cfg") for name in models},
     }
     said: list[str] = []
-    evaluate_with(find(agent), given, said.append)
+    evaluate_with(find_algorithm(agent), given, said.append)
     assert len(json.loads(said[-1])["returns"]) == 1

@@ -13,7 +13,7 @@ import pytest
 
 import xagents_ray
 from xagents_ray.algorithms.row import ALGORITHMS
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Array
 from xagents_ray.learners import formats
 from xagents_ray.policy import loading
@@ -77,7 +77,7 @@ def test_a_run_is_resumed(agent: str, tmp_path: Path) -> None:
 @agents
 def test_weights_start_a_run(agent: str) -> None:
     given = sorted(FILES.glob(f"weights/{agent}-*.npz"))
-    algorithm = find(agent)
+    algorithm = find_algorithm(agent)
     names = [model.name for model in algorithm.models]
     given.sort(key=lambda path: names.index(path.stem.partition("-")[2]))
     written = [path.name for path in given]
@@ -113,10 +113,12 @@ def test_policies_act_as_before(agent: str) -> None:
 @pytest.mark.parametrize("ending", [".tf", ".weights.h5"])
 def test_policies_are_the_same_in_each_format(agent: str, ending: str) -> None:
     path = FILES / "policies" / f"{agent}{ending}"
-    run = loading.load(find(agent), {"run": str(RUNS[agent]), "which": "last"}).run
+    run = loading.load(
+        find_algorithm(agent), {"run": str(RUNS[agent]), "which": "last"}
+    ).run
     expected = arrays_of(path.parent / f"{agent}.npz")
     extras = {k: x.shape for k, x in expected.items() if k not in run.layout.shapes}
-    arrays, notes = formats.decode(read_file(str(path)), run.layout, extras)
+    arrays, notes = formats.decode_weights(read_file(str(path)), run.layout, extras)
     assert arrays.keys() == expected.keys() and not notes
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name])

@@ -13,7 +13,7 @@ from linear import ENVS, LENGTH, linear_layout, rollout
 
 import xagents_ray
 from xagents_ray.actors.policies.base import Actions
-from xagents_ray.algorithms.table import ALGORITHMS, find
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.moments import STD_EPSILON, Moments
 from xagents_ray.core.spec import EnvSpec
@@ -31,7 +31,7 @@ class Setup:
     """A linear learner, and the policy that acts for it."""
 
     def __init__(self, agent: str, spec: EnvSpec, folder: Path, **settings: Any):
-        self.row, self.spec = find(agent), spec
+        self.row, self.spec = find_algorithm(agent), spec
         self.config = self.row.config(gamma=0.9, **settings)
         heads = {"actions": spec.action_units, "value": 1}
         self.layouts: list[Layout] = []

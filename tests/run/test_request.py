@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.run.request import Request
 
@@ -66,7 +66,7 @@ CARTPOLE = {"env": "CartPole-v1", "max_steps": 9}
 def test_all_mistakes_are_reported(given: dict[str, Any], expected: list[str]) -> None:
     found: list[str] = []
     try:
-        Request.of(find("ppo"), given)
+        Request.of(find_algorithm("ppo"), given)
     except UserError as error:
         found = str(error).splitlines()
     assert len(found) == len(expected), found
@@ -88,12 +88,12 @@ def test_all_mistakes_are_reported(given: dict[str, Any], expected: list[str]) -
 )
 def test_no_mistake_follows_from_another(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(UserError) as error:
-        Request.of(find("ppo"), given)
+        Request.of(find_algorithm("ppo"), given)
     (line,) = str(error.value).splitlines()
     assert line.startswith(expected)
 
 
 def test_what_needs_no_end() -> None:
-    assert Request.of(find("ppo"), {"env": "CartPole-v1"}, needs_end=False)
+    assert Request.of(find_algorithm("ppo"), {"env": "CartPole-v1"}, needs_end=False)
     with pytest.raises(UserError, match=f"^{NO_ENV}$"):
-        Request.of(find("ppo"), {}, needs_end=False)
+        Request.of(find_algorithm("ppo"), {}, needs_end=False)

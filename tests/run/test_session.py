@@ -10,7 +10,7 @@ import pytest
 from fake_driver import FakeDriver, FakeSupervision
 from sessions import RUN, SETTINGS, raising, steps, summary, train
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Fill
@@ -66,7 +66,7 @@ def test_a_run_that_ends_while_it_starts_leaves_its_name_free() -> None:
         assert not RUN.exists()
         raise Broken("Ray did not start")
 
-    algorithm = find("ppo")
+    algorithm = find_algorithm("ppo")
     config = Config.of(algorithm.config, SETTINGS)
     with pytest.raises(Broken):
         fit(algorithm, config, Signals(), start)
@@ -299,7 +299,9 @@ def test_an_earlier_run_with_no_replay_to_hold_is_resumed() -> None:
     train(FakeDriver([[1]]), max_steps=1)
     directory = RunDirectory(RUN)
     agent, stored = directory.settings()
-    earlier = Config.of(find(agent).config, {**stored, "checkpoint_replay": True})
+    earlier = Config.of(
+        find_algorithm(agent).config, {**stored, "checkpoint_replay": True}
+    )
     directory.begin(earlier, agent, 1)
     result = train(FakeDriver([[1]]), resume=str(RUN), max_steps=2)
     assert result.env_steps == 2
@@ -416,7 +418,7 @@ def test_one_process_at_a_time_trains_a_run() -> None:
 
     train(FakeDriver([[1], others]), max_steps=2)
     resumed, given = find_run("ppo", {"resume": str(RUN), "max_steps": 4})
-    algorithm, driver = find("ppo"), FakeDriver([[1], others])
+    algorithm, driver = find_algorithm("ppo"), FakeDriver([[1], others])
     facts = algorithm, Config.of(algorithm.config, given), Signals()
     with locked(RUN), pytest.raises(UserError, match=held):  # a moment ago
         fit(*facts, lambda *_: driver, resumed)
@@ -427,7 +429,7 @@ def test_one_process_at_a_time_trains_a_run() -> None:
 def placement(**resumed_with: Any) -> dict[str, Any]:
     """Return the stored and given placement of a run that is resumed."""
     settings = find_run("ppo", {"resume": str(RUN), **resumed_with})[1]
-    Config.of(find("ppo").config, settings)  # is accepted
+    Config.of(find_algorithm("ppo").config, settings)  # is accepted
     return {k: settings[k] for k in ("local", "n_actors", "address") if settings.get(k)}
 
 
@@ -469,8 +471,8 @@ def test_a_signal_while_the_driver_starts(signals: Signals) -> None:
         signals.press(signal.SIGINT)
         raise Stopped
 
-    config = Config.of(find("ppo").config, SETTINGS)
-    result = fit(find("ppo"), config, signals, start)
+    config = Config.of(find_algorithm("ppo").config, SETTINGS)
+    result = fit(find_algorithm("ppo"), config, signals, start)
     assert (result.reason, result.directory) == ("Stopped by SIGINT", "")
     assert not RUN.exists()
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config
@@ -20,9 +20,11 @@ SETTINGS = {
 
 
 def _schedule() -> UpdateSchedule:
-    config = Config.of(find("dqn").config, SETTINGS)
+    config = Config.of(find_algorithm("dqn").config, SETTINGS)
     unused: Any = None
-    return UpdateSchedule(RunSpec(find("dqn"), config, unused, unused, seed=1))
+    return UpdateSchedule(
+        RunSpec(find_algorithm("dqn"), config, unused, unused, seed=1)
+    )
 
 
 def test_nothing_is_learned_before_the_replay_is_filled() -> None:

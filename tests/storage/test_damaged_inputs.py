@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import layout
 from xagents_ray.networks.layout import read_layout
@@ -50,7 +50,7 @@ def test_network_files(tmp_path: Path, data: bytes) -> None:
 
 def begun(tmp_path: Path) -> tuple[RunDirectory, Config]:
     given = {"env": "CartPole-v1", "max_steps": 5, "history_checkpoint": "h.parquet"}
-    config = Config.of(find("ppo").config, given)
+    config = Config.of(find_algorithm("ppo").config, given)
     directory = RunDirectory(tmp_path)
     directory.begin(config, "ppo", 3)
     return directory, config

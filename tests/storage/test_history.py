@@ -24,7 +24,7 @@ from processes import python, start
 from xagents_ray.core.errors import UserError
 from xagents_ray.storage import history
 from xagents_ray.storage.history import History, read_history
-from xagents_ray.storage.history_parts import COLUMNS, Row
+from xagents_ray.storage.history_parts import COLUMNS, EpisodeRow
 
 OLD = {name: [1.0] for name in COLUMNS[:5]} | {"step": [10]}
 
@@ -74,7 +74,7 @@ def test_new_file(tmp_path: Path) -> None:
     made.flush()
     assert not path.exists()
     made.add(7, 0.5, 3.0, 2.0, 4.0)
-    assert made.last == Row(2.0, 4.0, 3.0, 7, 0.5, None)
+    assert made.last == EpisodeRow(2.0, 4.0, 3.0, 7, 0.5, None)
     made.flush()
     schema = pq.read_schema(path)
     assert tuple(schema.names) == COLUMNS
@@ -88,7 +88,7 @@ def test_continued(path: Path) -> None:
     filled(path, 5)
     second = History(path)
     assert second.rows == 5
-    assert second.last == Row(1.0, 0.5, 4.0, 40, 2.0, None)
+    assert second.last == EpisodeRow(1.0, 0.5, 4.0, 40, 2.0, None)
     fill(second, 3, start=5)
     assert (second.rows, second.newest_rewards(4)) == (8, [4.0, 5.0, 6.0, 7.0])
     assert second.newest_rewards(0) == []

@@ -21,10 +21,10 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.networks.layout import layout_for
 from xagents_ray.storage.weights import (
-    check,
     decode_npz,
     encode_npz,
     kind,
+    match_arrays,
     read_file,
     write_file,
 )
@@ -276,7 +276,7 @@ def test_damaged_npz(new: bytes, at: int, cut: int, end: int) -> None:
     data = encode_npz(ARRAYS)[""]
     damaged = (data[:at] + new + data[at + cut :])[: len(data) - max(0, end - 600)]
     try:
-        arrays, _ = check(decode_npz(npz(damaged)), SHAPES, MEAN, "w.npz")
+        arrays, _ = match_arrays(decode_npz(npz(damaged)), SHAPES, MEAN, "w.npz")
     except UserError as error:
         assert "\n" not in str(error)
     else:
@@ -304,7 +304,7 @@ def test_shapes() -> None:
 
 def test_check_takes_what_fits() -> None:
     wide = {name: array.astype(np.float64) for name, array in ARRAYS.items()}
-    arrays, notes = check(wide, SHAPES, MEAN, "w.npz")
+    arrays, notes = match_arrays(wide, SHAPES, MEAN, "w.npz")
     assert_equal(arrays, ARRAYS)
     assert notes == []
     arrays["dense-0/bias"][0] = 9  # its own, writable copy
@@ -313,7 +313,7 @@ def test_check_takes_what_fits() -> None:
 
 def test_check_without_extras() -> None:
     own = {name: ARRAYS[name] for name in SHAPES}
-    arrays, notes = check(own, SHAPES, {"log_std": (2,), **MEAN}, "old.tf")
+    arrays, notes = match_arrays(own, SHAPES, {"log_std": (2,), **MEAN}, "old.tf")
     assert_equal(arrays, {**own, "log_std": np.zeros(2, np.float32)})
     assert notes == [
         "old.tf has no log_std; it starts at 0.",
@@ -340,7 +340,7 @@ def test_check_without_extras() -> None:
 def test_check_refuses(change: dict[str, Any], said: str) -> None:
     arrays = {k: v for k, v in {**ARRAYS, **change}.items() if v is not None}
     with pytest.raises(UserError) as caught:
-        check(arrays, SHAPES, MEAN, "w.npz")
+        match_arrays(arrays, SHAPES, MEAN, "w.npz")
     assert str(caught.value).startswith("w.npz: ")
     assert said in str(caught.value)
 
@@ -355,7 +355,7 @@ def test_weights_of_another_number_of_frames_name_the_flag(
     mine, theirs = (layout_for(None, "q-{kind}.cfg", spec, [6]) for spec in of)
     arrays = {name: np.zeros(s, np.float32) for name, s in theirs.shapes.items()}
     with pytest.raises(UserError, match=f"give --frame-stack {other}") as caught:
-        check(arrays, mine.shapes, {}, "old.tf", mine)
+        match_arrays(arrays, mine.shapes, {}, "old.tf", mine)
     assert "--model" not in str(caught.value)
     kernel = "convolutional-1/kernel"  # another network is no other number of frames
     arrays = {name: np.zeros(s, np.float32) for name, s in mine.shapes.items()}
@@ -363,4 +363,4 @@ def test_weights_of_another_number_of_frames_name_the_flag(
     with pytest.raises(
         UserError, match="--model and the network's other settings must be"
     ):
-        check(arrays, mine.shapes, {}, "old.tf", mine)
+        match_arrays(arrays, mine.shapes, {}, "old.tf", mine)

@@ -8,7 +8,7 @@ from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Episode, Weights
 from xagents_ray.run.prepare import prepare
 from xagents_ray.settings.config import Config
@@ -20,7 +20,7 @@ FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
 
 
 def run_of(agent: str, n_envs: int, **settings: Any) -> RunSpec:
-    row = find(agent)
+    row = find_algorithm(agent)
     values = {"n_envs": n_envs, "max_steps": 1, **settings}
     return replace(prepare(row, Config.of(row.config, values)), seed=SEED)
 

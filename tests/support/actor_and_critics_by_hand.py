@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from learner_support import make_learner
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
 
@@ -40,7 +40,7 @@ def make(
     **settings: Any,
 ) -> Any:
     """Return a learner of tiny networks whose Adam steps are nearly the gradient's."""
-    for model in find(name).models[:2]:
+    for model in find_algorithm(name).models[:2]:
         more = "[dense-2]\noutput=1\n" * (len(model.heads) - 1)
         Path(f"{model.file.removesuffix('_model')}.cfg").write_text(TINY + more)
     config = config_of(name, **settings)
@@ -58,7 +58,7 @@ def config_of(name: str, **settings: Any) -> Any:
         "tau": TAU,
         **settings,
     }
-    return find(name).config(**values)
+    return find_algorithm(name).config(**values)
 
 
 def batch(k: int, n: int = 8, spec: EnvSpec = SPEC, seed: int = 0) -> Transitions:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Batch,
@@ -30,7 +30,7 @@ def make_learner(
     n_envs: int | None = None,
 ) -> Learner:
     """Return the learner of an algorithm; by default with its own networks."""
-    row = find(agent).adapted(config)
+    row = find_algorithm(agent).adapted(config)
     layouts = layouts or row.layouts(config, spec)
     return Learner(row, config, spec, layouts, seed, max_steps, compiled, n_envs)
 

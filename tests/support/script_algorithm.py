@@ -8,7 +8,7 @@ import numpy as np
 
 import xagents_ray
 from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy
-from xagents_ray.extend import Layer, TransitionReplay, find
+from xagents_ray.extend import Layer, TransitionReplay, find_algorithm
 from xagents_ray.learners.dqn import DQN
 
 SEEN = Path("seen").absolute()
@@ -73,7 +73,7 @@ class Scale(Layer):
 xagents_ray.register_layer("scale", Scale)
 xagents_ray.register(
     replace(
-        find("dqn"),
+        find_algorithm("dqn"),
         name="own-dqn",
         learner=OwnLearner,
         policy=OwnPolicy,

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from fake_driver import FakeDriver
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import find_run
 from xagents_ray.run.session import fit
@@ -37,9 +37,9 @@ def train(
     resumed, given = None, {**SETTINGS, **settings}
     if "resume" in settings:
         resumed, given = find_run(agent, settings)
-    config = Config.of(find(agent).config, given)
+    config = Config.of(find_algorithm(agent).config, given)
     start = lambda run, signals, note: driver  # noqa: E731
-    facts = find(agent), config, signals or Signals(), start, resumed, watch
+    facts = find_algorithm(agent), config, signals or Signals(), start, resumed, watch
     return fit(*facts, listeners=callbacks)
 
 

@@ -24,7 +24,7 @@ from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning.display import Row, SweepDisplay
+from xagents_ray.tuning.display import SweepDisplay, TrialRow
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,
@@ -271,7 +271,7 @@ def shown(width: int, live: bool, **more: Any) -> tuple[SweepDisplay, io.StringI
     text = io.StringIO()
     console = Console(file=text, force_terminal=live, width=width, highlight=False)
     config = TuneConfig(n_trials=4, n_jobs=2, **more)
-    rows = [Row(0, {"lr": 1e-3}, "complete", 1000, 200.0, 30.0)]
+    rows = [TrialRow(0, {"lr": 1e-3}, "complete", 1000, 200.0, 30.0)]
     return SweepDisplay(config, DisplayConfig(), rows, console), text
 
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.trajectory import RolloutReport
 from xagents_ray.settings.config import Config
@@ -14,7 +14,7 @@ from xagents_ray.watch.profile import Profile
 
 def _profile(agent: str = "ppo", n_actors: int = 2, **settings: object) -> Profile:
     settings = {"env": "CartPole-v1", "n_envs": 64, "max_steps": 1, **settings}
-    return Profile(Config.of(find(agent).config, settings), n_actors)
+    return Profile(Config.of(find_algorithm(agent).config, settings), n_actors)
 
 
 def _report(

@@ -8,7 +8,7 @@ import pytest
 from sessions import raising
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Stopped
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History, read_history
@@ -57,9 +57,9 @@ class Recorded:
 
     def __init__(self, *histories: History, **settings: Any) -> None:
         settings = {"env": "CartPole-v1", "max_steps": 1, **settings}
-        config = Config.of(find("ppo").config, settings)
+        config = Config.of(find_algorithm("ppo").config, settings)
         unused: Any = None
-        run = RunSpec(find("ppo"), config, unused, unused, seed=1)
+        run = RunSpec(find_algorithm("ppo"), config, unused, unused, seed=1)
         self.warnings: list[str] = []
         best_effort = BestEffort(self.warnings.append)
         directory = RunDirectory(Path("run"))

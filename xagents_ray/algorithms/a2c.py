@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -52,7 +52,7 @@ class A2CConfig(AlgorithmConfig):
     replay_ratio: float = trajectory_replay.optional_replay_ratio(0.0)
 
 
-add(
+add_algorithm(
     Algorithm(
         name="a2c",
         config=A2CConfig,

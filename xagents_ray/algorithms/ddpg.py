@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from xagents_ray.algorithms import off_policy
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
-from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -52,7 +52,7 @@ class DDPGConfig(AlgorithmConfig):
     her_goals: int = off_policy.her_goals(4)
 
 
-add(
+add_algorithm(
     Algorithm(
         name="ddpg",
         config=DDPGConfig,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xagents_ray.algorithms import off_policy
-from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks import keras_files
@@ -166,7 +166,7 @@ class DQNConfig(AlgorithmConfig):
         )
 
 
-def adapted(layout: Layout, config: DQNConfig) -> Layout:
+def add_dqn_layers(layout: Layout, config: DQNConfig) -> Layout:
     """Return the network with the parts that the config asks for.
 
     Raises:
@@ -191,13 +191,13 @@ def adapted(layout: Layout, config: DQNConfig) -> Layout:
     return layout
 
 
-add(
+add_algorithm(
     Algorithm(
         name="dqn",
         config=DQNConfig,
         learner="xagents_ray.learners.dqn:DQN",
         policy="xagents_ray.actors.policies.exploring:EpsilonGreedyPolicy",
-        models=(Model("q", "q-{kind}.cfg", ("actions",), adapt=adapted),),
+        models=(Model("q", "q-{kind}.cfg", ("actions",), adapt=add_dqn_layers),),
         on_policy=False,
         replay="xagents_ray.replay.transitions:TransitionReplay",
         continuous=False,

@@ -9,8 +9,8 @@ import numpy as np
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, add
-from xagents_ray.algorithms.trajectory_replay import OptionalTrajectories
+from xagents_ray.algorithms.row import Algorithm, add_algorithm
+from xagents_ray.algorithms.trajectory_replay import OptionalReplayGroup
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -22,7 +22,7 @@ def _replayed_part(share: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImpalaTrajectories(OptionalTrajectories):
+class ImpalaTrajectories(OptionalReplayGroup):
     """Settings of replay within each update, or in updates of their own."""
 
     replay_share: float
@@ -125,7 +125,7 @@ class IMPALAConfig(AlgorithmConfig):
         return _replayed_part(self.replay_share)
 
 
-add(
+add_algorithm(
     Algorithm(
         name="impala",
         config=IMPALAConfig,

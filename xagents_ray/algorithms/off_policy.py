@@ -44,7 +44,7 @@ class Minibatches(RolloutGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transitions(ReplayGroup):
+class TransitionReplayGroup(ReplayGroup):
     """Settings of a replay buffer of single transitions."""
 
     gamma: float
@@ -148,7 +148,7 @@ train_frequency = shared(
     hp_type="categorical",
     known_as=("train_freq",),
     remedy_for="learning",
-    group=Transitions,
+    group=TransitionReplayGroup,
 )
 gradient_steps = shared(
     count, "Updates per --train-frequency", unit="updates", hp_type="categorical"

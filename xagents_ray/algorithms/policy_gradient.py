@@ -129,7 +129,7 @@ def _adapt(layout: Layout, config: AlgorithmConfig) -> Layout:
     network = config.part(PolicyAndValue)
     if network is None:
         return layout
-    return state_dependent.adapted(network.adapted(layout), config, network.model)
+    return state_dependent.add_log_std(network.adapted(layout), config, network.model)
 
 
 ACTOR_CRITIC = Model(

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import coefficient, count, option, positive
@@ -96,7 +96,7 @@ class PPOConfig(AlgorithmConfig):
     )
 
 
-add(
+add_algorithm(
     Algorithm(
         name="ppo",
         config=PPOConfig,

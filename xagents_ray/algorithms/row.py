@@ -174,6 +174,6 @@ ALGORITHMS: dict[str, Algorithm] = {}
 """The rows by name; `xagents_ray.algorithms.table` fills it."""
 
 
-def add(row: Algorithm) -> None:
+def add_algorithm(row: Algorithm) -> None:
     """Add a row of this package; `table.register` is for others."""
     ALGORITHMS[row.name] = row

@@ -8,14 +8,14 @@ from typing import Any
 
 from xagents_ray.algorithms import off_policy, state_dependent
 from xagents_ray.algorithms.off_policy import critic_of_actions, with_critics
-from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import option
 
-AUTO = "auto"
+AUTO_ALPHA = "auto"
 """Value of `--alpha` that is learned."""
 LOG_STD_BOUNDS = -20.0, 2.0
 """Of the actor's second output; the code of the paper's authors clips it so."""
@@ -77,7 +77,7 @@ class SACConfig(AlgorithmConfig):
     her_goals: int = off_policy.her_goals(4)
 
     alpha: str = option(
-        AUTO,
+        AUTO_ALPHA,
         "Entropy coefficient, or auto: it starts at 1 and is learned, so that the "
         "policy's entropy meets --target-entropy",
         takes="float",
@@ -99,7 +99,7 @@ class SACConfig(AlgorithmConfig):
                 f"--init-log-std {self.init_log_std:g} is for state-dependent "
                 "exploration: add --sde-frequency, or leave it out."
             )
-        if self.alpha == AUTO:
+        if self.alpha == AUTO_ALPHA:
             return
         if not 0 <= self.fixed_alpha < math.inf:
             raise UserError(
@@ -120,12 +120,12 @@ class SACConfig(AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: SACConfig) -> Layout:
-    return state_dependent.adapted(
+    return state_dependent.add_log_std(
         layout, config, config.actor_model, 1, learns_features=True
     )
 
 
-add(
+add_algorithm(
     Algorithm(
         name="sac",
         config=SACConfig,

@@ -85,7 +85,7 @@ def noise_of(config: AlgorithmConfig) -> StateDependent:
     return group
 
 
-def adapted(
+def add_log_std(
     layout: Layout,
     config: AlgorithmConfig,
     file: str | None,

@@ -29,7 +29,7 @@ __all__ = [
     "ALGORITHMS",
     "check_owners",
     "failures",
-    "find",
+    "find_algorithm",
     "owners",
     "register",
     "rows",
@@ -46,7 +46,7 @@ def rows() -> Mapping[str, Algorithm]:
     return ALGORITHMS
 
 
-def find(name: str) -> Algorithm:
+def find_algorithm(name: str) -> Algorithm:
     """Return the row of this name; UserError with near names when there is none."""
     if not isinstance(name, str):
         raise _no_name(name)
@@ -109,9 +109,10 @@ def register(row: Any) -> None:
         UserError: its name is taken, or the row is wrong.
     Example:
         >>> import dataclasses, xagents_ray
-        >>> from xagents_ray.extend import find
-        >>> xagents_ray.register(dataclasses.replace(find("dqn"), name="my-dqn"))
-        >>> find("my-dqn").config is find("dqn").config
+        >>> from xagents_ray.extend import find_algorithm
+        >>> mine = dataclasses.replace(find_algorithm("dqn"), name="my-dqn")
+        >>> xagents_ray.register(mine)
+        >>> find_algorithm("my-dqn") is mine
         True
     """
     if not isinstance(row, Algorithm):

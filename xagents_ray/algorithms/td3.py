@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from xagents_ray.algorithms import off_policy
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS, with_critics
-from xagents_ray.algorithms.row import Algorithm, add
+from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import coefficient, count
@@ -65,7 +65,7 @@ class TD3Config(AlgorithmConfig):
     )
 
 
-add(
+add_algorithm(
     Algorithm(
         name="td3",
         config=TD3Config,

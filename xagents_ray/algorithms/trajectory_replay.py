@@ -27,7 +27,7 @@ OPTIONAL_REPLACED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trajectories(ReplayGroup):
+class TrajectoryReplayGroup(ReplayGroup):
     """Settings of a replay buffer of whole trajectories.
 
     Attributes:
@@ -65,7 +65,7 @@ class Trajectories(ReplayGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptionalTrajectories(Trajectories):
+class OptionalReplayGroup(TrajectoryReplayGroup):
     """Settings of on-policy algorithms that replay trajectories on request.
 
     V-trace corrects for the policies that acted.
@@ -110,7 +110,7 @@ replay_ratio = shared(
     unit="updates",
     hp_type="categorical",
     remedy_for="learning",
-    group=Trajectories,
+    group=TrajectoryReplayGroup,
 )
 optional_replay_ratio = shared(
     replay_ratio,
@@ -118,5 +118,5 @@ optional_replay_ratio = shared(
     "corrected by V-trace; the number is drawn from a Poisson distribution each "
     "time; 0 for no replay",
     replaces=("decoupled_loss",),  # of PPO
-    group=OptionalTrajectories,
+    group=OptionalReplayGroup,
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent
-from xagents_ray.algorithms.row import Algorithm, Model, add
+from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -92,10 +92,10 @@ class TRPOConfig(AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: TRPOConfig) -> Layout:
-    return state_dependent.adapted(layout, config, config.actor_model)
+    return state_dependent.add_log_std(layout, config, config.actor_model)
 
 
-add(
+add_algorithm(
     Algorithm(
         name="trpo",
         config=TRPOConfig,

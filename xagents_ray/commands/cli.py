@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import failures, find, owners, rows
+from xagents_ray.algorithms.table import failures, find_algorithm, owners, rows
 from xagents_ray.commands.episodes import evaluate_with, play_with
 from xagents_ray.commands.flags import Command, parameter, refused
 from xagents_ray.commands.launch import launching
@@ -136,7 +136,7 @@ class _Agents(click.Group):
         """Return the command of one algorithm, whose row other packages may add."""
         if cmd_name.startswith("-"):
             return None
-        row = find(cmd_name)
+        row = find_algorithm(cmd_name)
         own = filter(self._own, options(row.config))
         shown = [*self._shared, *own, *options(_Errors)]
         hidden = map(flag, (*row.config.replaced, *self._refused))

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import one_blas_thread
@@ -69,7 +69,7 @@ def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evalu
     trained = load(algorithm, given)
     for note in trained.run.notes:
         say(note)
-    return episodes.play(trained.run, trained.weights, config, say)
+    return episodes.show_episodes(trained.run, trained.weights, config, say)
 
 
 def evaluate_with(
@@ -83,7 +83,7 @@ def evaluate_with(
     _check_sampling(algorithm, config, given)
     trained = load(algorithm, given)
     with _progress(config.episodes, bar) as progress:
-        found = episodes.evaluate(trained.run, trained.weights, config, progress)
+        found = episodes.evaluate_policy(trained.run, trained.weights, config, progress)
     if not config.json:
         for note in trained.run.notes:
             say(note)
@@ -118,7 +118,7 @@ def _called(
     call: Callable[[Algorithm, Mapping[str, Any], Say], Evaluation],
 ) -> Evaluation:
     """Return what a command does, called from Python, which prints nothing."""
-    algorithm = find(agent)
+    algorithm = find_algorithm(agent)
     groups = EnvConfig, SourceConfig, config
     given = check_settings(algorithm, groups, settings)
     with raising_interrupts(), one_blas_thread():

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.flags import Command, parameter
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
@@ -137,7 +137,7 @@ def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[st
         raise UserError(f"Name a training to launch, as in {_example(ctx)}.")
     root = ctx.find_root()
     train = root.command.get_command(root, "train")  # type: ignore[attr-defined]
-    algorithm = find(words[1])
+    algorithm = find_algorithm(words[1])
     within = click.Context(train, root, "train")
     parsed = train.get_command(within, algorithm.name).make_context(
         algorithm.name, list(words[2:]), within

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import SourceConfig
@@ -54,7 +54,7 @@ def load(
             'load("policy.npz", agent="ppo", env="CartPole-v1").'
         )
     given["weights" if files else "run"] = files or str(source)
-    algorithm = find(agent or _agent_of(str(source), settings))
+    algorithm = find_algorithm(agent or _agent_of(str(source), settings))
     given = check_settings(algorithm, (EnvConfig, SourceConfig), given)
     return Policy(load_trained(algorithm, given), seed)
 

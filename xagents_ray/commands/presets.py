@@ -3,7 +3,7 @@
 import click
 
 from xagents_ray.algorithms import presets as kept
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.tables import print_table
 from xagents_ray.tuning import plan
 
@@ -11,10 +11,10 @@ from xagents_ray.tuning import plan
 @click.command(help="List the presets of --preset, or print one as a file for it")
 @click.argument("agent", required=False)
 @click.argument("env", required=False)
-@click.argument("name", default=kept.AUTO)
+@click.argument("name", default=kept.AUTO_PRESET)
 def presets(agent: str | None, env: str | None, name: str) -> int:
     """List presets, of one agent or of all; with an environment, print its settings."""
-    row = None if agent is None else find(agent)
+    row = None if agent is None else find_algorithm(agent)
     if row is not None and env is not None:
         found = kept.named(row.name, env, name)
         text = plan.preset(row, found.settings, found.expected, found.source)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.training import train_with
@@ -37,7 +37,7 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
     'runs/ppo/CartPole-v1/first'
     """
     result: Result | SeedsResult
-    algorithm = find(agent)
+    algorithm = find_algorithm(agent)
     with raising_interrupts(), one_blas_thread():
         if settings.get("seeds") is not None:
             result = train_seeds(algorithm, settings)

@@ -5,7 +5,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.tuning.plan import tune_options
@@ -35,7 +35,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
     ...     n_trials=2, trial_steps=500, study="first", local=True, quiet=True)
     >>> better = {**result.best, "max_steps": 100_000}  # for xagents_ray.train
     """
-    algorithm = find(agent)
+    algorithm = find_algorithm(agent)
     with raising_interrupts():
         result = tune_with(algorithm, settings)
         if result.signal is not None:

@@ -31,7 +31,7 @@ from typing import Any, Literal, TypedDict, overload
 from typing_extensions import Unpack
 
 from xagents_ray.algorithms.row import AgentName
-from xagents_ray.compat.agents import Agent
+from xagents_ray.compat.agents import CompatAgent
 from xagents_ray.watch.callbacks import OwnCallbacks
 from xagents_ray.watch.result import Result
 from xagents_ray.tuning.seeds_result import SeedsResult
@@ -65,7 +65,7 @@ def _compat() -> str:
     """Return what the package has besides `train` and `tune` for scripts of xagents."""
     names = [row.name.upper() for row in ALGORITHMS.values()]
     public = "".join(f"{_INDENT}{_quoted(x)},\n" for x in (*names, "agents"))
-    classes = "".join(f"class {name}(Agent): ...\n" for name in names)
+    classes = "".join(f"class {name}(CompatAgent): ...\n" for name in names)
     known = "agents: dict[str, dict[str, Any]]"
     return f"__all__ = [\n{public}]\n\n{known}\n\n{classes}".rstrip()
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import xagents_ray
 from xagents_ray import AgentName, Evaluation, Policy, Result, UserError, load, train
 from xagents_ray.compat import buffers
-from xagents_ray.compat.envs import Envs
-from xagents_ray.compat.models import Model, optimizer_settings
+from xagents_ray.compat.envs import EnvList
+from xagents_ray.compat.models import CfgModel, optimizer_settings
 from xagents_ray.compat.trial import Reporter
 from xagents_ray.extend import (
     ALGORITHMS,
@@ -25,7 +25,7 @@ from xagents_ray.extend import (
 _KINDS = {"cnn": "image", "ann": "vector"}
 
 
-class Agent:
+class CompatAgent:
     """An agent of xagents: it collects settings, which it trains and plays with.
 
     Args:
@@ -155,7 +155,7 @@ class Agent:
 
     def _networks(self) -> dict[str, Any]:
         return {
-            name: each.cfg_file if isinstance(each, Model) else each
+            name: each.cfg_file if isinstance(each, CfgModel) else each
             for name, each in self._models.items()
         }
 
@@ -191,7 +191,7 @@ class Agent:
     def _warn_of_bounded_values(self) -> None:
         for model in self.row.models:
             given = self._models.get(model.file)
-            if not isinstance(given, Model) or "value" not in model.heads:
+            if not isinstance(given, CfgModel) or "value" not in model.heads:
                 continue
             end = given.layout.outputs[model.heads.index("value")]
             activation = given.layout.layers[end].activation
@@ -215,7 +215,7 @@ def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:
 
 def _environments(envs: Any) -> dict[str, Any]:
     """Return the settings of environments."""
-    if isinstance(envs, Envs):
+    if isinstance(envs, EnvList):
         return envs.settings
     spec = getattr(next(iter(envs), None), "spec", None)
     if spec is None:
@@ -227,10 +227,10 @@ def _environments(envs: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def agent_class(row: Algorithm) -> type[Agent]:
+def agent_class(row: Algorithm) -> type[CompatAgent]:
     """Return the class of an agent; `pickle` finds it as `xagents_ray.PPO`."""
     own = {"row": row, "__module__": "xagents_ray", "__doc__": row.config.__doc__}
-    return type(row.name.upper(), (Agent,), own)
+    return type(row.name.upper(), (CompatAgent,), own)
 
 
 def agents() -> dict[str, dict[str, Any]]:
@@ -252,7 +252,7 @@ def agents() -> dict[str, dict[str, Any]]:
     return found
 
 
-def find(name: str) -> Any:
+def xagents_attribute(name: str) -> Any:
     """Return what scripts of xagents take from the package, `PPO` or `agents`.
 
     Raises:

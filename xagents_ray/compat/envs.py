@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _SKIPPED, _SHAPE = 4, (84, 84)
 
 
-class Envs(Sequence["gym.Env[Any, Any]"]):
+class EnvList(Sequence["gym.Env[Any, Any]"]):
     """Environments of one kind, as a list of them.
 
     An item is a Gymnasium environment that is made when it is asked for. Training makes
@@ -38,7 +38,7 @@ class Envs(Sequence["gym.Env[Any, Any]"]):
         return self._made[place]
 
     def __reduce__(self) -> Any:
-        return Envs, (self.settings,)
+        return EnvList, (self.settings,)
 
 
 def create_envs(
@@ -49,7 +49,7 @@ def create_envs(
     resize_shape: tuple[int, int] = _SHAPE,
     max_frame: bool = False,
     **settings: Any,
-) -> Envs:
+) -> EnvList:
     """Return a list of environments.
 
     Args:
@@ -75,7 +75,7 @@ def create_envs(
             "frame_skips and resize_shape, or wrap the environment in a function."
         )
     own = {"env": env_name, "n_envs": n, "preprocess": preprocess}
-    return Envs({**own, "max_frame": max_frame, **settings})
+    return EnvList({**own, "max_frame": max_frame, **settings})
 
 
 def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":

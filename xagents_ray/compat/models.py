@@ -26,7 +26,7 @@ class ModelReader:
         output_units: number of units of each output, in order.
         input_shape: shape of an observation, `(D,)` or `(H, W, C)`, or `D`.
         optimizer: "adam", "rmsprop" or a Keras optimizer.
-        seed: seed of the weights of `Model.keras`; a run uses the agent's seed.
+        seed: seed of the weights of `CfgModel.keras`; a run uses the agent's seed.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ModelReader:
         self.input_shape = tuple(input_shape)
         self.optimizer, self.seed = optimizer, seed
 
-    def build_model(self) -> "Model":
+    def build_model(self) -> "CfgModel":
         """Return the network.
 
         Raises:
@@ -52,10 +52,10 @@ class ModelReader:
         scale = 1 / 255 if len(self.input_shape) == 3 else 1.0
         units = [int(each) for each in self.output_units]
         layout = extend.read_layout(self.cfg_file, self.input_shape, units, scale)
-        return Model(self.cfg_file, layout, self.optimizer, self.seed)
+        return CfgModel(self.cfg_file, layout, self.optimizer, self.seed)
 
 
-class Model:
+class CfgModel:
     """A network of a .cfg file, its optimizer, and a file of weights.
 
     What else a Keras model has, `summary()` and others, is that of a Keras model of its
@@ -73,7 +73,7 @@ class Model:
         """Take an optimizer in place of the reader's."""
         self.optimizer = optimizer or self.optimizer
 
-    def load_weights(self, path: str | Path) -> "Model":
+    def load_weights(self, path: str | Path) -> "CfgModel":
         """Start from a weights file, .tf, .weights.h5 or .npz; it is read later.
 
         Raises:
@@ -83,7 +83,7 @@ class Model:
         self.weights_path = str(path)
         return self
 
-    def expect_partial(self) -> "Model":
+    def expect_partial(self) -> "CfgModel":
         """Return itself: optimizers' states in a .tf file are left out anyway."""
         return self
 

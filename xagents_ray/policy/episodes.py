@@ -97,7 +97,7 @@ class Evaluation:
         return f"<{type(self).__name__}: {self}>"
 
 
-def play(
+def show_episodes(
     run: RunSpec, weights: Weights, config: PlayConfig, say: Callable[[str], object]
 ) -> Evaluation:
     """Play episodes in one environment; show them, write videos or pictures.
@@ -130,7 +130,7 @@ def unless_stopped(evaluation: Evaluation) -> Evaluation:
     return evaluation
 
 
-def evaluate(
+def evaluate_policy(
     run: RunSpec,
     weights: Weights,
     config: EvaluateConfig,

@@ -22,16 +22,16 @@ from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage import checkpoints
 from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
 from xagents_ray.storage.weights import (
-    check,
     decode_npz,
     encode_npz,
     kind,
+    match_arrays,
     read_file,
     write_file,
 )
 
-_DECODE = "xagents_ray.learners.formats:decode"
-_ENCODE = "xagents_ray.learners.formats:encode"
+_DECODE = "xagents_ray.learners.formats:decode_weights"
+_ENCODE = "xagents_ray.learners.formats:encode_weights"
 _SECONDS = 300
 
 
@@ -112,7 +112,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     extras = algorithm.extras(model, config, spec)
     if checkpoint is not None:
         own, name = model.own(checkpoint.arrays), str(checkpoint.path)
-        arrays, notes = check(own, layout.shapes, extras, name, layout)
+        arrays, notes = match_arrays(own, layout.shapes, extras, name, layout)
         notes = [f"Weights of {name}: {reason}", *notes]
     else:
         assert source.weights is not None
@@ -190,7 +190,7 @@ def _read(
     """Return the arrays of a weights file, those of TensorFlow by another process."""
     file = read_file(path)
     if kind(path) == ".npz":
-        return check(decode_npz(file), layout.shapes, extras, path, layout)
+        return match_arrays(decode_npz(file), layout.shapes, extras, path, layout)
     arrays, notes = _with_tensorflow(path, _DECODE, file, layout, extras)
     return arrays, notes
 

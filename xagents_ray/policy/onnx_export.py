@@ -24,7 +24,7 @@ Spaces = tuple[Any, Any]
 """Of the observations and of the actions."""
 
 
-def model_of(
+def build_onnx(
     run: RunSpec, arrays: Mapping[str, FloatArray], actor: Any, spaces: Spaces
 ) -> Any:
     """Return the policy of a run as an `onnx.ModelProto`; see `Policy.export`.
@@ -57,7 +57,7 @@ def model_of(
     return graph.model(given, results, doc_string=about, **producer)
 
 
-def check(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
+def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
     """Raise UserError when a model acts otherwise than its policy does.
 
     So it is with a policy of another package that has greedy actions of its own.
@@ -80,7 +80,7 @@ def check(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
         )
 
 
-def write(model: Any, path: Path) -> None:
+def write_onnx(model: Any, path: Path) -> None:
     """Write a model; UserError when it can't be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
 from xagents_ray.core.trajectory import (
@@ -68,7 +68,7 @@ class Agent:
     """
 
     def __init__(self, agent: str, **settings: Any) -> None:
-        algorithm = find(agent)
+        algorithm = find_algorithm(agent)
         config = _config(algorithm, settings)
         self._run = run = prepare(algorithm, config)
         self._config, self._n_envs = config.algorithm, config.env.n_envs

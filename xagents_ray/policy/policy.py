@@ -208,7 +208,7 @@ class Policy:
         config = EvaluateConfig(episodes=episodes, **settings)
         run = self._run if n_envs is None else playing.with_envs(self._run, n_envs)
         with raising_interrupts(), one_blas_thread():
-            found = playing.evaluate(run, self._trained.weights, config)
+            found = playing.evaluate_policy(run, self._trained.weights, config)
             return playing.unless_stopped(found)
 
     def play(
@@ -244,7 +244,7 @@ class Policy:
         config = PlayConfig(episodes=episodes, **settings)
         with raising_interrupts(), one_blas_thread():
             weights = self._trained.weights
-            found = playing.play(self._run, weights, config, lambda _: None)
+            found = playing.show_episodes(self._run, weights, config, lambda _: None)
             return playing.unless_stopped(found)
 
     def save(self, path: str | Path) -> None:
@@ -285,9 +285,9 @@ class Policy:
         ((5,), (5, 2))
         """
         arrays, spaces = self._trained.weights.arrays, self._conversion.spaces
-        model = onnx_export.model_of(self._run, arrays, self._actor, spaces)
-        onnx_export.check(model, self._run, self.act)
-        onnx_export.write(model, Path(path))
+        model = onnx_export.build_onnx(self._run, arrays, self._actor, spaces)
+        onnx_export.check_actions(model, self._run, self.act)
+        onnx_export.write_onnx(model, Path(path))
 
     def to_keras(self) -> Any:
         """Return the network as a `keras.Model`; imports TensorFlow.

@@ -25,7 +25,9 @@ from xagents_ray.settings.algorithm import ReplayGroup
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoints import read_replay, replay_files
 
-GoalRewards = Callable[[FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]]
+GoalRewardFunction = Callable[
+    [FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]
+]
 """Gives rewards of achieved and desired goals, and where a step ends, None if unknown.
 
 The goals are float32 [N, G], the rewards float32 [N], the ends bool [N].
@@ -39,7 +41,7 @@ class Replay(ABC):
 
     _observations: Array
     _random: np.random.Generator
-    goal_rewards: GoalRewards | None = None  # for a replay that relabels goals
+    goal_rewards: GoalRewardFunction | None = None  # for a replay that relabels goals
 
     @property
     @abstractmethod
@@ -147,7 +149,7 @@ def replay_for(
     n_envs: int,
     seed: int,
     shard: int = 0,
-    goal_rewards: GoalRewards | None = None,
+    goal_rewards: GoalRewardFunction | None = None,
 ) -> Replay:
     """Return the replay of a run, or a shard of it.
 

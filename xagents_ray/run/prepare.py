@@ -8,7 +8,7 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
@@ -60,7 +60,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
         raise UserError(
             f"{directory.path} is a run of {was}, not of {agent}: use train {was}."
         )
-    config = find(agent).config
+    config = find_algorithm(agent).config
     own = {each.name for each in options(config) if each.is_path}
     given = with_own_names(config, given, stored)
     for name, value in given.items():

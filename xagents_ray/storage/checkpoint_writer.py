@@ -20,7 +20,7 @@ from xagents_ray.storage.checkpoints import (
     REPLAY,
     all_checkpoints,
     best_evaluation,
-    check_finite,
+    check_arrays,
     decode_facts,
     step_of,
     was_best,
@@ -82,7 +82,7 @@ class CheckpointWriter:
         """
         text = json.dumps(facts).encode()
         decode_facts(text)
-        check_finite(arrays)
+        check_arrays(arrays)
         self._directory.mkdir(parents=True, exist_ok=True)
         nbytes = sum(array.nbytes + 512 for array in arrays.values())
         nbytes += len(text) + replay_nbytes + (64 << 10)

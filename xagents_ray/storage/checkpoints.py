@@ -168,7 +168,7 @@ def _read(path: Path) -> Checkpoint:
             raise ValueError("its step is not the directory's")
     with verified(path / ARRAYS, manifest) as opened:
         arrays = read_arrays(opened)
-        check_finite(arrays)
+        check_arrays(arrays)
     with verified(path / FACTS, manifest) as opened:
         facts = decode_facts(opened.read())
     with reading(path):
@@ -177,7 +177,7 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(path, arrays, facts)
 
 
-def check_finite(arrays: Mapping[str, Array]) -> None:
+def check_arrays(arrays: Mapping[str, Array]) -> None:
     """Raise ValueError when a float is NaN or infinite."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -15,7 +15,7 @@ from xagents_ray.storage.history_parts import (
     DTYPE,
     NAMES,
     OPTIONAL,
-    Row,
+    EpisodeRow,
     Rows,
     find_parts,
     join,
@@ -39,8 +39,8 @@ class History:
 
     A new path becomes one parquet file, an existing one is continued. A directory
     of parquet files, as xagents wrote it, is continued with one part per flush.
-    Columns that are not in `Row` are the user's own; a file that is rewritten keeps
-    those that hold floats.
+    Columns that are not in `EpisodeRow` are the user's own; a file that is rewritten
+    keeps those that hold floats.
 
     Args:
         path: path of the file or directory; missing parents are created.
@@ -76,14 +76,14 @@ class History:
         return len(self._rows) + len(self._new)
 
     @property
-    def last(self) -> Row | None:
+    def last(self) -> EpisodeRow | None:
         """The newest row by time; None without one."""
         self._settle()
         if not len(self._rows):
             return None
         mean, best, reward, step, time, evaluation = self._rows[[*COLUMNS]][-1].item()
         evaluated = None if np.isnan(evaluation) else evaluation
-        return Row(mean, best, reward, step, time, evaluated)
+        return EpisodeRow(mean, best, reward, step, time, evaluated)
 
     def newest_rewards(self, count: int) -> list[float]:
         """Return episode_reward of the `count` newest rows at most, oldest first."""
@@ -110,7 +110,7 @@ class History:
         mean_reward: float,
         best_reward: float | None,
     ) -> None:
-        """Append an episode that ended; `Row` says what the values are.
+        """Append an episode that ended; `EpisodeRow` says what the values are.
 
         Env steps and seconds include those before a continued history's end; the time
         is not before the newest row's. There is no best reward before a full window.
@@ -219,8 +219,8 @@ def read_history(path: str | Path) -> Rows:
     """Return the rows of a history, a file or a directory, oldest first.
 
     Returns:
-        Structured [episodes] with the fields of `Row` and the user's own: int64 step,
-        else float64, where NaN means no value.
+        Structured [episodes] with the fields of `EpisodeRow` and the user's own: int64
+        step, else float64, where NaN means no value.
     Raises:
         UserError: there is none, or it cannot be read.
     """

@@ -14,7 +14,7 @@ from xagents_ray.storage.files import replacing
 Rows: TypeAlias = npt.NDArray[np.void]
 
 
-class Row(NamedTuple):
+class EpisodeRow(NamedTuple):
     """One episode that ended; the columns of the file."""
 
     mean_reward: float  # mean return of the newest episodes
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     evaluation_reward: float | None = None
 
 
-COLUMNS = Row._fields
+COLUMNS = EpisodeRow._fields
 _REQUIRED = COLUMNS[:5]
 OPTIONAL = COLUMNS[5]
 DTYPE = np.dtype(

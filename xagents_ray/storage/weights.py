@@ -191,7 +191,7 @@ def damaged(path: str) -> UserError:
     )
 
 
-def check(
+def match_arrays(
     arrays: Mapping[str, Array],
     expected: Mapping[str, tuple[int, ...]],
     optional: Mapping[str, tuple[int, ...]],

@@ -18,7 +18,7 @@ _ROWS = 12
 
 
 @dataclass
-class Row:
+class TrialRow:
     """A trial as it is shown."""
 
     number: int  # in the study
@@ -43,7 +43,7 @@ class SweepDisplay:
         self,
         config: TuneConfig,
         display: DisplayConfig,
-        rows: list[Row],
+        rows: list[TrialRow],
         console: Console | None = None,
     ) -> None:
         self._config, self._display = config, display
@@ -67,7 +67,7 @@ class SweepDisplay:
 
     def began(self, number: int, params: Mapping[str, Any]) -> None:
         """Show a new trial."""
-        self._rows[number] = Row(number, params)
+        self._rows[number] = TrialRow(number, params)
 
     def progress(self, number: int, env_steps: int, reward: float | None) -> None:
         """Show how far a trial is."""
@@ -79,7 +79,7 @@ class SweepDisplay:
     ) -> None:
         """Show how a trial ended, and why if it failed."""
         # The database may have had the trial, and failed before it began.
-        row = self._rows.setdefault(number, Row(number, {}))
+        row = self._rows.setdefault(number, TrialRow(number, {}))
         row.state, row.seconds = state, seconds
         if reason:
             self.note(f"Trial {number} failed: {reason}")
@@ -95,7 +95,7 @@ class SweepDisplay:
         """Print a line above what is live."""
         self._screen.note(text)
 
-    def _line(self, row: Row) -> str:
+    def _line(self, row: TrialRow) -> str:
         params = ", ".join(f"{k}: {self._value(v)}" for k, v in row.params.items())
         steps, reward = row.env_steps, self._number(row.reward)
         return (

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.settings.options import flag
 from xagents_ray.tuning import optuna_parts as parts
-from xagents_ray.tuning.display import Row
+from xagents_ray.tuning.display import TrialRow
 from xagents_ray.tuning.plan import Plan
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Study:
             self._finish(trial.number, TrialState.FAIL)
         return [trial.number for trial in running]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TrialRow]:
         """Return the trials as a user sees them."""
         return [_row(trial) for trial in self.trials if state_of(trial) != "waiting"]
 
@@ -235,7 +235,7 @@ def state_of(trial: FrozenTrial) -> str:
     return trial.state.name.lower()
 
 
-def _row(trial: FrozenTrial) -> Row:
+def _row(trial: FrozenTrial) -> TrialRow:
     facts, values = trial.user_attrs, trial.intermediate_values
     reward = trial.value
     if reward is None and values:
@@ -244,4 +244,4 @@ def _row(trial: FrozenTrial) -> Row:
     if facts.get("began") and facts.get("ended"):
         seconds = facts["ended"] - facts["began"]
     steps = facts.get("env_steps", 0)
-    return Row(trial.number, trial.params, state_of(trial), steps, reward, seconds)
+    return TrialRow(trial.number, trial.params, state_of(trial), steps, reward, seconds)

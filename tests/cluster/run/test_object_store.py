@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.run.preflight import store_bytes
 from xagents_ray.cluster.run.replay import PIECE_BYTES
 from xagents_ray.core.spec import EnvSpec
@@ -26,7 +26,7 @@ _MEGABYTES = 25.0
 
 
 def _run(agent: str, large: bool = False, **settings: Any) -> RunSpec:
-    row = find(agent)
+    row = find_algorithm(agent)
     if large:
         heads = "[dense-3]\noutput=1\n" * (len(row.models[0].heads) - 1)
         Path("large.cfg").write_text(_LARGE.format(heads))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[..., list[dict[str, Any]]]
@@ -60,7 +60,7 @@ def test_free_actors_stay_within_the_bound(
     assert run["env_steps"] >= settings["max_steps"]
     assert run["updates"] > 0
     assert 0 <= run["policy_lag"]["min"] <= run["policy_lag"]["max"]
-    if find(agent).config().replay is None:
+    if find_algorithm(agent).config().replay is None:
         assert run["policy_lag"]["max"] <= 2
         assert set(run["losses"]) <= {"rollouts older than --policy-lag"}
     else:

@@ -10,7 +10,7 @@ from ray.exceptions import ObjectLostError
 
 from xagents_ray.actors.envs import make
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import replay as shards_module
 from xagents_ray.cluster.run.replay import ReplayShards
@@ -35,8 +35,10 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def _run(buffer_max_size: int = 60, **more: Any) -> RunSpec:
     settings = {"env": "PongNoFrameskip-v4", "n_envs": 3, "replay_shards": 2, **more}
     sizes = {"buffer_max_size": buffer_max_size, "rollout_length": 8}
-    config = Config.of(find("dqn").config, {**settings, **sizes, "max_steps": 1})
-    return RunSpec(find("dqn"), config, _SPEC, (), seed=5)
+    config = Config.of(
+        find_algorithm("dqn").config, {**settings, **sizes, "max_steps": 1}
+    )
+    return RunSpec(find_algorithm("dqn"), config, _SPEC, (), seed=5)
 
 
 class _Elsewhere(ReplayService):
@@ -147,8 +149,10 @@ def test_an_error_of_compute_reward_is_shown_as_it_is() -> None:
     """And isn't taken for lost data, which would be drawn again."""
     settings = {"env": "goal_envs:BrokenRewards", "her": "future", "max_steps": 1}
     given = {**settings, "n_envs": 3, "replay_shards": 2}
-    config = Config.of(find("ddpg").config, given)
-    run = RunSpec(find("ddpg"), config, make.check_env(config.env), (), seed=5)
+    config = Config.of(find_algorithm("ddpg").config, given)
+    run = RunSpec(
+        find_algorithm("ddpg"), config, make.check_env(config.env), (), seed=5
+    )
     shard = ReplayService(run, 0)
     shard.start()
     steps = _trajectory(0)._replace(

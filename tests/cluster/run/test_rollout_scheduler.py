@@ -9,7 +9,7 @@ import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Ref, Takes, crash, full
 from ray.exceptions import ActorDiedError, ObjectLostError, RayTaskError
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls, remote_traceback
 from xagents_ray.cluster.run.actor_pool import ActorPool, error_line
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
@@ -69,7 +69,7 @@ class _Started:
 
     def __init__(self, ray: FakeRay, make: Make, count: int, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 10, "n_envs": 8, **settings}
-        config = Config.of(find("ppo").config, given)
+        config = Config.of(find_algorithm("ppo").config, given)
         self.ray, self.made = ray, [0] * count
         self.actors: dict[int, FakeActor] = {}
         self.weights, self.signals = [Ref(1)], Signals()

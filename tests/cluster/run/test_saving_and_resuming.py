@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fake_ray import NEVER, FakeActor, FakeRay, Takes
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run import driver as drivers
 from xagents_ray.core.errors import EnvironmentFault, UserError
@@ -80,7 +80,10 @@ class _Started:
 
     def __init__(self, ray: FakeRay, *actors: _EnvActor, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 1_000, "n_envs": 2 * len(actors)}
-        run = prepare(find("ppo"), Config.of(find("ppo").config, {**given, **settings}))
+        run = prepare(
+            find_algorithm("ppo"),
+            Config.of(find_algorithm("ppo").config, {**given, **settings}),
+        )
         self.learner, signals = _Learner(), Signals()
         signals.on_first = None
         parts: Any = SimpleNamespace(

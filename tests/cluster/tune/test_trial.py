@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.tune import trial
 from xagents_ray.core.signals import Signals
 from xagents_ray.tuning.trainee import Training, TrialReport
@@ -76,7 +76,7 @@ def test_a_training_that_exits_has_a_last_report() -> None:
 
     reports: list[TrialReport] = []
     training = Training(reports.append, [])
-    ppo = cloudpickle.dumps(find("ppo"))
+    ppo = cloudpickle.dumps(find_algorithm("ppo"))
     settings = {"env": "CartPole-v1", "max_steps": 10, "quiet": True}
     training.run(ppo, settings, 1, (), start, Signals())
     assert "no licence on this node" in reports[-1]["failure"]

@@ -26,7 +26,7 @@ import yaml
 from optuna.trial import FrozenTrial
 from processes import python, start
 
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.tune.trial import Forked
 
 _TUNE = ["-m", "xagents_ray", "tune"]
@@ -284,7 +284,7 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
     """So one that is to be pruned leaves the cores to the others."""
     settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "quiet": True}
     settings["max_steps"] = 10_000_000
-    row = cloudpickle.dumps(find("ppo"))
+    row = cloudpickle.dumps(find_algorithm("ppo"))
     trial = Forked([2000, 4000, 6000], row, settings, 1, ())
     points: list[int] = []
     spent = []

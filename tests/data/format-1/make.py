@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import xagents_ray
-from xagents_ray.algorithms.table import find
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.learners import formats
 from xagents_ray.policy.loading import load
 from xagents_ray.storage.weights import write_file
@@ -102,11 +102,13 @@ def write_networks() -> None:
 
 def write_policy(agent: str, run: str) -> list[Any]:
     """Write the policy of a run in each format; return its actions."""
-    algorithm = find(agent)
+    algorithm = find_algorithm(agent)
     trained = load(algorithm, {"run": run, "which": "last"})
     for ending in (".npz", ".tf", ".weights.h5"):
         path = f"policies/{agent}{ending}"
-        write_file(formats.encode(trained.weights.arrays, trained.run.layout, path))
+        write_file(
+            formats.encode_weights(trained.weights.arrays, trained.run.layout, path)
+        )
     policy = xagents_ray.load(run, which="last")
     shape = (8, *policy.observation_space.shape)
     observations = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32)
@@ -121,8 +123,8 @@ def main(folder: Path) -> None:
     write_networks()
     actions = {}
     for agent, settings in RUNS.items():
-        config = find(agent).config.of(settings)
-        models = find(agent).adapted(config).models
+        config = find_algorithm(agent).config.of(settings)
+        models = find_algorithm(agent).adapted(config).models
         names = [f"weights/{agent}-{model.name}.npz" for model in models]
         xagents_ray.train(agent, **EVERY, **settings, checkpoints=names)
         run = f"trained/{agent}/{settings['env']}/before"

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find, rows
+from xagents_ray.algorithms.table import find_algorithm, rows
 from xagents_ray.core.errors import Mistakes, UserError, near
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import (
@@ -30,7 +30,7 @@ from xagents_ray.settings.options import (
 )
 from xagents_ray.settings.run import RunConfig
 
-AUTO = "auto"
+AUTO_PRESET = "auto"
 """Value of `--preset` alone: the preset of the agent and the environment."""
 _HERE = Path(__file__).parent
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
@@ -53,7 +53,7 @@ class Preset:
 
     agent: str  # its name
     env: str  # the environment's id; `*` stands for anything, as in `ALE/*`
-    name: str = AUTO  # by which `--preset` asks for it
+    name: str = AUTO_PRESET  # by which `--preset` asks for it
     settings: Mapping[str, Any] = field(default_factory=dict)  # by flat name
     goal: float | None = None  # mean of 20 greedy episodes with the final weights
     expected: str = ""  # the result of it, or of the source's settings
@@ -91,7 +91,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     asked = RunConfig(preset=given.get("preset")).preset
     settings: Mapping[str, Any] = {}
-    if asked in {AUTO, *(preset.name for preset in _of(algorithm))}:
+    if asked in {AUTO_PRESET, *(preset.name for preset in _of(algorithm))}:
         settings = named(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
         settings = _read(Path(asked), algorithm)
@@ -127,9 +127,9 @@ def _check_effects(
     mistakes.report()
 
 
-def fitting(agent: str, env: str, called: str = AUTO) -> Preset | None:
+def fitting(agent: str, env: str, called: str = AUTO_PRESET) -> Preset | None:
     """Return the algorithm's preset of a name for an environment, if there is one."""
-    known = (preset for preset in _of(find(agent)) if preset.name == called)
+    known = (preset for preset in _of(find_algorithm(agent)) if preset.name == called)
     return next((preset for preset in known if fnmatchcase(env, preset.env)), None)
 
 
@@ -144,12 +144,12 @@ def named(agent: str, env: str | None, name: str) -> Preset:
     found = fitting(agent, env, name)
     if found is not None:
         return found
-    known = [preset.env for preset in _of(find(agent)) if preset.name == name]
+    known = [preset.env for preset in _of(find_algorithm(agent)) if preset.name == name]
     others = f", only for {', '.join(known)}" if known else ""
     hint = near(env, known) or (
         f"{others}: give the settings one by one, or a file with --preset FILE."
     )
-    called = "" if name == AUTO else f" {name}"
+    called = "" if name == AUTO_PRESET else f" {name}"
     raise UserError(f"There is no preset{called} of {agent} for {env}{hint}")
 
 

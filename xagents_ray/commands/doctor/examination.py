@@ -20,7 +20,7 @@ from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
-from xagents_ray.commands.doctor.row import Row, error, failed, hangs, span, warning
+from xagents_ray.commands.doctor.row import Check, error, failed, hangs, span, warning
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
@@ -41,7 +41,7 @@ _FIRST_ROWS = (
 """Rows that each table begins with, answered or not; on Ray, "object store" follows."""
 
 
-def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
+def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
     """Check what a run with these settings needs; start none.
 
     Raises:
@@ -53,7 +53,7 @@ def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Row]:
         every = _Examination(algorithm, config, load, stack).rows()
         found = {row.name: row for row in every if row is not None}
     names = _FIRST_ROWS if config.placement.local else (*_FIRST_ROWS, "object store")
-    rows = [found.pop(n, Row(n, "not checked", verdict="-")) for n in names]
+    rows = [found.pop(n, Check(n, "not checked", verdict="-")) for n in names]
     return [*rows, *found.values()]
 
 
@@ -70,10 +70,10 @@ class _Examination:
         self._run: RunSpec | None = None
         self._acted: ActedWithPolicy | None = None
 
-    def rows(self) -> Iterator[Row | None]:
+    def rows(self) -> Iterator[Check | None]:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
-        lacking, ray = machine.tensorflow(), list[Row | None]()
+        lacking, ray = machine.tensorflow(), list[Check | None]()
         path = "xagents_ray.actors.envs.make:probe"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
@@ -104,35 +104,35 @@ class _Examination:
     def _start(self, path: str, *arguments: Any) -> TimedSubprocess:
         return self._stack.enter_context(TimedSubprocess(path, *arguments))
 
-    def _environment(self, probe: TimedSubprocess) -> Iterator[Row]:
+    def _environment(self, probe: TimedSubprocess) -> Iterator[Check]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
         env = f"--env {self._config.env.env}"
         found = _answer(probe, "environment", "can't be made", env)
-        if isinstance(found, Row):
+        if isinstance(found, Check):
             yield found
             return
         made, noted = "one made, in a process of its own", notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
-        yield Row("environment", made, remedy, "warning" if noted else "ok")
+        yield Check("environment", made, remedy, "warning" if noted else "ok")
         yield from self._goals(found, env)
         yield from self._fit(found)
         if self._run is not None:
             yield from self._trial(self._run, env)
 
-    def _goals(self, spec: EnvSpec, env: str) -> Iterator[Row]:
+    def _goals(self, spec: EnvSpec, env: str) -> Iterator[Check]:
         """Yield whether --her finds its goals, and their rewards."""
         if not self._config.algorithm.relabels_goals:
             return
         path = "xagents_ray.actors.envs.goals:check_goal_rewards"
         check = self._start(path, self._config, spec, self._definitions)
         found = _answer(check, "goals", "can't be relabeled", env)
-        if isinstance(found, Row):
+        if isinstance(found, Check):
             yield found
             return
         remedy = f"{found[0]}." if found else ""
-        yield Row("goals", "relabeled by --her", remedy, "warning" if found else "ok")
+        yield Check("goals", "relabeled by --her", remedy, "warning" if found else "ok")
 
-    def _fit(self, spec: EnvSpec) -> Iterator[Row]:
+    def _fit(self, spec: EnvSpec) -> Iterator[Check]:
         """Yield whether the algorithm takes the spaces and has a network for them."""
         found = _described(spec)
         try:
@@ -140,7 +140,7 @@ class _Examination:
         except UserError as refused:
             yield error("spaces", found, str(refused))
             return
-        yield Row("spaces", found)
+        yield Check("spaces", found)
         try:
             self._run = build_run(self._algorithm, self._config, spec)
         except UserError as refused:
@@ -152,9 +152,9 @@ class _Examination:
                 self._run.algorithm.models, self._run.layouts, strict=True
             )
         )
-        yield Row("network", ", ".join(sizes))
+        yield Check("network", ", ".join(sizes))
 
-    def _trial(self, run: RunSpec, env: str) -> Iterator[Row]:
+    def _trial(self, run: RunSpec, env: str) -> Iterator[Check]:
         """Yield how an env actor's environments and its acting went."""
         count, cpus = self._actors()
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
@@ -172,7 +172,7 @@ class _Examination:
                         yield failed(name, f"can't {doing}", env, event)
                     case EnvsMade(seconds):
                         made = f"{envs} made in {span(seconds)}"
-                        yield Row(name, f"{made} from {size:,} pickled bytes")
+                        yield Check(name, f"{made} from {size:,} pickled bytes")
                         name = "step"
                     case SteppedAtRandom():
                         yield _stepped(event, n_envs)
@@ -199,7 +199,7 @@ class _Examination:
             return 1, cpus
         return placement.n_actors or min(n_envs, cpus), cpus
 
-    def _memory(self) -> Iterator[Row | None]:
+    def _memory(self) -> Iterator[Check | None]:
         """Yield what transitions, the replay buffer and the object store take."""
         run, placement = self._run, self._config.placement
         if run is None:
@@ -229,7 +229,7 @@ def _answer(call: TimedSubprocess, name: str, failure: str, env: str) -> Any:
     return failed(name, failure, env, found) if isinstance(found, Failure) else found
 
 
-def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Row:
+def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Check:
     """Return how fast all env actors together are, without learning."""
     rate = min(n_actors, cpus) / acted.microseconds * 1e6
     actors = f"{counted(n_actors, 'env actor')} on {counted(cpus, 'core')}"
@@ -238,7 +238,7 @@ def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> 
         time_needed = span(config.training.max_steps / rate)
         found += f"; --max-steps takes {time_needed} of that"
     if rate >= _SLOW_RATE:
-        return Row("acting", found)
+        return Check("acting", found)
     return warning(
         "acting",
         found,
@@ -262,14 +262,14 @@ def _described(spec: EnvSpec) -> str:
     return f"{shape} {spec.observation_dtype} {kind}; {units}"
 
 
-def _stepped(steps: SteppedAtRandom, n_envs: int) -> Row:
+def _stepped(steps: SteppedAtRandom, n_envs: int) -> Check:
     median = f"median of {counted(steps.count, 'vector step')} of {n_envs}"
-    return Row("step", f"{steps.microseconds:,.1f} µs per env step, {median}")
+    return Check("step", f"{steps.microseconds:,.1f} µs per env step, {median}")
 
 
-def _rewards(steps: SteppedAtRandom) -> Row:
+def _rewards(steps: SteppedAtRandom) -> Check:
     found = f"finite, {steps.low:g} to {steps.high:g} at random"
     if steps.returns:
         mean = sum(steps.returns) / len(steps.returns)
         found += f"; mean return {mean:.2f} of {counted(len(steps.returns), 'episode')}"
-    return Row("rewards", found)
+    return Check("rewards", found)

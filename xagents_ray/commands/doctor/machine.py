@@ -18,7 +18,7 @@ from xagents_ray.actors.diagnosis import ActedWithPolicy
 from xagents_ray.algorithms.presets import fitting
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import Row, error, failed, size, warning
+from xagents_ray.commands.doctor.row import Check, error, failed, size, warning
 from xagents_ray.core.errors import UserError, counted
 from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
@@ -38,12 +38,12 @@ _STATE_COPIES = 3
 """A weight and Adam's two moments of it; target networks are rarely counted."""
 
 
-def processors(config: Config, load: float) -> Row:
+def processors(config: Config, load: float) -> Check:
     """Compare cores with env actors and with what else runs."""
     count, actors = available_cores(), config.placement.n_actors or 0
     found = f"{count} cores here, load {load:.1f} before this check"
     if config.placement.address is not None:
-        return Row("cores", found)
+        return Check("cores", found)
     if actors > count:
         return warning(
             "cores",
@@ -57,10 +57,10 @@ def processors(config: Config, load: float) -> Row:
             "Stop other processes if you can: they keep the cores busy, slow the run "
             "down, and make the times above longer.",
         )
-    return Row("cores", found)
+    return Check("cores", found)
 
 
-def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Row | None:
+def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
     """Return what a transition takes, every frame once; None if nothing is known."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
@@ -70,10 +70,10 @@ def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Row | None:
         steps = config.batch_steps * run.config.env.n_envs
         parts.append(f"{acted.row_bytes:,.0f} bytes per env step in flight")
         parts.append(f"{size(acted.row_bytes * steps)} in a round of {steps:,}")
-    return Row("transition", ", ".join(parts)) if parts else None
+    return Check("transition", ", ".join(parts)) if parts else None
 
 
-def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
+def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
     """Compare the replay buffer with the memory of this machine or the cluster."""
     if cluster is not None:
         free = cluster.memory
@@ -96,7 +96,7 @@ def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
         return error("memory", found, f"{remedy}: {why}.")
     if needed + _SPARE_BYTES > free:
         return warning("memory", found, f"{remedy}: TensorFlow and Ray need 1 GiB too.")
-    return Row("memory", found)
+    return Check("memory", found)
 
 
 def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
@@ -105,7 +105,7 @@ def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
     return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
-def disk(config: Config, run: RunSpec | None) -> Row:
+def disk(config: Config, run: RunSpec | None) -> Check:
     """Compare the room for checkpoints with what they take."""
     path = Path(config.run.run_dir).absolute()
     place = next(p for p in (path, *path.parents) if os.path.exists(p))
@@ -118,7 +118,7 @@ def disk(config: Config, run: RunSpec | None) -> Row:
     free = shutil.disk_usage(place).free
     found = f"{size(free)} free for --run-dir {config.run.run_dir}"
     if run is None:
-        return Row("disk", found)
+        return Check("disk", found)
     weights = sum(layout.n_weights for layout in run.layouts)
     kept = config.run.keep_checkpoints + 2  # the best, and the one being written
     needed = weights * 4 * _STATE_COPIES * kept
@@ -135,32 +135,32 @@ def disk(config: Config, run: RunSpec | None) -> Row:
             "Free some room or name another --run-dir, or lower --keep-checkpoints or "
             "leave --checkpoint-replay out: without room, the run goes unsaved.",
         )
-    return Row("disk", found)
+    return Check("disk", found)
 
 
-def preset(algorithm: Algorithm, config: Config) -> Row:
+def preset(algorithm: Algorithm, config: Config) -> Check:
     """Say whether there are tuned settings for the environment."""
     env, used = str(config.env.env), config.run.preset
     if used is not None:
-        return Row("preset", "used" if used == "auto" else f"{used} is used")
+        return Check("preset", "used" if used == "auto" else f"{used} is used")
     known = fitting(algorithm.name, env)
     if known is None:
-        return Row("preset", f"none for {algorithm.name} on {env}")
+        return Check("preset", f"none for {algorithm.name} on {env}")
     result = f"{known.expected}; {known.source}"
-    return Row("preset", f"add --preset for that of {known.env} ({result})")
+    return Check("preset", f"add --preset for that of {known.env} ({result})")
 
 
-def ray_here() -> Row:
+def ray_here() -> Check:
     """Return which Ray would start."""
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
         return error("Ray", "not installed", "Use --local, or pip install ray.")
     python = platform.python_version()
-    return Row("Ray", f"{version} on Python {python}; starting it was not tried")
+    return Check("Ray", f"{version} on Python {python}; starting it was not tried")
 
 
-def tensorflow() -> Row | None:
+def tensorflow() -> Check | None:
     """Return that there is no TensorFlow; None where there is."""
     if is_complete():
         return None
@@ -196,19 +196,19 @@ def has_cuda() -> bool:
     return re.search(r"""['"]is_cuda_build['"], True\b""", text) is not None
 
 
-def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Row:
+def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
     """Compare the driver's GPUs with TensorFlow's, or with why those are unknown."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
     if not shown:
-        return Row("GPU", f"none: the learner uses {available_cores()} cores{note}")
+        return Check("GPU", f"none: the learner uses {available_cores()} cores{note}")
     found = f"{', '.join(shown)}{note}"
     if isinstance(usable, str):
         return warning("GPU", f"{found}; {usable}", _GPU_REMEDY)
     if not usable:
         remedy = _GPU_REMEDY if hidden is None else f"Unset {note[2:]}: it hides GPUs."
         return warning("GPU", f"{found}; TensorFlow sees none", remedy)
-    return Row("GPU", f"{found}; TensorFlow sees {len(usable)}")
+    return Check("GPU", f"{found}; TensorFlow sees {len(usable)}")
 
 
 _GPU_REMEDY = (
@@ -219,7 +219,7 @@ _GPU_REMEDY = (
 
 def joining(
     address: str, connecting: TimedSubprocess, until: float
-) -> tuple[Row, "ClusterFacts | None"]:
+) -> tuple[Check, "ClusterFacts | None"]:
     """Return whether the cluster can be joined, and what it has.
 
     Args:
@@ -241,15 +241,15 @@ def joining(
         f"{found.free_gpus} of {found.gpus} GPUs free; Ray {found.ray}, Python "
         f"{found.python}"
     )
-    return Row("cluster", text), found
+    return Check("cluster", text), found
 
 
-def token(cluster: "ClusterFacts | None") -> Row | None:
+def token(cluster: "ClusterFacts | None") -> Check | None:
     """Return whether the cluster requires a token; None if that is not known."""
     if cluster is None:
         return None
     if cluster.requires_token:
-        return Row("token", "the cluster requires one")
+        return Check("token", "the cluster requires one")
     return warning(
         "token",
         "the cluster requires none",
@@ -258,7 +258,7 @@ def token(cluster: "ClusterFacts | None") -> Row | None:
     )
 
 
-def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
+def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
     """Return the cluster's row, a warning if others take what the run needs."""
     if not cluster.free_cpus < n_actors <= cluster.cpus:
         return row
@@ -269,7 +269,7 @@ def with_room(row: Row, cluster: "ClusterFacts", n_actors: int) -> Row:
     return warning(row.name, row.found, remedy)
 
 
-def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
+def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
     """Compare the object store of this machine or the cluster with data in flight."""
     measure = resolve_name("xagents_ray.cluster.run.preflight:object_store_bytes")
     try:
@@ -277,7 +277,7 @@ def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Row:
     except UserError as refused:
         return error("object store", "no room", str(refused))
     if room >= needed:
-        return Row("object store", f"{size(needed)} for data in flight")
+        return Check("object store", f"{size(needed)} for data in flight")
     found = f"{size(room)} of {size(needed)} needed for data in flight"
     remedy = (
         "Enlarge /dev/shm (docker run --shm-size) or the cluster's object stores, "

@@ -7,7 +7,7 @@ from xagents_ray.core.timed_subprocess import Failure
 
 
 @dataclass(frozen=True)
-class Row:
+class Check:
     """One check."""
 
     name: str  # what was checked
@@ -18,13 +18,13 @@ class Row:
     trace: str = ""  # traceback of the user's environment; "" if it raised nothing
 
 
-error = partial(Row, verdict="error")
+error = partial(Check, verdict="error")
 """A row of what would stop the run."""
-warning = partial(Row, verdict="warning")
+warning = partial(Check, verdict="warning")
 """A row of what would slow the run down, or might stop it."""
 
 
-def failed(name: str, found: str, flag: str, failure: Failure) -> Row:
+def failed(name: str, found: str, flag: str, failure: Failure) -> Check:
     """Return the error of a call that raised, about a flag and its value."""
     remedy = failure.sentence
     if not failure.is_advice:
@@ -32,7 +32,7 @@ def failed(name: str, found: str, flag: str, failure: Failure) -> Row:
     return error(name, found, remedy, trace=failure.trace)
 
 
-def hangs(name: str, env: str, doing: str, seconds: float) -> Row:
+def hangs(name: str, env: str, doing: str, seconds: float) -> Check:
     """Return the error of an environment that gave no answer."""
     remedy = (
         f"{env} did not {doing} within {seconds:.0f} s: see what it waits for, perhaps "
