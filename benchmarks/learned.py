@@ -145,7 +145,7 @@ def _robust_mean(found: scores.Floats) -> str:
     mean = _number(float(scores.interquartile_mean(found)))
     if len(found) == 1:
         return mean
-    low, high = map(float, scores.interval(found))
+    low, high = map(float, scores.iqm_interval(found))
     return f"{mean} [{_number(low)}, {_number(high)}]"
 
 

@@ -26,7 +26,7 @@ from benchmarks.learned import (
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from benchmarks.works import Settings, settings_option
-from xagents_ray.algorithms.presets import AUTO_PRESET, apply, fitting, presets
+from xagents_ray.algorithms.presets import AUTO_PRESET, all_presets, apply, find_preset
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.storage.history import read_history
@@ -136,10 +136,10 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     Raises:
         UserError: there is none.
     """
-    all_ = [each for each in presets() if each.name == AUTO_PRESET]
+    all_ = [each for each in all_presets() if each.name == AUTO_PRESET]
     agents = agents or [*dict.fromkeys(each.agent for each in all_)]
     found = (
-        [(each, env) for env in envs for each in agents if fitting(each, env)]
+        [(each, env) for env in envs for each in agents if find_preset(each, env)]
         if envs
         else [(p.agent, p.env) for p in all_ if p.agent in agents and "*" not in p.env]
     )

@@ -9,7 +9,7 @@ import psutil
 from benchmarks.works import PONG
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
 _N_ENVS, _N_STEPS = 8, 128
@@ -22,7 +22,7 @@ def measure() -> None:
     settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
     config = Config.of(algorithm.config, {**settings, "max_steps": 1})
     start = importlib.import_module("xagents_ray.cluster.run.driver").start
-    run = prepare(algorithm, config)
+    run = prepare_run(algorithm, config)
     with Signals() as signals, closing(start(run, signals, click.echo)) as backend:
         for number in range(_ROLLOUTS):
             backend.collect(number * _N_ENVS * _N_STEPS)

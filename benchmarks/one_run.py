@@ -12,7 +12,7 @@ from benchmarks.works import WORKS
 from xagents_ray.commands.training import start_driver
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.session import fit
+from xagents_ray.run.session import run_session
 from xagents_ray.watch.progress import Progress
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as runs, Signals() as signals:
             algorithm, config = work.config(**asked["settings"], run_dir=runs)
-            fit(algorithm, config, signals, start_driver, watch=clock)
+            run_session(algorithm, config, signals, start_driver, watch=clock)
     except UserError as error:
         sys.exit(str(error))
     if signals.received is not None:

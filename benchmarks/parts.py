@@ -28,11 +28,11 @@ from xagents_ray.core.trajectory import (
     RolloutReport,
     Trajectory,
     Weights,
-    assemble,
+    assemble_batch,
     stack_frames,
 )
 from xagents_ray.replay.base import Replay, replay_for
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.state import UpdateSchedule
 
 _MOST_CALLS = 2_000
@@ -117,12 +117,12 @@ class Parts:
         run, config = self._run, self._run.config.algorithm.replay
         fresh = [self._trajectory] if run.algorithm.on_policy else []
         if self._replay is None or config is None:
-            return assemble(fresh, 0, [run.seed])
+            return assemble_batch(fresh, 0, [run.seed])
         rows = self._length * self._n_envs
         due = UpdateSchedule(run).batches(0, rows, self._replay.fill) - len(fresh)
         size = config.buffer_batch_size
         parts = [*fresh, self._replay.sample(due, size)] if due else fresh
-        return assemble(parts, size, [run.seed])
+        return assemble_batch(parts, size, [run.seed])
 
     def sampler(self, batches: int, size: int) -> Callable[[], Any]:
         """Return sampling so many batches of so many transitions."""
@@ -214,7 +214,7 @@ def main() -> None:
     if asked["one_core"] and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     try:
-        run = prepare(*WORKS[asked["work"]].config(**asked["settings"]))
+        run = prepare_run(*WORKS[asked["work"]].config(**asked["settings"]))
         if asked["one_core"]:
             run = replace(run, threads=1)
         measured = measure(Parts(run), asked["parts"], asked["seconds"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import xagents_ray
 from benchmarks.subprocesses import ROOT
-from xagents_ray.commands.doctor.machine import gpus
+from xagents_ray.commands.doctor.machine import list_gpus
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import available_cores
 
@@ -129,7 +129,7 @@ def ran_on() -> dict[str, Any]:
             "processor": _processor(),
             "cores": available_cores(),
             "memory_gib": _memory_gib(),
-            "gpus": list(gpus()),
+            "gpus": list(list_gpus()),
         },
         "versions": _versions(),
     }

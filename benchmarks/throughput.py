@@ -15,7 +15,7 @@ from benchmarks.works import MODES, PEERS, WORKS, Settings, Work, parse_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layers import Convolutional, Dense
 from xagents_ray.networks.layout import Layout
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 
 _SCRIPTS = {"rlox": "peer_rlox.py"}
 _QUIET = 0.3
@@ -105,7 +105,7 @@ class Bench:
 
     def _asked(self, peer: str, work: Work, shared: Settings) -> dict[str, Any]:
         """Return what the peer's script takes."""
-        run = prepare(*work.config(**shared))
+        run = prepare_run(*work.config(**shared))
         return {
             "library": peer,
             "agent": work.agent,

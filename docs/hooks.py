@@ -28,7 +28,7 @@ from typing import Any
 from click import Option as Flag
 from latex2mathml.converter import convert
 
-from xagents_ray.algorithms.presets import presets
+from xagents_ray.algorithms.presets import all_presets
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands.cli import root
 from xagents_ray.commands.launch import LaunchConfig
@@ -142,7 +142,7 @@ def _presets(agent: str) -> str:
     rows = (
         ([each.agent] if of_all else [])
         + [f"`{each.env}`", each.name, _text(each.expected), _text(each.source)]
-        for each in presets()
+        for each in all_presets()
         if of_all or each.agent == agent
     )
     columns = ["environment", "name", "expected", "source"]

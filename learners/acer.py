@@ -7,9 +7,9 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
 from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, RolloutBatches, at, flatten
+from xagents_ray.learners.tensors import Phase, RolloutBatches, batch_at, flatten_time
 
 
 class ACER:
@@ -47,7 +47,7 @@ class ACER:
         def update(k: tf.Tensor, metrics: Means) -> Means:
             # Even without a gradient, Adam's momentum would change the weights.
             if tf.reduce_any(batches.valid[k]):
-                metrics = add_metrics(metrics, self._update(at(batches, k)))
+                metrics = add_metrics(metrics, self._update(batch_at(batches, k)))
             return metrics
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
@@ -55,7 +55,11 @@ class ACER:
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
         """Take one gradient step on [T, B] rows."""
-        c, valid, actions = self._config, flatten(batch.valid), flatten(batch.actions)
+        c, valid, actions = (
+            self._config,
+            flatten_time(batch.valid),
+            flatten_time(batch.actions),
+        )
         count, variables = tf.size(valid), self._model.trainable_variables
         inputs = self._setup.inputs(
             frames.rollout_inputs(batch.observations, batch.starts, self._setup.spec)
@@ -66,7 +70,9 @@ class ACER:
             policy = tf.nn.softmax(logits)
             values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=-1)
             policy, q_values = policy[:count], q_values[:count]
-            ratios = importance.ratios(policy, flatten(batch.behavior_probs), c.epsilon)
+            ratios = importance.ratios(
+                policy, flatten_time(batch.behavior_probs), c.epsilon
+            )
             taken, ratio = (
                 tf.gather(x, actions, axis=-1, batch_dims=1) for x in (q_values, ratios)
             )
@@ -76,7 +82,7 @@ class ACER:
             objective, parts = self._objective(policy, ratios, actions, critic, average)
             loss = c.value_loss_coef * value_loss
             loss -= losses.masked_mean(objective, valid)
-        norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
+        norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
         update_targets(self.targets, 1 - c.ema_alpha)
         parts = {**parts, "importance_ratio": ratio}
         means = {name: losses.masked_mean(x, valid) for name, x in parts.items()}
@@ -96,7 +102,7 @@ class ACER:
             b.truncated,
             self._config.gamma,
         )
-        return flatten(targets)
+        return flatten_time(targets)
 
     def _objective(
         self,

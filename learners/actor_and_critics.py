@@ -18,7 +18,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -26,7 +26,7 @@ from xagents_ray.learners.priorities import (
     with_errors,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, at
+from xagents_ray.learners.tensors import Phase, SampledBatches, batch_at
 
 PolicyLoss: TypeAlias = tuple[tf.Tensor, Mapping[str, tf.Tensor]]
 """A loss, float32 [], and metrics by name."""
@@ -106,7 +106,7 @@ class ActorAndCritics:
             k: tf.Tensor, so_far: tuple[Means, Means, Errors]
         ) -> tuple[Means, Means, Errors]:
             critic_metrics, policy_metrics, errors = so_far
-            batch = at(batches, k)
+            batch = batch_at(batches, k)
             inputs = self._setup.inputs(batch.observations)
             obs, next_obs = inputs[:, 0], inputs[:, -1]
             targets = value_targets(batch, next_obs)
@@ -142,7 +142,7 @@ class ActorAndCritics:
             errors = [targets - x for x in values]
             loss = tf.add_n([losses.squared(x, weights) for x in errors])
         variables, largest = self._critic_variables, self._grad_norm
-        norm = descend(self._critic_optimizer, tape, loss, variables, largest)
+        norm = gradient_step(self._critic_optimizer, tape, loss, variables, largest)
         q_value = tf.reduce_mean(values[0])
         metrics = {"value_loss": loss, "q_value": q_value, "value_grad_norm": norm}
         return metrics, tf.add_n([tf.abs(x) for x in errors]) / len(errors)
@@ -161,7 +161,9 @@ class ActorAndCritics:
             # Not the critic's: their gradient isn't needed.
             tape.watch([variable.value for variable in variables])
             loss, more = loss_of(obs)
-        norm = descend(self._actor_optimizer, tape, loss, variables, self._grad_norm)
+        norm = gradient_step(
+            self._actor_optimizer, tape, loss, variables, self._grad_norm
+        )
         return {"policy_loss": loss, "policy_grad_norm": norm, **more}
 
     def target_values(

@@ -13,9 +13,15 @@ from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import CorrectedBatches, Phase, Rollout, at, flatten
+from xagents_ray.learners.tensors import (
+    CorrectedBatches,
+    Phase,
+    Rollout,
+    batch_at,
+    flatten_time,
+)
 
 
 class ActorCritic:
@@ -66,7 +72,7 @@ class ActorCritic:
             return metrics, update_count(metrics)
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
-            return self._step(at(data, k), first_version, metrics)
+            return self._step(batch_at(data, k), first_version, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
         return metrics, update_count(metrics)
@@ -81,7 +87,7 @@ class ActorCritic:
 
     def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
         """Take one gradient step, which V-trace corrects if the rows are old."""
-        c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
+        c, count, valid = self._config, tf.size(r.rewards), flatten_time(r.valid)
         inputs = self._setup.inputs(
             frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         )
@@ -91,10 +97,10 @@ class ActorCritic:
             outputs, values, *log_std = self._model(inputs)
             policy = self._head(outputs, *log_std)[:count]
             values = values[:, 0]
-            log_probs = policy.log_prob(flatten(r.actions))
+            log_probs = policy.log_prob(flatten_time(r.actions))
             entropy = losses.masked_mean(policy.entropy(), valid)
             targets, advantages = map(
-                flatten, self._advantages(r, log_probs, values, is_old)
+                flatten_time, self._advantages(r, log_probs, values, is_old)
             )
             if c.normalize_advantages:
                 advantages = losses.normalize(advantages, c.advantage_epsilon, valid)
@@ -102,7 +108,7 @@ class ActorCritic:
             value_loss = losses.masked_mean(tf.square(targets - values[:count]), valid)
             loss = policy_loss - c.entropy_coef * entropy
             loss += c.value_loss_coef * value_loss
-        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        norm = gradient_step(self._optimizer, tape, loss, self._variables, c.grad_norm)
         return {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
@@ -124,7 +130,7 @@ class ActorCritic:
                 log_probs - r.behavior_log_probs, *rows, *self._largest, c.lam
             )
         elif c.lam == 1:  # no ratios: rounding would keep them from being 1
-            targets = returns.n_step(*rows)
+            targets = returns.n_step_returns(*rows)
             advantages = targets - values[:-1]
         else:
             advantages = returns.gae(*rows, c.lam)

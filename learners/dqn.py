@@ -17,7 +17,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import descend, make_optimizer, update_targets
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -26,7 +26,12 @@ from xagents_ray.learners.priorities import (
     with_errors,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches, at
+from xagents_ray.learners.tensors import (
+    Phase,
+    SampledBatches,
+    TransitionBatches,
+    batch_at,
+)
 from xagents_ray.networks.noisy import FACTORISED
 
 
@@ -71,7 +76,7 @@ class DQN:
             if due > self._syncs:
                 update_targets(self.targets, self._config.tau)
                 self._syncs.assign(due)
-            new_metrics, new_errors = self._update(at(batches, k), phase)
+            new_metrics, new_errors = self._update(batch_at(batches, k), phase)
             return add_metrics(metrics, new_metrics), with_errors(errors, k, new_errors)
 
         names = ["loss", "q_value", "grad_norm"]
@@ -123,7 +128,7 @@ class DQN:
                 errors = targets - taken
                 loss = losses.huber(errors, weights)
         variables = self._q.trainable_variables
-        norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
+        norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
         q_value = tf.reduce_mean(taken)
         metrics |= {"loss": loss, "q_value": q_value, "grad_norm": norm}
         return metrics, errors

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.learners.tensors import flatten
+from xagents_ray.learners.tensors import flatten_time
 
 
 def rollout_inputs(
@@ -44,7 +44,7 @@ def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.
     """
     length = tf.shape(observations)[0] - stack
     return _stack(
-        lambda x: [flatten(x[i : i + length]) for i in range(stack)],
+        lambda x: [flatten_time(x[i : i + length]) for i in range(stack)],
         observations,
         starts,
     )

@@ -36,13 +36,13 @@ class IMPALA:
         if self._config.replay_share:
             part = self._config.replayed_part
             sizes = phase.batches, phase.width
-            data = mixed(data, part, *sizes, self._updates)
+            data = append_replayed(data, part, *sizes, self._updates)
             self._updates.assign_add(1)
             phase = phase._replace(batches=1)
         return self._parts.learn(data, phase, first_version=tf.int64.max)
 
 
-def mixed(
+def append_replayed(
     batches: CorrectedBatches,
     part: float,
     count: tf.Tensor,

@@ -27,7 +27,13 @@ from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.state import COUNT, LearnerState
-from xagents_ray.learners.tensors import Phase, padded, signature, widened, widths
+from xagents_ray.learners.tensors import (
+    Phase,
+    pad_batches,
+    round_widths,
+    tensor_signature,
+    widen_rounds,
+)
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -115,12 +121,12 @@ class Learner:
         self._compiled = compiled
         self._widths: tuple[int, ...] = ()
         if n_envs is not None and "valid" in algorithm.data._fields:
-            self._widths = widths(n_envs, config.replay is not None)
+            self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
         facts = tf.TensorSpec([4], tf.int64)
         self._phase = tf.function(
             self._learn,
-            input_signature=(signature(algorithm.data, spec), facts),
+            input_signature=(tensor_signature(algorithm.data, spec), facts),
             jit_compile=compiled or None,
         )
         self._check_errors()
@@ -178,9 +184,9 @@ class Learner:
         data = self.algorithm.data.of(batch)
         shape = data.rewards.shape
         if self._widths:
-            data = widened(data, self._widths)
+            data = widen_rounds(data, self._widths)
         if self._compiled and self._config.replay is not None:
-            data = padded(data)
+            data = pad_batches(data)
         facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
         numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
         metrics = unpack_metrics(self._names, numbers.numpy())
@@ -260,7 +266,7 @@ class Learner:
     def _publish_as(self, version: tf.Tensor) -> tf.Tensor:
         """Return the weights to act with as one float32 [P], in the graph."""
         self._version.assign(version)
-        return trust_region.flatten(list(self._published.values()))
+        return trust_region.concat_flat(list(self._published.values()))
 
     @cached_property
     def _published(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def update_in_passes(
         if setup.stopping or not continues:
             break
         seed = tf.stack([setup.seed, tf.cast(phases, tf.int32) * passes + i])
-        order = shuffled(count, seed)
+        order = shuffled_indices(count, seed)
         for j in tf.range(parts):
             rows, is_own = _part(order, j, parts)
             counted = tf.gather(valid, rows) & is_own
@@ -76,7 +76,7 @@ def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Ten
     return tf.gather(order, tf.minimum(places, count - 1)), places < end
 
 
-def shuffled(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def shuffled_indices(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Return the numbers below `count`, int32 [N], in an order of their own per seed.
 
     In each round numbers form pairs, i and offset - i, of which a coin swaps some. XLA

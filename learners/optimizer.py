@@ -38,7 +38,7 @@ class FusedAdam(keras.optimizers.Adam):
             var, m, v = map(_handle, held)
             dense = tf.convert_to_tensor(gradient)  # of an embedding it is sparse
             tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=dense, **settings)
-        for variable in constrained(variables):
+        for variable in constrained_variables(variables):
             variable.assign(variable.constraint(variable))
 
 
@@ -70,7 +70,7 @@ def make_optimizer(
     return optimizer
 
 
-def descend(
+def gradient_step(
     optimizer: Any,
     tape: tf.GradientTape,
     loss: tf.Tensor,
@@ -86,7 +86,7 @@ def descend(
     """
     gradients = tape.gradient(loss, variables)
     with tf.GradientTape() as own_tape:
-        penalty = regularization(variables)
+        penalty = regularization_loss(variables)
     if penalty is not None:
         added = own_tape.gradient(penalty, variables, unconnected_gradients="zero")
         gradients = [tf.add(*pair) for pair in zip(gradients, added, strict=True)]
@@ -97,7 +97,7 @@ def descend(
     return norm
 
 
-def regularization(variables: Sequence[Any]) -> tf.Tensor | None:
+def regularization_loss(variables: Sequence[Any]) -> tf.Tensor | None:
     """Return what Keras regularizers of variables add to a loss, float32 []; or None.
 
     Only a user's model has such regularizers.
@@ -107,7 +107,7 @@ def regularization(variables: Sequence[Any]) -> tf.Tensor | None:
     return tf.add_n(parts) if parts else None
 
 
-def constrained(variables: Sequence[Any]) -> list[Any]:
+def constrained_variables(variables: Sequence[Any]) -> list[Any]:
     """Return those variables that Keras constrains; only a user's model has any."""
     return [v for v in variables if getattr(v, "constraint", None) is not None]
 

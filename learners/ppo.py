@@ -11,15 +11,15 @@ from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
     CorrectedBatches,
     Phase,
     Rollout,
-    at,
-    flatten,
-    take,
+    batch_at,
+    flatten_time,
+    take_rows,
 )
 
 
@@ -72,7 +72,7 @@ class PPO:
             return metrics, update_count(metrics)
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
-            batch = at(data, k)
+            batch = batch_at(data, k)
             samples = self._corrected_samples(batch)
             return self._pass_over(*samples, batch.valid, clip, metrics)
 
@@ -92,11 +92,11 @@ class PPO:
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
             batch = PPOSamples(*(tf.gather(x, rows) for x in samples))
-            return self._update(take(inputs, rows), batch, valid, clip)
+            return self._update(take_rows(inputs, rows), batch, valid, clip)
 
         metrics = update_in_passes(
             update,
-            flatten(valid),
+            flatten_time(valid),
             metrics,
             c.ppo_epochs,
             c.mini_batches,
@@ -112,7 +112,7 @@ class PPO:
 
         What V-trace returns is weighted by its ratios to the policy that acted.
         """
-        c, shape, actions = self._config, tf.shape(r.rewards), flatten(r.actions)
+        c, shape, actions = self._config, tf.shape(r.rewards), flatten_time(r.actions)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         outputs, values, *log_std = self._model(self._setup.inputs(inputs))
         policy = self._head(outputs, *log_std)[: tf.size(r.rewards)]
@@ -121,7 +121,7 @@ class PPO:
         log_ratios = tf.reshape(log_probs, shape) - r.behavior_log_probs
         rows = r.rewards, values, r.terminated, r.truncated, c.gamma
         targets, advantages = returns.vtrace(log_ratios, *rows, decay=c.lam)
-        columns = map(flatten, (values[:-1], advantages, targets))
+        columns = map(flatten_time, (values[:-1], advantages, targets))
         return PPOSamples(actions, log_probs, log_probs, *columns), inputs
 
     def _samples(self, r: Rollout, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
@@ -133,7 +133,7 @@ class PPO:
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         log_probs, targets = r.behavior_log_probs, advantages + values
         rows = r.actions, log_probs, log_probs, values, advantages, targets
-        samples = PPOSamples(*map(flatten, rows))
+        samples = PPOSamples(*map(flatten_time, rows))
         if c.decoupled_loss and r.weights_version < phase.weights_version:
             inside = self._setup.inputs(inputs[: tf.size(targets)])
             outputs, _, *log_std = self._model(inside)
@@ -178,10 +178,10 @@ class PPO:
         }
         step = self._optimizer, tape, loss, self._variables, c.grad_norm
         if c.target_kl is None:
-            return {**metrics, "grad_norm": descend(*step)}
+            return {**metrics, "grad_norm": gradient_step(*step)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
         # NaN counts as close: the update makes weights of NaN, which end the run.
         is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
         if is_close:
-            norm = descend(*step)
+            norm = gradient_step(*step)
         return {**metrics, "grad_norm": norm, "has_updated": is_close}

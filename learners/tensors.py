@@ -171,7 +171,7 @@ def _with_replayed(batch: Batch, behavior: str) -> list[Array]:
     ]
 
 
-def signature(tensors: type[_T], spec: EnvSpec) -> _T:
+def tensor_signature(tensors: type[_T], spec: EnvSpec) -> _T:
     """Return the dtypes and shapes of tensors, as their fields are annotated."""
     observation = spec.observation_shape
     action = ("int32" if spec.is_discrete else "float32", spec.action_shape)
@@ -188,7 +188,7 @@ def signature(tensors: type[_T], spec: EnvSpec) -> _T:
     return tensors(*specs)
 
 
-def padded(batches: _T) -> _T:
+def pad_batches(batches: _T) -> _T:
     """Return K batches with copies of the first ones behind, 4, 16, 64, … in total.
 
     XLA compiles a program for each K.
@@ -200,7 +200,7 @@ def padded(batches: _T) -> _T:
     return batches if size == count else type(batches)(*(x[rows] for x in batches))
 
 
-def widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
+def round_widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
     """Return the widths that rounds of a run's environments take, ascending.
 
     The largest is for rounds of actors that run free, of which some came twice. What
@@ -210,7 +210,7 @@ def widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
     return (*(-(-n_envs // part) for part in parts), n_envs, 2 * n_envs)
 
 
-def widened(rounds: Any, widths: Sequence[int]) -> Any:
+def widen_rounds(rounds: Any, widths: Sequence[int]) -> Any:
     """Return trajectories [..., T, B, ...] with copies beside them that are not valid.
 
     B becomes the next of the widths: XLA compiles a program for each, and rounds that
@@ -228,12 +228,12 @@ def widened(rounds: Any, widths: Sequence[int]) -> Any:
     return wide
 
 
-def at(batches: _T, k: tf.Tensor) -> _T:
+def batch_at(batches: _T, k: tf.Tensor) -> _T:
     """Return batch k of K."""
     return type(batches)(*(x[k] for x in batches))
 
 
-def take(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+def take_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return rows, int32 [M], of a tensor [N, ...].
 
     Bytes are taken as words where those fit: TensorFlow has no kernel that takes bytes
@@ -247,6 +247,6 @@ def take(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.reshape(taken, [-1, *shape])
 
 
-def flatten(x: tf.Tensor) -> tf.Tensor:
+def flatten_time(x: tf.Tensor) -> tf.Tensor:
     """Return [T, B, ...] as [T * B, ...]."""
     return tf.reshape(x, [-1, *x.shape[2:]])

@@ -13,13 +13,13 @@ from xagents_ray.learners.math.distributions import Distribution, PolicyHead
 from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import (
-    constrained,
-    descend,
+    constrained_variables,
+    gradient_step,
     make_optimizer,
-    regularization,
+    regularization_loss,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout, flatten, take
+from xagents_ray.learners.tensors import Phase, Rollout, flatten_time, take_rows
 
 
 class TRPOSamples(NamedTuple):
@@ -51,7 +51,7 @@ class TRPO:
         self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
         self._variables = [*self._actor.trainable_variables, *log_std.values()]
-        if constrained(self._variables):
+        if constrained_variables(self._variables):
             raise UserError(
                 "TRPO's step is the largest that --max-kl allows, and constraints of "
                 "Keras would change it: leave them out of the actor's model, or use "
@@ -74,9 +74,9 @@ class TRPO:
         advantages = returns.gae(
             r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
         )
-        targets = flatten(advantages + values[:-1])
+        targets = flatten_time(advantages + values[:-1])
         columns = r.actions, r.behavior_log_probs, advantages, r.valid
-        samples = TRPOSamples(*map(flatten, columns))
+        samples = TRPOSamples(*map(flatten_time, columns))
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")
         if tf.reduce_any(r.valid) and not self._setup.stopping:
@@ -119,15 +119,15 @@ class TRPO:
             )
 
         def evaluate(parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            trust_region.assign(self._variables, parameters)
+            trust_region.assign_flat(self._variables, parameters)
             policy = self._policy(inputs)
             gain, _ = self._gain(policy, samples)
             return gain, losses.masked_mean(old.kl(policy), valid)
 
         with tf.GradientTape() as tape:
             gain, entropy = self._gain(self._policy(inputs), samples)
-        start = trust_region.flatten(self._variables)
-        gradient = trust_region.flatten(tape.gradient(gain, self._variables))
+        start = trust_region.concat_flat(self._variables)
+        gradient = trust_region.concat_flat(tape.gradient(gain, self._variables))
         taken, kl = tf.constant(0.0), tf.constant(0.0)
         if tf.reduce_any(gradient != 0):
             step = trust_region.natural_step(
@@ -149,7 +149,7 @@ class TRPO:
         _, *columns = samples
         gain = losses.surrogate_gain(log_probs, *columns)
         gain += self._config.entropy_coef * entropy
-        penalty = regularization(self._variables)
+        penalty = regularization_loss(self._variables)
         return (gain if penalty is None else gain - penalty), entropy
 
     def _update_critic(
@@ -159,12 +159,12 @@ class TRPO:
         c, variables = self._config, self._critic.trainable_variables
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
-            chosen, part_inputs = tf.gather(targets, rows), take(inputs, rows)
+            chosen, part_inputs = tf.gather(targets, rows), take_rows(inputs, rows)
             with tf.GradientTape() as tape:
                 errors = tf.square(chosen - self._values(part_inputs))
                 value_loss = losses.masked_mean(errors, valid)
                 loss = c.value_loss_coef * value_loss
-            norm = descend(self._optimizer, tape, loss, variables, c.grad_norm)
+            norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
             return {"value_loss": value_loss, "value_grad_norm": norm}
 
         passes, parts = c.critic_iterations, c.mini_batches

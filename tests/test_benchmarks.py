@@ -26,7 +26,7 @@ from benchmarks.roofline import costs, grid, variants
 from benchmarks.throughput import Bench, parse_peers
 from benchmarks.works import MODES, WORKS, parse_settings
 from xagents_ray.core.errors import Stopped, UserError
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.watch.progress import Progress
 
 
@@ -191,7 +191,7 @@ def test_the_grid_has_every_combination_of_what_is_given() -> None:
 
 @pytest.mark.parametrize("work", ["a2c-cartpole", "td3-pendulum"])
 def test_every_part_of_a_work_can_be_timed(work: str) -> None:
-    run = prepare(*WORKS[work].config(local=True, n_envs=2))
+    run = prepare_run(*WORKS[work].config(local=True, n_envs=2))
     parts = ["roll_out", "step", "act", "draw", "learn", "publish", "bind"]
     parts += [] if run.algorithm.on_policy else ["insert"]
     found = measure(Parts(run), parts, seconds=0.0)

@@ -54,7 +54,7 @@ from xagents_ray.settings.options import (
     option,
     options,
     positive,
-    replaced,
+    replaced_settings,
     shared,
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
@@ -117,7 +117,7 @@ __all__ = [
     "read_layout",
     "register",
     "register_layer",
-    "replaced",
+    "replaced_settings",
     "replay",
     "shared",
     "state_dependent",

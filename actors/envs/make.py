@@ -17,7 +17,7 @@ from xagents_ray.actors.envs import (
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
-from xagents_ray.core.errors import UserError, counted
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
@@ -67,7 +67,7 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
     if spec is not None and spec.flattened:
         found.append(
             f"{env_id} has {spec.flattened} observations, flattened to vectors of "
-            f"{counted(spec.observation_shape[0], 'number')}; --state-to-input takes "
+            f"{pluralize(spec.observation_shape[0], 'number')}; --state-to-input takes "
             "another function"
         )
     return tuple(found)

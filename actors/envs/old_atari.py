@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import factory
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.trajectory import Array
 
 _MAX_FRAMES = 108_000
@@ -106,6 +106,6 @@ def _rom(game: str) -> Path:
     rom = own if own.exists() else Path(ale_py.__file__).parent / "roms" / file
     if file not in known or not rom.exists():
         games = sorted(each.removesuffix(".bin") for each in known)
-        hint = near(game, games) or "; pong and space_invaders are two of them."
+        hint = did_you_mean(game, games) or "; pong and space_invaders are two of them."
         raise UserError(f"atari-py has no game {game}{hint}")
     return rom

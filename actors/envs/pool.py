@@ -7,7 +7,7 @@ import envpool
 import gymnasium as gym
 
 from xagents_ray.actors.envs import atari
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.settings.training import EnvConfig
 
 
@@ -61,7 +61,7 @@ def make_envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
         }
     if name not in known or (settings is not None and not config.preprocess):
         raise UserError(
-            f"EnvPool has no {env_id}{near(name, known) or '.'} "
+            f"EnvPool has no {env_id}{did_you_mean(name, known) or '.'} "
             "Use --vectorization auto."
         )
 

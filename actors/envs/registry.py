@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from xagents_ray.actors.envs import interface, old_atari, old_gym
 from xagents_ray.core import objects
-from xagents_ray.core.errors import UserError, near, one_line
+from xagents_ray.core.errors import UserError, did_you_mean, one_line
 from xagents_ray.settings.training import EnvConfig
 
 _MAIN = "__main__"
@@ -87,7 +87,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
             env_id, f"its factory is {found!r}"[:80], place, remedy
         )
     what = f"module {module} has no {name} and registers no such environment"
-    hint = near(name, [*vars(imported), *gym.registry])
+    hint = did_you_mean(name, [*vars(imported), *gym.registry])
     raise interface.env_fault(env_id, what, place, hint[2:] or remedy)
 
 
@@ -126,7 +126,9 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
     """Return the error for an id that Gymnasium refused with `error`."""
     newest = newest_version(env_id)
     is_named = newest is not None and newest != env_id
-    hint = f"; did you mean {newest}?" if is_named else near(env_id, gym.registry)
+    hint = (
+        f"; did you mean {newest}?" if is_named else did_you_mean(env_id, gym.registry)
+    )
     reason = str(error).split("`")
     if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
         return UserError(f"{env_id} is no longer there; use {reason[-2]}.")

@@ -96,7 +96,7 @@ def _write_files(
 
 def _found(source: str) -> list[Path]:
     """Return the files with a name: a TensorFlow checkpoint consists of several."""
-    path, here = Path(weights.bare(source)), Path.cwd()
+    path, here = Path(weights.whole_path(source)), Path.cwd()
     if path.is_absolute() and path.is_relative_to(here):
         raise UserError(
             f"Files go to the cluster by their path from this directory: name {source} "

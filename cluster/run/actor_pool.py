@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
-from xagents_ray.core.errors import Broken, Stopped, UserError, counted
+from xagents_ray.core.errors import Broken, Stopped, UserError, pluralize
 from xagents_ray.core.trajectory import RolloutReport
 
 _POLL_SECONDS = 0.2
@@ -190,9 +190,9 @@ class ActorPool:
             self._report_trace(slot, trace)
         ((place, count),) = slot.errors.most_common(1) or [("", 0)]
         if slot.failures > self._max_restarts:
-            self._give_up(slot, f"{what}, {counted(slot.failures, 'time')} in a row")
+            self._give_up(slot, f"{what}, {pluralize(slot.failures, 'time')} in a row")
         elif count > self._max_restarts:
-            times = f"{counted(count, 'time')} without a finished episode in between"
+            times = f"{pluralize(count, 'time')} without a finished episode in between"
             self._give_up(slot, f"{what} at {place}, {times}")
         else:
             self._log.warn(f"Env actor {slot.number} {what}; it is replaced")

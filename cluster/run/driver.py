@@ -25,7 +25,7 @@ from xagents_ray.core.moments import Statistics
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run.driver import Snapshot
-from xagents_ray.run.prepare import actor_states, unfinished
+from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
 from xagents_ray.watch.reports import Collected, Evaluated, FailedEvaluation
 
@@ -187,7 +187,7 @@ class RayDriver:
         states = actor_states(checkpoint, self._parts.shares)
         if states is None:
             self._actors.restart(session)
-            return unfinished(checkpoint, self._run.config.env.n_envs)
+            return count_unfinished(checkpoint, self._run.config.env.n_envs)
         return self._actors.restore(states, session)
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:

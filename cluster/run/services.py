@@ -24,8 +24,8 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Weights,
     WeightsFile,
-    assemble,
-    part,
+    assemble_batch,
+    slice_envs,
 )
 from xagents_ray.replay.base import replay_for, shard_bounds
 
@@ -67,7 +67,7 @@ class ReplayService:
         began = time.perf_counter()
         with self._work:
             for trajectory in trajectories:
-                own = part(trajectory, self._first, self._end)
+                own = slice_envs(trajectory, self._first, self._end)
                 if own is not None:
                     shifted = own._replace(first_env=own.first_env - self._first)
                     self._replay.insert(shifted)
@@ -164,7 +164,7 @@ class LearnerService:
         began = time.perf_counter()
         replay = self._run.config.algorithm.replay
         size = 0 if replay is None else replay.buffer_batch_size
-        data = assemble(batch, size, [self._run.seed, env_steps])
+        data = assemble_batch(batch, size, [self._run.seed, env_steps])
         learn = self._learner.learn
         metrics, weights = learn(data, env_steps, statistics, version)
         metrics = {**metrics, "seconds": time.perf_counter() - began}

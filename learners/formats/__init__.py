@@ -24,7 +24,7 @@ def encode_weights(
         UserError: another ending.
         OSError: no room for the temporary file.
     """
-    kind = weights.kind(path)
+    kind = weights.file_kind(path)
     if kind == ".npz":
         return WeightsFile(path, weights.encode_npz(arrays))
     own = layout.shapes
@@ -47,7 +47,7 @@ def decode_weights(
         UserError: damaged, or not this network's.
         OSError: no room for the temporary file.
     """
-    kind = weights.kind(file.path)
+    kind = weights.file_kind(file.path)
     if kind == ".npz":
         arrays = weights.decode_npz(file)
     else:

@@ -99,11 +99,11 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
         capture_output=True,
     )
     if done.returncode != 0:
-        raise weights.damaged(file.path)
+        raise weights.damaged_weights(file.path)
     found = weights.arrays_in(WeightsFile(file.path, {"": done.stdout}))
     digest = found.pop(_DIGEST, None)
     if digest is not None and not np.array_equal(digest, _digest(found)):
-        raise weights.damaged(file.path)
+        raise weights.damaged_weights(file.path)
     names = _names(layout)
     return {
         names.get(where, where.removeprefix(EXTRAS)): array

@@ -72,7 +72,7 @@ def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
                         plain = name.removeprefix(EXTRAS).replace(".S", "/")
                         found[plain] = reader.get_tensor(key)
         except Exception as error:  # TensorFlow has many ways of saying it
-            raise weights.damaged(file.path) from error
+            raise weights.damaged_weights(file.path) from error
     return found
 
 

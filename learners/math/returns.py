@@ -60,7 +60,7 @@ def gae(
     return linear_recurrence(errors, gamma * lam * continues)
 
 
-def n_step(
+def n_step_returns(
     rewards: tf.Tensor,
     values: tf.Tensor,
     terminated: tf.Tensor,

@@ -11,13 +11,13 @@ from typing import Any
 import tensorflow as tf
 
 
-def flatten(tensors: Sequence[Any]) -> tf.Tensor:
+def concat_flat(tensors: Sequence[Any]) -> tf.Tensor:
     """Return tensors or variables concatenated, [P]."""
     return tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
 
 
-def assign(variables: Sequence[Any], flat: tf.Tensor) -> None:
-    """Assign the values that `flatten` concatenated, [P]."""
+def assign_flat(variables: Sequence[Any], flat: tf.Tensor) -> None:
+    """Assign the values that `concat_flat` concatenated, [P]."""
     parts = tf.split(flat, [math.prod(tuple(x.shape)) for x in variables])
     for variable, part in zip(variables, parts, strict=True):
         variable.assign(tf.reshape(part, variable.shape))
@@ -41,9 +41,9 @@ def fisher_vector_product(
         with tf.GradientTape() as inner:
             value = divergence()
         gradient = inner.gradient(value, variables, unconnected_gradients=zero)
-        along = tf.reduce_sum(flatten(gradient) * vector)
+        along = tf.reduce_sum(concat_flat(gradient) * vector)
     product = outer.gradient(along, variables, unconnected_gradients=zero)
-    return flatten(product) + damping * vector
+    return concat_flat(product) + damping * vector
 
 
 def conjugate_gradient(

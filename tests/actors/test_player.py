@@ -374,13 +374,13 @@ _LOADED = """
 import sys
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
-from xagents_ray.policy.loading import load
+from xagents_ray.policy.loading import load_policy
 
 def main():
     for path in sys.argv[1:]:
         given = {"env": "CartPole-v1", "weights": (path,)}
         try:
-            print(sorted(load(find_algorithm("a2c"), given).weights.arrays))
+            print(sorted(load_policy(find_algorithm("a2c"), given).weights.arrays))
         except UserError as error:
             print(error)
     print("tensorflow" in sys.modules)

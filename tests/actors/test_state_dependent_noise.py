@@ -20,9 +20,9 @@ from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.networks.forward import bind_network
-from xagents_ray.policy.loading import LoadedPolicy, load
+from xagents_ray.policy.loading import LoadedPolicy, load_policy
 from xagents_ray.policy.policy import Policy
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
 LOW, HIGH = (-3.0, -0.5), (1.0, 4.0)
@@ -238,7 +238,7 @@ def test_discrete_actions_are_refused() -> None:
         row.config, {"env": "CartPole-v1", "max_steps": 1, "sde_frequency": 4}
     )
     given = {"env": "CartPole-v1", "weights": ("ppo.npz",), "sde_frequency": 4}
-    for check in (lambda: prepare(row, config), lambda: load(row, given)):
+    for check in (lambda: prepare_run(row, config), lambda: load_policy(row, given)):
         with pytest.raises(UserError) as error:
             check()
         assert str(error.value) == (

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import yaml
 
-from xagents_ray.algorithms.presets import Preset, apply, presets
+from xagents_ray.algorithms.presets import Preset, all_presets, apply
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
 PPO = find_algorithm("ppo")
 CARTPOLE = {"env": "CartPole-v1", "preset": "auto"}
-ALL = [pytest.param(p, id=f"{p.agent}-{p.env}-{p.name}") for p in presets()]
+ALL = [pytest.param(p, id=f"{p.agent}-{p.env}-{p.name}") for p in all_presets()]
 
 
 @pytest.mark.parametrize("preset", ALL)
@@ -34,12 +34,12 @@ def test_every_preset_makes_a_run(preset: Preset) -> None:
     settings = apply(row, given)
     assert settings.items() >= preset.settings.items()
     config = Config.of(row.config, settings)
-    assert prepare(row, config).layouts
+    assert prepare_run(row, config).layouts
 
 
 def test_presets_are_distinct() -> None:
     """No two of an agent and a name fit the same environment; every agent has some."""
-    names = [(preset.agent, preset.env, preset.name) for preset in presets()]
+    names = [(preset.agent, preset.env, preset.name) for preset in all_presets()]
     assert len(names) == len(set(names))
     assert {agent for agent, _, name in names if name == "auto"} == set(ALGORITHMS)
 
@@ -233,7 +233,7 @@ def test_no_name_of_a_preset() -> None:
 def test_the_command_lists_them(capsys: Any) -> None:
     assert cli.run(["presets"]) == 0
     out = capsys.readouterr().out
-    for preset in presets():
+    for preset in all_presets():
         assert any(
             f" {preset.agent} " in line and f" {preset.env} " in line
             for line in out.splitlines()
@@ -247,7 +247,7 @@ def test_the_command_lists_them(capsys: Any) -> None:
 
 def test_the_command_prints_one_as_a_file(capsys: Any, tmp_path: Path) -> None:
     """Each one, read as `--preset FILE`, has the settings of `--preset` alone."""
-    for preset in presets():
+    for preset in all_presets():
         assert cli.run(["presets", preset.agent, preset.env, preset.name]) == 0
         file = tmp_path / "own.yaml"
         file.write_text(capsys.readouterr().out)

@@ -231,12 +231,12 @@ def untouched(name: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = training.fit
+    fit = training.run_session
 
     def without_start(algorithm: Any, config: Any, signals: Any, *more: Any, **kw: Any):
         return fit(algorithm, config, signals, started, *more[1:], **kw)
 
-    monkeypatch.setattr(training, "fit", without_start)
+    monkeypatch.setattr(training, "run_session", without_start)
     monkeypatch.setattr(examination, "TimedSubprocess", InThisProcess)
     monkeypatch.setattr(own_loop, "LocalDriver", started)
     monkeypatch.setattr(seeds, "_plan", started)

@@ -18,7 +18,7 @@ from xagents_ray.commands.seeds import _ended, _settings
 from xagents_ray.core.errors import Broken, Stopped, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.networks import layout
-from xagents_ray.storage.lock import locked
+from xagents_ray.storage.lock import locked_directory
 
 _TRAIN = """
 import json, os, xagents_ray
@@ -95,7 +95,7 @@ def test_one_process_at_a_time_trains_a_directory_of_seeds() -> None:
     directory.mkdir(parents=True)
     given = {"env": "CartPole-v1", "max_steps": 9, "local": True, "name": "a"}
     held = f"{directory} is being trained by process {os.getpid()} on .*: end it first"
-    with locked(directory), pytest.raises(UserError, match=held):
+    with locked_directory(directory), pytest.raises(UserError, match=held):
         xagents_ray.train("ppo", seeds=[1, 2], quiet=True, **given)
     assert [path.name for path in directory.iterdir()] == [".lock"]
 
@@ -115,7 +115,7 @@ def test_the_same_command_leaves_runs_alone_that_are_trained() -> None:
         return [1]
 
     found.mkdir(parents=True)
-    with locked(found):
+    with locked_directory(found):
         again()
     assert found.exists()
     assert _settings(find_algorithm("ppo"), given, above, 2) == {**given, **own}

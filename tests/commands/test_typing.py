@@ -9,7 +9,7 @@ from mypy import api
 
 import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS
-from xagents_ray.commands.typed import STUB, stub
+from xagents_ray.commands.typed import STUB, stub_text
 from xagents_ray.settings.config import train_options
 from xagents_ray.tuning.plan import tune_options
 
@@ -52,7 +52,7 @@ follow_imports = normal
 
 def test_the_stub_says_what_the_options_say() -> None:
     advice = "write it again: python -m xagents_ray.commands.typed"
-    assert STUB.read_text(encoding="utf-8") == stub(), advice
+    assert STUB.read_text(encoding="utf-8") == stub_text(), advice
 
 
 def test_mypy_knows_the_settings_of_each_agent(tmp_path: Path) -> None:

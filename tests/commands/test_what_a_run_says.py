@@ -10,9 +10,9 @@ import forked
 import pytest
 from rich.console import Console
 
-from xagents_ray.algorithms.presets import hints
+from xagents_ray.algorithms.presets import preset_hints
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.commands.doctor.machine import preset
+from xagents_ray.commands.doctor.machine import check_preset
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.live import LastingOutput
@@ -67,12 +67,12 @@ def test_an_outdated_environment_in_a_run() -> None:
     ],
 )
 def test_a_preset_is_named_where_one_is_known(given: dict, count: int) -> None:
-    assert len(hints(PPO, given)) == count
+    assert len(preset_hints(PPO, given)) == count
 
 
 def test_doctor_says_who_reached_what_a_preset_promises() -> None:
     given = {"env": "SpaceInvadersNoFrameskip-v4", "max_steps": 1}
-    row = preset(PPO, Config.of(PPO.config, given))
+    row = check_preset(PPO, Config.of(PPO.config, given))
     assert "RL Zoo, not run here" in row.found
     assert "reached" not in row.found
 

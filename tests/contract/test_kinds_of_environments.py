@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from xagents_ray import UserError, train
-from xagents_ray.algorithms.table import rows
+from xagents_ray.algorithms.table import all_algorithms
 
 # Each kind with each number, shared out over discrete and continuous actions.
 ODD = [(1, "float64", False), (3, "uint8", True), (16, "float32", False)]
 EVEN = [(1, "uint8", True), (3, "float32", False), (16, "float64", True)]
 CASES = [
     pytest.param(name, n_envs, dtype, id=f"{name}-{n_envs}-{dtype}-{wants_discrete}")
-    for i, (name, row) in enumerate(rows().items())
+    for i, (name, row) in enumerate(all_algorithms().items())
     for n_envs, dtype, prefers in (ODD, EVEN)[i % 2]
     for wants_discrete in [prefers if row.discrete and row.continuous else row.discrete]
     for dtype in [dtype + "_discrete" * wants_discrete]
@@ -22,7 +22,7 @@ CASES = [
 
 @pytest.mark.parametrize(("agent", "n_envs", "factory"), CASES)
 def test_it_learns_something(agent: str, n_envs: int, factory: str) -> None:
-    config = rows()[agent].config
+    config = all_algorithms()[agent].config
     known = {field.name for field in fields(config)}
     small = {"n_steps": 8, "mini_batches": 2, "buffer_initial_size": 40}
     if "n_steps" in known and config().replay is None:  # by default

@@ -23,11 +23,11 @@ from learner_cases import (
 from learner_support import fresh, publish
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find_algorithm, rows
+from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory, Weights
-from xagents_ray.learners.tensors import padded
+from xagents_ray.learners.tensors import pad_batches
 
 
 class Life(NamedTuple):
@@ -179,7 +179,7 @@ def test_xla_computes_the_same(case: Case) -> None:
 
 def _program(learner: Any, given: Batch, batches: int) -> str:
     """Return what XLA would compile for so many batches."""
-    data = padded(learner.algorithm.data.of(given))
+    data = pad_batches(learner.algorithm.data.of(given))
     tensors = type(data)(*map(tf.constant, data))
     facts = tf.constant([100, 1, batches, data.rewards.shape[-1]], tf.int64)
     text: str = learner._phase.experimental_get_compiler_ir(tensors, facts)("hlo")
@@ -234,7 +234,7 @@ def freeze(fixed: Batch) -> None:
 
 
 @pytest.mark.parametrize("kind", list(ACTIONS))
-@pytest.mark.parametrize("row", rows().values(), ids=list(rows()))
+@pytest.mark.parametrize("row", all_algorithms().values(), ids=list(all_algorithms()))
 def test_wrong_action_spaces_are_refused(row: Algorithm, kind: str) -> None:
     spec = EnvSpec((4,), "float32", 1, **ACTIONS[kind])
     if row.discrete if kind == "discrete" else row.continuous:

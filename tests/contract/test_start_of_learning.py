@@ -3,9 +3,11 @@
 import pytest
 
 from xagents_ray import train
-from xagents_ray.algorithms.table import rows
+from xagents_ray.algorithms.table import all_algorithms
 
-OFF_POLICY = [n for n, row in rows().items() if not row.on_policy and row.discrete]
+OFF_POLICY = [
+    n for n, row in all_algorithms().items() if not row.on_policy and row.discrete
+]
 
 
 @pytest.mark.parametrize("agent", OFF_POLICY)

@@ -7,10 +7,10 @@ from xagents_ray.core.trajectory import (
     Replayed,
     Trajectory,
     Transitions,
-    assemble,
-    mix,
-    part,
+    assemble_batch,
+    mix_transitions,
     side_by_side,
+    slice_envs,
 )
 from xagents_ray.replay.base import shard_bounds
 
@@ -42,7 +42,7 @@ def _trajectory(first: int, envs: int) -> Trajectory:
 def test_part_keeps_the_columns_within(
     first: int, end: int, columns: list[int]
 ) -> None:
-    own = part(_trajectory(2, 3), first, end)
+    own = slice_envs(_trajectory(2, 3), first, end)
     assert own is not None
     assert own.first_env == columns[0]
     assert own.rewards.tolist() == [columns] * 3
@@ -54,7 +54,7 @@ def test_part_keeps_the_columns_within(
 
 @pytest.mark.parametrize(("first", "end"), [(0, 2), (5, 9)])
 def test_part_is_none_without_a_column(first: int, end: int) -> None:
-    assert part(_trajectory(2, 3), first, end) is None
+    assert slice_envs(_trajectory(2, 3), first, end) is None
 
 
 def test_shards_share_all_environments() -> None:
@@ -77,7 +77,7 @@ def _transitions(numbers: list[int]) -> Transitions:
 
 def test_mix_keeps_every_transition_whole() -> None:
     parts = [_transitions([0, 1, 2]), _transitions([3, 4, 5, 6, 7]), _transitions([8])]
-    mixed = mix(parts, 3, np.random.default_rng(1))
+    mixed = mix_transitions(parts, 3, np.random.default_rng(1))
     assert mixed.rewards.shape == (3, 3)
     assert sorted(mixed.rewards.ravel()) == list(range(9))
     assert mixed.rewards.ravel().tolist() != list(range(9))
@@ -87,25 +87,29 @@ def test_mix_keeps_every_transition_whole() -> None:
 
 
 def test_mix_leaves_out_what_fills_no_batch() -> None:
-    mixed = mix([_transitions([0, 1]), _transitions([2])], 2, np.random.default_rng(1))
+    mixed = mix_transitions(
+        [_transitions([0, 1]), _transitions([2])], 2, np.random.default_rng(1)
+    )
     assert mixed.rewards.shape == (1, 2)
 
 
 def test_one_shard_of_several_that_draws_alone_fills_all_batches() -> None:
     """The others are empty, or were given a share of 0; see `Shards.sample`."""
-    drawn = assemble([_transitions([*range(12)])], 3, [1]).sampled
+    drawn = assemble_batch([_transitions([*range(12)])], 3, [1]).sampled
     assert drawn is not None and drawn.rewards.shape == (4, 3)
     assert sorted(drawn.rewards.ravel()) == list(range(12))
     whole = _transitions([0, 1, 2])
-    assert assemble([whole], 3, [1]).sampled is whole
-    both = assemble([whole, whole], 3, [1]).sampled
+    assert assemble_batch([whole], 3, [1]).sampled is whole
+    both = assemble_batch([whole, whole], 3, [1]).sampled
     assert both is not None and both.rewards.shape == (2, 3)
 
 
 def test_each_place_of_a_batch_is_drawn_from_all_shards() -> None:
     generator, seen = np.random.default_rng(3), set()
     for _ in range(100):
-        mixed = mix([_transitions([0, 1]), _transitions([2, 3])], 2, generator)
+        mixed = mix_transitions(
+            [_transitions([0, 1]), _transitions([2, 3])], 2, generator
+        )
         seen |= {(int(n), at) for at, n in enumerate(mixed.rewards.ravel())}
     assert len(seen) == 16
 

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive_stacks
 
-from xagents_ray.core.trajectory import Trajectory, merge, seen, stack_frames
+from xagents_ray.core.trajectory import (
+    Trajectory,
+    merge_trajectories,
+    same_episode,
+    stack_frames,
+)
 from xagents_ray.learners.frames import stack_rollout, stack_transitions
 
 CASES = settings(deadline=None, max_examples=60)
@@ -66,7 +71,7 @@ def test_stack_frames_leaves_its_input_alone(case: Rollout) -> None:
 @CASES
 @given(rollouts())
 def test_seen(case: Rollout) -> None:
-    got = seen(case.starts)
+    got = same_episode(case.starts)
     rows, envs = case.starts.shape
     for row in range(rows):
         for env in range(envs):
@@ -77,7 +82,7 @@ def test_seen(case: Rollout) -> None:
 def test_seen_by_hand() -> None:
     starts = np.array([[0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], bool)
     shown = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], bool)
-    np.testing.assert_array_equal(seen(starts), shown)
+    np.testing.assert_array_equal(same_episode(starts), shown)
 
 
 @CASES
@@ -136,7 +141,7 @@ def trajectory(envs: int, first_env: int, version: int, values: bool) -> Traject
 @pytest.mark.parametrize("values", [False, True])
 def test_merge(values: bool) -> None:
     parts = [trajectory(2, 3, 7, values), trajectory(1, 5, 6, values)]
-    merged = merge(parts)
+    merged = merge_trajectories(parts)
     assert (merged.weights_version, merged.first_env, merged.stack) == (6, 3, 2)
     for name, whole in merged._asdict().items():
         if name in ("weights_version", "first_env"):
@@ -147,4 +152,4 @@ def test_merge(values: bool) -> None:
             continue
         np.testing.assert_array_equal(whole[:, :2], one)
         np.testing.assert_array_equal(whole[:, 2:], other)
-    assert merge(parts[:1]) is parts[0]
+    assert merge_trajectories(parts[:1]) is parts[0]

@@ -13,7 +13,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.learners.make import make_learner
 from xagents_ray.networks import keras_models
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
 LARGEST = 1e-3
@@ -59,7 +59,7 @@ def features(env: Any) -> Any:
 def run_of(agent: str, **given: Any) -> RunSpec:
     row = find_algorithm(agent)
     settings = {"max_steps": 1, "local": True, "seed": 1, **given}
-    return prepare(row, Config.of(row.config, settings))
+    return prepare_run(row, Config.of(row.config, settings))
 
 
 def weights_of(run: RunSpec) -> dict[str, Any]:

@@ -10,12 +10,14 @@ import pytest
 import tensorflow as tf
 
 from xagents_ray.learners.metrics import no_means
-from xagents_ray.learners.minibatches import _part, shuffled, update_in_passes
+from xagents_ray.learners.minibatches import _part, shuffled_indices, update_in_passes
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 1000])
 def test_an_order_has_each_row_once(count: int) -> None:
-    orders = [shuffled(tf.constant(count), tf.constant([3, i])) for i in range(3)]
+    orders = [
+        shuffled_indices(tf.constant(count), tf.constant([3, i])) for i in range(3)
+    ]
     for order in orders:
         np.testing.assert_array_equal(np.sort(order), np.arange(count))
     assert count < 64 or not np.array_equal(orders[0], orders[1])
@@ -23,7 +25,7 @@ def test_an_order_has_each_row_once(count: int) -> None:
 
 def test_all_orders_are_as_likely() -> None:
     """Chi-squared of the 24 orders of 4 rows; 49.7 would be one in a thousand."""
-    shuffle = tf.function(lambda seed: shuffled(tf.constant(4), seed))
+    shuffle = tf.function(lambda seed: shuffled_indices(tf.constant(4), seed))
     drawn = 2400
     counts = Counter(
         tuple(shuffle(tf.constant([7, i])).numpy().tolist()) for i in range(drawn)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.errors import UserError
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_gradients_are_clipped_by_their_global_norm(
     optimizer.build([one, other])
     with tf.GradientTape() as tape:
         loss = 3 * one[0] + 4 * other  # a norm of 5
-    norm = descend(optimizer, tape, loss, [one, other], largest)
+    norm = gradient_step(optimizer, tape, loss, [one, other], largest)
     assert float(norm) == 5
     np.testing.assert_allclose(one, [1 - 3 * scale, 1], rtol=1e-6)
     np.testing.assert_allclose(other, 1 - 4 * scale, rtol=1e-6)
@@ -47,7 +47,7 @@ def test_regularizers_of_keras_add_their_gradients() -> None:
     with tf.GradientTape() as tape:
         looked_up = tf.reduce_sum(table(tf.constant([1])))
         loss = tf.reduce_sum(2 * dense.kernel + dense.bias) + looked_up + 5 * free
-    norm = descend(optimizer, tape, loss, variables)
+    norm = gradient_step(optimizer, tape, loss, variables)
     gradients = [2 + 3, 1 - 0.1, 0.02, 1 + 0.02, 0.02, 5]
     assert float(norm) == pytest.approx(np.linalg.norm(gradients))
     changed = np.concatenate([np.ravel(v) for v in variables])
@@ -63,7 +63,7 @@ def test_constraints_of_keras_are_kept(name: str) -> None:
     optimizer = make_optimizer(DQNConfig(lr=0.1, optimizer=name), variables)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(dense(tf.constant([[1.0, 2.0, -1.0]])))
-    descend(optimizer, tape, loss, variables)
+    gradient_step(optimizer, tape, loss, variables)
     np.testing.assert_allclose(tf.norm(dense.kernel, axis=0), [1, 1], rtol=1e-5)
     assert (np.abs(dense.kernel - before) > 1e-3).any()
     assert (dense.bias.numpy() < 0).all()  # it has no constraint, and was 0
@@ -80,7 +80,7 @@ def test_adam_by_hand() -> None:
         with tf.GradientTape() as tape:
             loss = 0.5 * tf.square(variable)
         gradient = float(variable)
-        descend(optimizer, tape, loss, [variable])
+        gradient_step(optimizer, tape, loss, [variable])
         moment = 0.8 * moment + 0.2 * gradient
         square = 0.5 * square + 0.5 * gradient**2
         # Keras adds epsilon before it corrects the bias of the second moment.
@@ -99,7 +99,7 @@ def test_rmsprop_by_hand() -> None:
         with tf.GradientTape() as tape:
             loss = 0.5 * tf.square(variable)
         gradient = float(variable)
-        descend(optimizer, tape, loss, [variable])
+        gradient_step(optimizer, tape, loss, [variable])
         square = 0.5 * square + 0.5 * gradient**2
         expected -= 0.1 * gradient / (square + 0.25) ** 0.5
         np.testing.assert_allclose(variable, expected, rtol=1e-5)
@@ -126,7 +126,7 @@ def test_a_keras_optimizer_is_made_again_with_its_settings() -> None:
     for expected in ([0.5, 1.5], [-0.125, 0.875]):  # 0.5 * 1.25 the second time
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(variable)
-        descend(optimizer, tape, loss, [variable])
+        gradient_step(optimizer, tape, loss, [variable])
         np.testing.assert_allclose(variable, expected)
     assert len(optimizer.variables) == 3  # what a checkpoint holds of it
 

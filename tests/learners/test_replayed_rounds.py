@@ -13,9 +13,9 @@ from xagents_ray import UserError, train
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Batch, Trajectory
-from xagents_ray.learners.impala import mixed
+from xagents_ray.learners.impala import append_replayed
 from xagents_ray.learners.learner import Learner
-from xagents_ray.learners.tensors import CorrectedBatches, widened
+from xagents_ray.learners.tensors import CorrectedBatches, widen_rounds
 
 RATIO = {"replay_ratio": 1.0}
 
@@ -123,7 +123,7 @@ def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     ],
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
-    batch = mixed(numbered(4, 3, 2), part, count, 2, 8)
+    batch = append_replayed(numbered(4, 3, 2), part, count, 2, 8)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]
@@ -131,9 +131,13 @@ def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) ->
         assert rewards[t][valid[t]].tolist() == [c + 10 * t for c in columns]
     np.testing.assert_array_equal(batch.observations[0, ..., 1], rewards)
     # Of a round that lacks some, with copies beside it.
-    wide = widened(CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5))
+    wide = widen_rounds(
+        CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5)
+    )
     assert wide.rewards.shape == (4, 3, 5)
-    batch = mixed(CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 8)
+    batch = append_replayed(
+        CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 8
+    )
     same = batch.rewards.numpy()[batch.valid.numpy()]
     assert same.tolist() == rewards[valid].tolist()
 
@@ -143,7 +147,9 @@ def test_a_share_of_less_than_one_is_that_of_many_updates(
     width: int, part: float
 ) -> None:
     """An environment's share of 0.2 is one replayed trajectory in every fourth."""
-    parts = (mixed(numbered(2, 3, width), part, 2, width, n) for n in range(100))
+    parts = (
+        append_replayed(numbered(2, 3, width), part, 2, width, n) for n in range(100)
+    )
     replayed = [int(each.valid.numpy()[0, 0].sum()) - width for each in parts]
     assert set(replayed) == {0, 1}
     assert sum(replayed) == pytest.approx(100 * width * part, abs=1)
@@ -153,7 +159,7 @@ def test_a_share_of_less_than_one_is_that_of_many_updates(
 def test_a_share_is_of_all_environments_in_turn(part: float) -> None:
     width, count = 8, 1 + int(np.ceil(part))
     batches = numbered(count, 3, width)
-    parts = (mixed(batches, part, count, width, n) for n in range(48))
+    parts = (append_replayed(batches, part, count, width, n) for n in range(48))
     replayed = np.sum([each.valid.numpy()[0, 0] for each in parts], axis=0)[width:]
     assert replayed.sum() == pytest.approx(48 * width * part, abs=1)
     assert replayed.max() - replayed.min() <= 1

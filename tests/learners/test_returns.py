@@ -10,7 +10,7 @@ import tensorflow as tf
 from xagents_ray.learners.math.returns import (
     gae,
     linear_recurrence,
-    n_step,
+    n_step_returns,
     retrace,
     vtrace,
 )
@@ -74,7 +74,7 @@ BY_HAND: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         },
     ),
     "n-step": (
-        lambda *ends: n_step(REWARDS, VALUES, *ends, 0.5),
+        lambda *ends: n_step_returns(REWARDS, VALUES, *ends, 0.5),
         {
             # 3 + 3 = 6; 2 + 3 = 5; 1 + 2.5
             "continues": (3.5, 5, 6),
@@ -196,7 +196,7 @@ def test_rows_that_only_reset_weigh_nothing(length: int) -> None:
 
     def computed() -> list[Any]:
         own = retrace(ratios, rewards, taken, *case[1:], 0.9)
-        targets = n_step(*case, 0.99), *vtrace(np.log(ratios), *case, 0.99), own
+        targets = n_step_returns(*case, 0.99), *vtrace(np.log(ratios), *case, 0.99), own
         return [each.numpy() for each in (gae(*case, 0.99, 0.95), *targets)]
 
     before = computed()
@@ -246,13 +246,17 @@ def slow_n_step(
 def test_n_step(length: int, gamma: float) -> None:
     case = rollout(length, length)[:-1]
     expected = slow_n_step(*case, gamma)
-    np.testing.assert_allclose(n_step(*case, gamma), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        n_step_returns(*case, gamma), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_n_step_returns_are_gae_without_decay() -> None:
     case = rollout(33, 2)[:-1]
     expected = gae(*case, 0.9, 1.0) + case[1][:-1]
-    np.testing.assert_allclose(n_step(*case, 0.9), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        n_step_returns(*case, 0.9), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def slow_vtrace(
@@ -308,7 +312,7 @@ def test_vtrace_of_the_acting_policy_is_gae(lam: float) -> None:
 def test_vtrace_of_the_acting_policy_is_the_n_step_return() -> None:
     case = rollout(33, 3)[:-1]
     targets, advantages = vtrace(np.zeros_like(case[0]), *case, 0.9)
-    expected = n_step(*case, 0.9)
+    expected = n_step_returns(*case, 0.9)
     np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
     expected -= case[1][:-1]
     np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
@@ -353,4 +357,4 @@ def test_retrace_of_the_acting_policy_is_the_n_step_return() -> None:
     case = rollout(33, 3)[:-1]
     ones, taken = np.ones_like(case[0]), case[1][:-1]
     got = retrace(ones, case[0], taken, *case[1:], 0.9)
-    np.testing.assert_allclose(got, n_step(*case, 0.9), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got, n_step_returns(*case, 0.9), rtol=1e-4, atol=1e-5)

@@ -11,20 +11,22 @@ from xagents_ray.learners.tensors import (
     Rollout,
     RolloutBatches,
     TransitionBatches,
-    signature,
-    take,
+    take_rows,
+    tensor_signature,
 )
 
 
 def test_a_signature_is_what_the_fields_say() -> None:
     frames = EnvSpec((36, 40, 3), "uint8", 2, 4)
-    got = signature(TransitionBatches, frames)
+    got = tensor_signature(TransitionBatches, frames)
     assert got.observations == tf.TensorSpec([None, None, None, 36, 40, 3], tf.uint8)
     assert got.starts == tf.TensorSpec([None, None, None], tf.bool)
     assert got.actions == tf.TensorSpec([None, None], tf.int32)
     assert got.rewards == tf.TensorSpec([None, None], tf.float32)
-    assert signature(Rollout, frames).weights_version == tf.TensorSpec([], tf.int64)
-    probabilities = signature(RolloutBatches, frames).behavior_probs
+    assert tensor_signature(Rollout, frames).weights_version == tf.TensorSpec(
+        [], tf.int64
+    )
+    probabilities = tensor_signature(RolloutBatches, frames).behavior_probs
     assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
 
 
@@ -32,7 +34,7 @@ def test_a_signature_is_what_the_fields_say() -> None:
 def test_a_round_fits_its_signature(spec: EnvSpec) -> None:
     """A network without values gives zeros."""
     made = Rollout.of(fresh(rollout(spec, 1), rollout(spec, 2)))
-    for array, expected in zip(made, signature(Rollout, spec), strict=True):
+    for array, expected in zip(made, tensor_signature(Rollout, spec), strict=True):
         assert expected.is_compatible_with(tf.constant(array))
     assert not made.values.any()
 
@@ -58,4 +60,4 @@ def test_rows_are_taken_whole(shape: tuple[int, ...], dtype: str) -> None:
     """Whether their bytes fill words or not."""
     x = np.random.default_rng(1).integers(0, 256, (5, *shape)).astype(dtype)
     rows = np.array([4, 0, 4, 2], np.int32)
-    np.testing.assert_array_equal(take(tf.constant(x), tf.constant(rows)), x[rows])
+    np.testing.assert_array_equal(take_rows(tf.constant(x), tf.constant(rows)), x[rows])

@@ -10,24 +10,24 @@ from linear import ENVS, SPECS, rollout
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.learners.tensors import Rollout, widened, widths
+from xagents_ray.learners.tensors import Rollout, round_widths, widen_rounds
 
 
 def test_widths_are_few() -> None:
-    assert widths(16, has_replay=False) == (1, 4, 16, 32)
-    assert widths(50, has_replay=False) == (4, 13, 50, 100)
-    assert widths(16, has_replay=True) == (16, 32)
+    assert round_widths(16, has_replay=False) == (1, 4, 16, 32)
+    assert round_widths(50, has_replay=False) == (4, 13, 50, 100)
+    assert round_widths(16, has_replay=True) == (16, 32)
 
 
 def test_a_whole_round_stays_as_it_is() -> None:
     made = Rollout.of(fresh(rollout(SPECS["frames"])))
     for sizes in ((1, ENVS, 2 * ENVS), (1, 2), ()):
-        assert widened(made, sizes) is made
+        assert widen_rounds(made, sizes) is made
 
 
 def test_the_others_are_copies_that_do_not_count() -> None:
     made = Rollout.of(fresh(rollout(SPECS["frames"])))
-    wide = widened(made, (2, 8, 16))
+    wide = widen_rounds(made, (2, 8, 16))
     assert wide.weights_version == made.weights_version
     for array, own in zip(wide[:-1], made[:-1], strict=True):
         assert array.shape == (len(own), 8, *own.shape[2:]) and array.dtype == own.dtype

@@ -8,7 +8,7 @@ from pathlib import Path
 import forked
 import pytest
 
-from xagents_ray.algorithms.presets import Preset, presets
+from xagents_ray.algorithms.presets import Preset, all_presets
 
 Mean = Callable[[str, Path], float]
 QUICK = {(agent, "CartPole-v1", "auto") for agent in ("dqn", "ppo", "trpo")}
@@ -19,7 +19,7 @@ CASES = [
         id=f"{preset.agent}-{preset.env}-{preset.name}-{seeds}",
         marks=marks,
     )
-    for preset in presets()
+    for preset in all_presets()
     if preset.goal is not None
     for quick in [(preset.agent, preset.env, preset.name) in QUICK]
     for seeds, marks in (

@@ -11,13 +11,13 @@ import pytest
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.learners.optimizer import regularization
+from xagents_ray.learners.optimizer import regularization_loss
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks import keras_files, keras_models
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout, layout_for
-from xagents_ray.run.user_networks import notes
+from xagents_ray.run.user_networks import network_notes
 
 VECTOR = EnvSpec((4,), "float32", 1, 3)
 IMAGE = EnvSpec((36, 36), "uint8", 2, 3)
@@ -111,7 +111,7 @@ def test_models_act_and_learn_as_keras_has_them(
     model.set_weights([rng.normal(size=w.shape) ** 2 for w in model.get_weights()])
     layout = layout_of(model, spec, tmp_path)
     assert isinstance(layout.layers[0], WholeModel) != is_known
-    said = "".join(notes([layout]))
+    said = "".join(network_notes([layout]))
     assert ("no statistics change: BatchNormalization" in said) == (
         "batch_normalization" in str([layer.name for layer in model.layers])
     )
@@ -216,14 +216,14 @@ def test_an_end_that_may_be_bounded_stays(tmp_path: Path) -> None:
 
 
 def test_weights_keep_their_regularizers(tmp_path: Path) -> None:
-    """Of which `optimizer.regularization` makes a part of the loss."""
+    """Of which `optimizer.regularization_loss` makes a part of the loss."""
     model = chain(layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.5)))
     ours = networks.build_model(layout_of(model, VECTOR, tmp_path), 1, "net")
     kernel = networks.named_weights(ours)["model-0/0-kernel"]
-    penalty = regularization(ours.trainable_variables)
+    penalty = regularization_loss(ours.trainable_variables)
     np.testing.assert_allclose(penalty, 0.5 * np.square(kernel).sum(), rtol=1e-5)
     plain = networks.build_model(layout_of(chain(), VECTOR, tmp_path), 1, "net")
-    assert regularization(plain.trainable_variables) is None
+    assert regularization_loss(plain.trainable_variables) is None
 
 
 def test_names_depend_on_kinds_and_order_only(tmp_path: Path) -> None:

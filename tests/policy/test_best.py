@@ -10,8 +10,8 @@ from naive import random_arrays
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.errors import UserError
-from xagents_ray.policy.loading import load as load_trained
-from xagents_ray.run.prepare import prepare
+from xagents_ray.policy.loading import load_policy
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.files import MANIFEST
@@ -23,7 +23,7 @@ PPO = {"env": "CartPole-v1", "max_steps": 10_000, "run_dir": "runs", "name": "a"
 def run_of(*marks: tuple[int, bool, float | None]) -> tuple[str, dict[int, str]]:
     """Write a run with checkpoints (step, is_best, evaluation); return their paths."""
     config = Config.of(find_algorithm("ppo").config, PPO)
-    run = prepare(find_algorithm("ppo"), config)
+    run = prepare_run(find_algorithm("ppo"), config)
     directory = RunDirectory.create(config, "ppo", 1)
     directory.begin(config, "ppo", 1)
     writer = CheckpointWriter(directory.checkpoints, 9)
@@ -59,7 +59,7 @@ def test_which_checkpoint_is_taken(
 ) -> None:
     run, paths = run_of(*marks)
     given = {"run": run} | ({"which": which} if which else {})
-    assert load_trained(find_algorithm("ppo"), given).run.notes == (
+    assert load_policy(find_algorithm("ppo"), given).run.notes == (
         f"Weights of {paths[step]}: {reason}",
     )
 
@@ -74,7 +74,7 @@ def test_a_run_of_an_earlier_version_is_taken() -> None:
         file.write_text(json.dumps(manifest))
     for which, step in ((None, 300), ("best", 200), ("100", 100)):
         given = {"run": run} | ({"which": which} if which else {})
-        (note,) = load_trained(find_algorithm("ppo"), given).run.notes
+        (note,) = load_policy(find_algorithm("ppo"), given).run.notes
         assert paths[step] in note
 
 
@@ -97,7 +97,7 @@ def test_which_that_is_wrong() -> None:
         ({"which": "last", "run": None, "weights": ("a.tf",)}, "of --run: leave it"),
     ):
         with pytest.raises(UserError, match=words):
-            load_trained(find_algorithm("ppo"), {"run": run, **given})
-    assert load_trained(find_algorithm("ppo"), {"run": paths[100]}).run.notes == (
+            load_policy(find_algorithm("ppo"), {"run": run, **given})
+    assert load_policy(find_algorithm("ppo"), {"run": paths[100]}).run.notes == (
         f"Weights of {paths[100]}: named by --run",
     )

@@ -9,7 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import PrioritizedTransitions, Trajectory, mix
+from xagents_ray.core.trajectory import (
+    PrioritizedTransitions,
+    Trajectory,
+    mix_transitions,
+)
 from xagents_ray.replay.priorities import Priorities
 from xagents_ray.replay.transitions import TransitionReplay
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -189,7 +193,7 @@ def test_what_shards_drew_is_mixed_with_its_rows() -> None:
     replay = make()
     replay.insert(Stream(2).rollout(8))
     parts = [replay.sample(1, 20), replay.sample(1, 12)]
-    mixed = mix(parts, 16, np.random.default_rng(0))
+    mixed = mix_transitions(parts, 16, np.random.default_rng(0))
     assert isinstance(mixed, PrioritizedTransitions)
     assert mixed.rows.shape == (2, 16, 2)
     # A reward says the step's number and the environment.

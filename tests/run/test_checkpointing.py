@@ -15,9 +15,9 @@ from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
-    best,
+    best_checkpoint,
     best_evaluation,
-    load,
+    load_checkpoint,
     replay_files,
     step_of,
 )
@@ -72,9 +72,9 @@ class Saved:
 
     @property
     def best(self) -> tuple[int, float | None]:
-        path = best(self.directory.checkpoints)
+        path = best_checkpoint(self.directory.checkpoints)
         assert path is not None
-        assert load(path).arrays["learned"] == step_of(path)
+        assert load_checkpoint(path).arrays["learned"] == step_of(path)
         return step_of(path), best_evaluation(path)
 
 
@@ -247,7 +247,7 @@ def test_the_only_best_state_is_lost() -> None:
     note = run.saver.finish()
     assert note is not None and "lost" in note
     assert Path("best.npz").read_text() == "4"
-    assert best(run.directory.checkpoints) is None
+    assert best_checkpoint(run.directory.checkpoints) is None
 
 
 def test_an_evaluation_whose_state_is_lost_is_not_the_best() -> None:

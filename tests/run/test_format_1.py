@@ -113,7 +113,7 @@ def test_policies_act_as_before(agent: str) -> None:
 @pytest.mark.parametrize("ending", [".tf", ".weights.h5"])
 def test_policies_are_the_same_in_each_format(agent: str, ending: str) -> None:
     path = FILES / "policies" / f"{agent}{ending}"
-    run = loading.load(
+    run = loading.load_policy(
         find_algorithm(agent), {"run": str(RUNS[agent]), "which": "last"}
     ).run
     expected = arrays_of(path.parent / f"{agent}.npz")

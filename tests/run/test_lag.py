@@ -19,7 +19,7 @@ from xagents_ray.core.moments import STD_EPSILON, Moments
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
-from xagents_ray.storage.checkpoints import all_checkpoints, load
+from xagents_ray.storage.checkpoints import all_checkpoints, load_checkpoint
 
 SPECS = {
     "discrete": EnvSpec((4,), "float32", 1, 3),
@@ -204,7 +204,7 @@ def test_a_phase_is_counted_beside_which_acting_ends() -> None:
             "a2c", env=_Breaking, local=True, policy_lag=1, quiet=True, **settings
         )
     (run,) = Path("runs/a2c").glob("*/a")
-    saved = load(all_checkpoints(run / "checkpoints")[0])
+    saved = load_checkpoint(all_checkpoints(run / "checkpoints")[0])
     assert saved.facts["progress"]["updates"] == saved.arrays["optimizer/0"] > 0
     assert not saved.facts["progress"]["statistics"]
 

@@ -16,11 +16,16 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks import layout
 from xagents_ray.run.prepare import find_run
-from xagents_ray.run.session import fit
+from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
-from xagents_ray.storage.checkpoints import all_checkpoints, best, load, step_of
+from xagents_ray.storage.checkpoints import (
+    all_checkpoints,
+    best_checkpoint,
+    load_checkpoint,
+    step_of,
+)
 from xagents_ray.storage.history import History
-from xagents_ray.storage.lock import locked
+from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
@@ -50,7 +55,7 @@ def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
         ("evaluations", True),
         ("close",),
     ]
-    newest = load(RUN / "checkpoints" / "step-000000000004")
+    newest = load_checkpoint(RUN / "checkpoints" / "step-000000000004")
     assert newest.arrays["learned"] == newest.facts["progress"]["updates"] == 2
     assert summary()["reason"] == result.reason
     assert History(RUN / "history.parquet").rows == 4
@@ -69,7 +74,7 @@ def test_a_run_that_ends_while_it_starts_leaves_its_name_free() -> None:
     algorithm = find_algorithm("ppo")
     config = Config.of(algorithm.config, SETTINGS)
     with pytest.raises(Broken):
-        fit(algorithm, config, Signals(), start)
+        run_session(algorithm, config, Signals(), start)
     assert train(FakeDriver([[1]]), max_steps=1).directory == str(RUN)
     with pytest.raises(UserError, match="a already exists: resume it with"):
         train(FakeDriver([]))
@@ -82,7 +87,7 @@ def test_the_state_that_reaches_the_target_is_the_best() -> None:
     assert [event for event in driver.events if event[0] == "learn"] == [
         ("learn", 1, 3)
     ]
-    path = best(RUN / "checkpoints")
+    path = best_checkpoint(RUN / "checkpoints")
     assert path is not None and step_of(path) == 6
     assert Path("best.npz").read_text() == "1"
 
@@ -221,7 +226,7 @@ def test_phases_in_progress_are_counted_before_the_state_is_taken() -> None:
     result = train(driver, max_steps=7, checkpoint_every=2, keep_checkpoints=9)
     assert result.updates == 7 and steps() == [7, 6, 4, 3, 2]
     for path in all_checkpoints(RUN / "checkpoints"):
-        saved = load(path)
+        saved = load_checkpoint(path)
         assert saved.facts["progress"]["updates"] == saved.arrays["learned"]
 
 
@@ -230,9 +235,9 @@ def test_evaluations_choose_the_best(capsys: pytest.CaptureFixture[str]) -> None
     driver.scores.extend([5.0, 7.0])  # a third one is skipped
     result = train(driver, max_steps=7, eval_every=2)
     assert result.best_evaluation == 7.0
-    path = best(RUN / "checkpoints")
+    path = best_checkpoint(RUN / "checkpoints")
     assert path is not None and step_of(path) == 4
-    saved = load(path)
+    saved = load_checkpoint(path)
     assert saved.facts["progress"]["updates"] == saved.arrays["learned"] == 4
     out = capsys.readouterr().out
     assert "Evaluation at 2 steps: mean reward 5.00" in out
@@ -365,7 +370,7 @@ def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     assert (result.env_steps, result.games, result.updates) == (6, 6, 3)
     assert (result.dropped, driver.events[0]) == (2, ("restore", 1))
     assert result.mean_reward == 5.0
-    newest = load(RUN / "checkpoints" / "step-000000000006")
+    newest = load_checkpoint(RUN / "checkpoints" / "step-000000000006")
     assert newest.facts["session"] == 1 and newest.arrays["learned"] == 3
     assert History(RUN / "history.parquet").rows == 6
     assert "Resumed at 4 env steps; unfinished episodes dropped: 2" in (
@@ -420,10 +425,10 @@ def test_one_process_at_a_time_trains_a_run() -> None:
     resumed, given = find_run("ppo", {"resume": str(RUN), "max_steps": 4})
     algorithm, driver = find_algorithm("ppo"), FakeDriver([[1], others])
     facts = algorithm, Config.of(algorithm.config, given), Signals()
-    with locked(RUN), pytest.raises(UserError, match=held):  # a moment ago
-        fit(*facts, lambda *_: driver, resumed)
+    with locked_directory(RUN), pytest.raises(UserError, match=held):  # a moment ago
+        run_session(*facts, lambda *_: driver, resumed)
     assert driver.events == [("restore", 1), ("close",)] and steps() == [2]
-    assert fit(*facts, lambda *_: driver, resumed).env_steps == 4
+    assert run_session(*facts, lambda *_: driver, resumed).env_steps == 4
 
 
 def placement(**resumed_with: Any) -> dict[str, Any]:
@@ -472,7 +477,7 @@ def test_a_signal_while_the_driver_starts(signals: Signals) -> None:
         raise Stopped
 
     config = Config.of(find_algorithm("ppo").config, SETTINGS)
-    result = fit(find_algorithm("ppo"), config, signals, start)
+    result = run_session(find_algorithm("ppo"), config, signals, start)
     assert (result.reason, result.directory) == ("Stopped by SIGINT", "")
     assert not RUN.exists()
 

@@ -11,7 +11,7 @@ from processes import python
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import SourceConfig
-from xagents_ray.settings.algorithm import groups
+from xagents_ray.settings.algorithm import groups_of
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import Option, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
@@ -35,7 +35,9 @@ OPTIONS = [
 # The classes of each config's settings: its own, its parents', and its groups'.
 OWNERS = {
     config: {
-        each.__name__ for owner in (config, *groups(config)) for each in owner.__mro__
+        each.__name__
+        for owner in (config, *groups_of(config))
+        for each in owner.__mro__
     }
     for config in CONFIGS
 }

@@ -28,9 +28,9 @@ from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
-    best,
+    best_checkpoint,
     best_evaluation,
-    load,
+    load_checkpoint,
     newest_valid,
     read_replay,
     replay_files,
@@ -75,14 +75,14 @@ def test_every_dtype_shape_and_order_comes_back(tmp_path: Path) -> None:
     arrays["file"] = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max])
     arrays["big-endian ünïcode"] = np.arange(4, dtype=">f4")
     arrays["extremes"] = np.array([5e-324, 1.7976931348623157e308, -0.0])
-    read = load(CheckpointWriter(tmp_path, 1).write(3, arrays, {})).arrays
+    read = load_checkpoint(CheckpointWriter(tmp_path, 1).write(3, arrays, {})).arrays
     assert list(read) == list(arrays)
     for name, array in arrays.items():
         assert read[name].dtype == array.dtype
         assert read[name].shape == array.shape
         assert read[name].tobytes() == array.tobytes(), name
         assert read[name].flags.writeable
-    assert load(CheckpointWriter(tmp_path, 1).write(4, {}, {})).arrays == {}
+    assert load_checkpoint(CheckpointWriter(tmp_path, 1).write(4, {}, {})).arrays == {}
 
 
 def test_facts_come_back_exactly(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_facts_come_back_exactly(tmp_path: Path) -> None:
         "large": 2**200,
     }
     path = CheckpointWriter(tmp_path, 1).write(0, ARRAYS, facts)
-    checkpoint = load(path)
+    checkpoint = load_checkpoint(path)
     assert checkpoint.path == path
     assert repr(checkpoint.facts) == repr(facts)
     np.random.default_rng().bit_generator.state = checkpoint.facts["generator"]
@@ -119,7 +119,7 @@ def test_what_cannot_be_loaded_is_not_written(
     with pytest.raises(ValueError, match=r"NaN|finite|array of"):
         writer.write(2, arrays, facts)
     assert names(tmp_path) == [old.name]
-    assert load(old).facts == FACTS
+    assert load_checkpoint(old).facts == FACTS
 
 
 def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
@@ -138,14 +138,18 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
 
 def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path, 2)
-    assert (best(tmp_path), newest_valid(tmp_path), steps(tmp_path)) == (None, None, [])
+    assert (best_checkpoint(tmp_path), newest_valid(tmp_path), steps(tmp_path)) == (
+        None,
+        None,
+        [],
+    )
     stay = {1: [1], 2: [2, 1], 3: [3, 2], 4: [4, 3, 2], 5: [5, 4, 2], 6: [6, 5, 2]}
     stay |= {7: [7, 6], 8: [8, 7], 9: [9, 8, 7], 10**12: [10**12, 9, 7]}
     for step, expected in stay.items():
         path = writer.write(step, ARRAYS, FACTS, is_best=step in (2, 7))
         assert newest_valid(tmp_path) == path
         assert steps(tmp_path) == expected
-    newest_best = best(tmp_path)
+    newest_best = best_checkpoint(tmp_path)
     assert newest_best is not None
     assert newest_best.name == "step-000000000007"
     assert len(names(tmp_path)) == 3
@@ -157,12 +161,12 @@ def test_the_same_step_again_takes_the_place_and_the_mark(tmp_path: Path) -> Non
     writer = CheckpointWriter(tmp_path, 1)
     writer.write(1, ARRAYS, {"n": 1}, is_best=True)
     path = writer.write(1, {}, {"n": 2})
-    assert load(path).facts == {"n": 2}
-    assert best(tmp_path) == path
+    assert load_checkpoint(path).facts == {"n": 2}
+    assert best_checkpoint(tmp_path) == path
     writer.write(2, ARRAYS, {"n": 3})
     writer.write(2, ARRAYS, {"n": 4}, is_best=True)
     assert names(tmp_path) == ["step-000000000002"]
-    assert load(tmp_path / "step-000000000002").facts == {"n": 4}
+    assert load_checkpoint(tmp_path / "step-000000000002").facts == {"n": 4}
 
 
 def test_a_run_that_goes_back_leaves_what_was_later(tmp_path: Path) -> None:
@@ -187,7 +191,7 @@ def test_a_later_best_of_an_earlier_run_is_dropped(tmp_path: Path, step: int) ->
     assert steps(tmp_path) == [30, 20, 10]
     path = writer.write(step, ARRAYS, FACTS)
     assert steps(tmp_path) == [step, 20, 10] and best_evaluation(path) is None
-    assert best(tmp_path) == writer.path(10)
+    assert best_checkpoint(tmp_path) == writer.path(10)
     writer.write(40, ARRAYS, FACTS, is_best=True)
     writer.write(step, ARRAYS, FACTS)  # ends late; the later one is this run's
     assert steps(tmp_path) == [40, step, 20]
@@ -209,7 +213,7 @@ def test_only_the_newest_holds_the_replay(tmp_path: Path) -> None:
     assert [int(read_replay(p)["index"]) for p in replay_files(second)] == [0, 1, 2]
     assert replay_files(first) == []
     assert names(first) == ["arrays.npz", "facts.json", "manifest.json"]
-    assert load(first).facts == FACTS
+    assert load_checkpoint(first).facts == FACTS
     writer.write(3, ARRAYS, FACTS)  # on a signal: the replay is not lost for it
     assert len(replay_files(second)) == 3
 
@@ -234,7 +238,7 @@ def test_a_replay_is_read_into_arrays(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"replay\.npz can't be used"):
         read_replay(file, into)
-    assert load(file.parent.parent).facts == {}
+    assert load_checkpoint(file.parent.parent).facts == {}
 
 
 def test_a_replay_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -269,12 +273,12 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     assert newest_valid(tmp_path) == old
     writer = CheckpointWriter(tmp_path, 2, start=2)
     assert newest_valid(tmp_path) == old
-    assert load(old).facts == {"n": 1}
+    assert load_checkpoint(old).facts == {"n": 1}
     assert names(tmp_path) == ["notes.txt", path.name, old.name]
     assert writer.write(2, ARRAYS, {"n": 2}) == new
     assert names(tmp_path) == ["notes.txt", path.name, new.name]
-    assert best(tmp_path) == new
-    assert load(new).facts == {"n": 2}
+    assert best_checkpoint(tmp_path) == new
+    assert load_checkpoint(new).facts == {"n": 2}
 
 
 @pytest.fixture
@@ -297,7 +301,7 @@ def test_a_disk_without_room_is_not_touched(small_disk: Path) -> None:
         assert raised.value.errno == errno.ENOSPC
     assert {p: p.stat().st_mtime_ns for p in small_disk.rglob("*")} == before
     assert newest_valid(small_disk / "checkpoints") == old
-    assert load(writer.write(5, ARRAYS, FACTS)).facts == FACTS
+    assert load_checkpoint(writer.write(5, ARRAYS, FACTS)).facts == FACTS
 
 
 def test_a_disk_that_fills_up_while_writing(small_disk: Path) -> None:
@@ -323,7 +327,7 @@ def test_a_disk_that_fills_up_while_writing(small_disk: Path) -> None:
         assert newest_valid(small_disk) == old
         assert read_replay(replay_files(old)[0])["a"].all()
     assert newest_valid(small_disk) == old
-    assert load(writer.write(2, MEGABYTE, FACTS)).facts == FACTS
+    assert load_checkpoint(writer.write(2, MEGABYTE, FACTS)).facts == FACTS
 
 
 def test_a_read_only_disk(small_disk: Path) -> None:
@@ -352,20 +356,20 @@ def test_advice(tmp_path: Path) -> None:
     new = writer.write(2, ARRAYS, FACTS)
     (new / "facts.json").write_text("{}")
     with pytest.raises(UserError) as raised:
-        load(new, "resume with --resume")
+        load_checkpoint(new, "resume with --resume")
     assert str(raised.value) == (
         f"{new}/facts.json can't be used (it has 2 bytes, 40 were written): "
         f"resume with --resume {old}, the newest valid one."
     )
     (old / "arrays.npz").unlink()
     with pytest.raises(UserError) as raised:
-        load(old)
+        load_checkpoint(old)
     assert str(raised.value) == (
         f"{old}/arrays.npz is missing: no other checkpoint beside it is valid; "
         "start over or restore a copy."
     )
     with pytest.raises(UserError, match=r"nothing/manifest\.json is missing"):
-        load(tmp_path / "nothing")
+        load_checkpoint(tmp_path / "nothing")
 
 
 def reseal(path: Path, **entries: Any) -> None:
@@ -433,7 +437,7 @@ def test_forged_arrays_are_refused(tmp_path: Path, data: bytes) -> None:
     (path / "arrays.npz").write_bytes(data)
     reseal(path)
     with pytest.raises(UserError, match=r"arrays\.npz can't be used") as raised:
-        load(path)
+        load_checkpoint(path)
     assert "\n" not in str(raised.value)
     assert newest_valid(tmp_path) is None
 
@@ -444,7 +448,7 @@ def test_an_array_named_twice_is_refused(tmp_path: Path) -> None:
         (path / "arrays.npz").write_bytes(npz(member, member))
     reseal(path)
     with pytest.raises(UserError, match="'a' is not expected"):
-        load(path)
+        load_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +459,7 @@ def test_forged_facts_are_refused(tmp_path: Path, text: str) -> None:
     (path / "facts.json").write_text(text)
     reseal(path)
     with pytest.raises(UserError, match=r"facts\.json can't be used"):
-        load(path)
+        load_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +469,7 @@ def test_names_outside_are_refused(tmp_path: Path, name: str) -> None:
     runs = tmp_path / "runs"
     (tmp_path / "secret").write_text("{}")
     path = written(runs, write_replay=HOLDING)
-    for folder, read in ((path, load), (path / "replay", replay_files)):
+    for folder, read in ((path, load_checkpoint), (path / "replay", replay_files)):
         manifest = json.loads((folder / "manifest.json").read_bytes())
         entry = {"size": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
         manifest["files"][name] = entry
@@ -487,11 +491,11 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
         (path / name).unlink()
         (path / name).symlink_to(copy / name)
         with pytest.raises(UserError, match=f"{name} can't be used"):
-            load(path)
+            load_checkpoint(path)
         (path / name).unlink()
         os.mkfifo(path / name)
         with pytest.raises(UserError, match=f"{name} can't be used .*not a regular"):
-            load(path)
+            load_checkpoint(path)
         (path / name).unlink()
         shutil.copy(copy / name, path)
     shutil.rmtree(path / "replay")
@@ -503,7 +507,7 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     CheckpointWriter(runs, 1).write(9, ARRAYS, FACTS)
     assert names(runs) == ["step-000000000009"]
     assert names(copy) == ["arrays.npz", "facts.json", "manifest.json", "replay"]
-    assert load(copy).facts == FACTS
+    assert load_checkpoint(copy).facts == FACTS
 
 
 @pytest.mark.parametrize(
@@ -526,7 +530,7 @@ def test_edited_manifests_are_refused(tmp_path: Path, change: dict[str, Any]) ->
     path = written(tmp_path)
     reseal(path, **change)
     with pytest.raises(UserError, match=r"manifest\.json can't be used"):
-        load(path)
+        load_checkpoint(path)
 
 
 DAMAGES = st.tuples(
@@ -576,7 +580,7 @@ def test_damage_is_an_error_of_the_user_or_harmless(
         reseal((path / name).parent)
     outside = sorted(p for p in pristine.parent.rglob("*") if runs not in p.parents)
     try:
-        checkpoint = load(path)
+        checkpoint = load_checkpoint(path)
     except UserError as error:
         assert re.fullmatch(r"[^\n]+\.", str(error))
         assert newest_valid(runs) is None

@@ -22,8 +22,8 @@ from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
-    best,
-    load,
+    best_checkpoint,
+    load_checkpoint,
     newest_valid,
     read_replay,
     replay_files,
@@ -174,7 +174,7 @@ def check(directory: Path, scale: int, last: int, last_best: int) -> None:
     """Every checkpoint that is there is whole, and the last ones reported are."""
     found = all_checkpoints(directory)
     for path in found:
-        checkpoint = load(path)
+        checkpoint = load_checkpoint(path)
         step = checkpoint.facts["step"]
         assert step_of(path) == step
         expected = arrays_of(step, scale)
@@ -189,7 +189,7 @@ def check(directory: Path, scale: int, last: int, last_best: int) -> None:
     assert newest_valid(directory) == (found[0] if found else None)
     assert last == -1 or step_of(found[0]) >= last
     if last_best != -1:
-        newest_best = best(directory)
+        newest_best = best_checkpoint(directory)
         assert newest_best is not None
         assert step_of(newest_best) >= last_best
 

@@ -14,7 +14,7 @@ import yaml
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.storage import migrations
-from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load
+from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load_checkpoint
 from xagents_ray.storage.files import read_manifest
 from xagents_ray.storage.migrations import Migration
 from xagents_ray.storage.run_directory import RunDirectory, _digest
@@ -46,7 +46,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_of(run: Path) -> Checkpoint:
-    return load(all_checkpoints(run / "checkpoints")[0])
+    return load_checkpoint(all_checkpoints(run / "checkpoints")[0])
 
 
 def weights_of(data: bytes) -> WeightsFile:

@@ -23,7 +23,7 @@ from xagents_ray.networks.layout import layout_for
 from xagents_ray.storage.weights import (
     decode_npz,
     encode_npz,
-    kind,
+    file_kind,
     match_arrays,
     read_file,
     write_file,
@@ -58,12 +58,17 @@ def refused(data: bytes) -> str:
 
 
 def test_kinds() -> None:
-    assert kind("a/b.tf") == kind("b.tf.index") == kind(f"b.tf{DATA}") == ".tf"
-    assert kind("b.weights.h5") == ".weights.h5"
-    assert kind("b.npz") == ".npz"
+    assert (
+        file_kind("a/b.tf")
+        == file_kind("b.tf.index")
+        == file_kind(f"b.tf{DATA}")
+        == ".tf"
+    )
+    assert file_kind("b.weights.h5") == ".weights.h5"
+    assert file_kind("b.npz") == ".npz"
     for path in ("b.h5", "b", "b.index", "b.keras", "b.tf.meta", ""):
         with pytest.raises(UserError, match=r"\.tf, \.weights\.h5 or \.npz"):
-            kind(path)
+            file_kind(path)
 
 
 @pytest.mark.parametrize("path", ["a.npz", "a.weights.h5", "new/folder/a.npz"])

@@ -10,7 +10,7 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Episode, Weights
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
 SEED = 5
@@ -22,7 +22,7 @@ FIXED = {"epsilon_start": 0.3, "epsilon_end": 0.3}
 def run_of(agent: str, n_envs: int, **settings: Any) -> RunSpec:
     row = find_algorithm(agent)
     values = {"n_envs": n_envs, "max_steps": 1, **settings}
-    return replace(prepare(row, Config.of(row.config, values)), seed=SEED)
+    return replace(prepare_run(row, Config.of(row.config, values)), seed=SEED)
 
 
 def setup_of(agent: str, n_envs: int, **settings: Any) -> ActorSetup:

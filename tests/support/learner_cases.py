@@ -12,7 +12,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import rows
+from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
@@ -87,7 +87,7 @@ class Case(NamedTuple):
 def cases(names: Any, on_policy: Any = (False, True), actions: Any = ACTIONS) -> Any:
     """Return a pytest parameter for every row of the table that takes these."""
     made = []
-    for row in rows().values():
+    for row in all_algorithms().values():
         kinds = {"discrete": row.discrete, "continuous": row.continuous}
         for kind in actions:
             for name in names:

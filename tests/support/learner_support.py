@@ -13,7 +13,7 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Transitions,
     Weights,
-    merge,
+    merge_trajectories,
 )
 from xagents_ray.learners.learner import Learner
 from xagents_ray.networks.layout import Layout
@@ -42,7 +42,7 @@ def publish(learner: Learner) -> Weights:
 
 def fresh(*trajectories: Trajectory, sampled: Replayed | None = None) -> Batch:
     """Return the batch of a round."""
-    return Batch(merge(trajectories), sampled)
+    return Batch(merge_trajectories(trajectories), sampled)
 
 
 def replayed(trajectories: Sequence[Trajectory]) -> Replayed:

@@ -10,7 +10,7 @@ from fake_driver import FakeDriver
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import find_run
-from xagents_ray.run.session import fit
+from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import all_checkpoints, step_of
 from xagents_ray.watch.progress import Progress
@@ -40,7 +40,7 @@ def train(
     config = Config.of(find_algorithm(agent).config, given)
     start = lambda run, signals, note: driver  # noqa: E731
     facts = find_algorithm(agent), config, signals or Signals(), start, resumed, watch
-    return fit(*facts, listeners=callbacks)
+    return run_session(*facts, listeners=callbacks)
 
 
 def steps() -> list[int]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xagents_ray.tuning.scores import interquartile_mean, interval, standard_error
+from xagents_ray.tuning.scores import interquartile_mean, iqm_interval, standard_error
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,19 @@ def test_the_standard_error() -> None:
 
 def test_the_interval_is_that_of_every_column() -> None:
     scores = np.random.default_rng(1).normal(size=(9, 4))
-    low, high = interval(scores)
+    low, high = iqm_interval(scores)
     for column in range(4):
-        assert interval(scores[:, column]) == (low[column], high[column])
+        assert iqm_interval(scores[:, column]) == (low[column], high[column])
 
 
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     """Of a normal distribution, its interquartile mean is the mean."""
     scores = np.random.default_rng(2).normal(size=(30, 400))
-    low, high = interval(scores)
+    low, high = iqm_interval(scores)
     covered = float(((low < 0) & (0 < high)).mean())
     assert covered == pytest.approx(0.95, abs=0.04)
 
 
 def test_seeds_that_agree_have_no_spread() -> None:
-    low, high = interval(np.full(5, 3.0))
+    low, high = iqm_interval(np.full(5, 3.0))
     assert low == high == 3.0

@@ -8,7 +8,7 @@ from xagents_ray import categorical, integer, log_uniform
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.core.errors import UserError
 from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
-from xagents_ray.tuning.space import Space, split
+from xagents_ray.tuning.space import Space, split_varied
 
 DQN = tune_options(ALGORITHMS["dqn"].config)
 
@@ -28,7 +28,7 @@ DQN = tune_options(ALGORITHMS["dqn"].config)
     ],
 )
 def test_several_values_vary(given: dict[str, Any], space: Space) -> None:
-    fixed, spaces = split(DQN, given)
+    fixed, spaces = split_varied(DQN, given)
     assert fixed == {}
     assert spaces == {next(iter(given)): space}
 
@@ -46,7 +46,7 @@ def test_several_values_vary(given: dict[str, Any], space: Space) -> None:
     ],
 )
 def test_one_value_is_fixed(given: dict[str, Any], fixed: dict[str, Any]) -> None:
-    assert split(DQN, given) == (fixed, {})
+    assert split_varied(DQN, given) == (fixed, {})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_one_value_is_fixed(given: dict[str, Any], fixed: dict[str, Any]) -> Non
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as error:
-        split(DQN, given)
+        split_varied(DQN, given)
     assert said in str(error.value)
 
 
@@ -94,5 +94,5 @@ def test_every_flag_with_an_hp_type_varies(name: str) -> None:
             values = (int(low) + 1, int(low) + 2)
         if option.type is bool:
             values = (True, False)
-        _, spaces = split(known, {option.name: values})
+        _, spaces = split_varied(known, {option.name: values})
         assert spaces == {option.name: Space(option.hp_type or "int", values)}

@@ -29,11 +29,11 @@ from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,
     TuneConfig,
-    command,
-    preset,
+    preset_yaml,
+    train_command,
 )
 from xagents_ray.tuning.study import Study
-from xagents_ray.tuning.sweep import plan_of, sweep, write_report
+from xagents_ray.tuning.sweep import plan_of, run_sweep, write_report
 from xagents_ray.tuning.trainee import Training, TrialReport
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
@@ -144,7 +144,9 @@ def test_settings_that_a_sweep_has_none_of(name: str) -> None:
 def test_several_trials_need_something_that_varies() -> None:
     said = r"^Nothing varies, so 6 trials .* several values, as in --lr 1e-5 1e-2, or"
     with pytest.raises(UserError, match=said):
-        sweep(ALGORITHMS["ppo"], {**GIVEN, "lr": 1e-3}, lambda *_: pytest.fail("begun"))
+        run_sweep(
+            ALGORITHMS["ppo"], {**GIVEN, "lr": 1e-3}, lambda *_: pytest.fail("begun")
+        )
     assert not Path("runs").exists()
 
 
@@ -177,7 +179,7 @@ def test_a_command_line_means_the_settings(
 
     train.callback = call  # a new one is made each time that it is asked for
     monkeypatch.setattr(group, "get_command", lambda *_: train)
-    words = command(ALGORITHMS[agent], settings)
+    words = train_command(ALGORITHMS[agent], settings)
     assert words[:3] == ["xagents-ray", "train", agent]
     assert cli.run(words[1:]) == 0
     expected = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
@@ -192,7 +194,7 @@ def test_a_preset_file_is_what_train_takes() -> None:
     folder = Path("elsewhere")
     folder.mkdir()
     row, expected = ALGORITHMS["ppo"], "200.00 after 1000 env steps"
-    text = preset(row, settings, expected, "trial 1 of s")
+    text = preset_yaml(row, settings, expected, "trial 1 of s")
     (folder / "best.yaml").write_text(text, "utf-8")
     given = {"preset": str(folder / "best.yaml")}
     kept = {"env": "CartPole-v1", "lr": 1e-3, "max_steps": 1000}

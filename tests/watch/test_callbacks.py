@@ -11,10 +11,10 @@ from sessions import RUN, raising, steps, summary, train
 
 from xagents_ray import Callback, Result, RunContext
 from xagents_ray.core.errors import Broken, Diverged, UserError
-from xagents_ray.settings.options import options, plain
+from xagents_ray.settings.options import options, plain_values
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage.history import read_history
-from xagents_ray.watch.callbacks import EVENTS, load
+from xagents_ray.watch.callbacks import EVENTS, load_callbacks
 
 CONTEXT = "env_steps", "updates", "episodes", "mean_reward", "best_reward"
 
@@ -35,9 +35,9 @@ class Log(Callback):
 
 def own_callbacks(given: Any) -> tuple[list[Callback], tuple[str, ...] | None]:
     """Return what `callbacks=` gives, and its names in the settings."""
-    settings = plain(options(RunConfig), {"callbacks": given})
+    settings = plain_values(options(RunConfig), {"callbacks": given})
     names = RunConfig(**settings).callbacks
-    return load(names, is_resumed=False)[0], names
+    return load_callbacks(names, is_resumed=False)[0], names
 
 
 def test_every_event_comes_when_it_happened() -> None:
@@ -227,14 +227,14 @@ def test_what_callbacks_may_be() -> None:
 
 @pytest.mark.usefixtures("own")
 def test_the_callbacks_of_a_run_that_is_resumed() -> None:
-    found, notes = load(("own_callbacks:Own", "Elsewhere"), is_resumed=True)
+    found, notes = load_callbacks(("own_callbacks:Own", "Elsewhere"), is_resumed=True)
     assert [type(each).__name__ for each in found] == ["Own"]
     assert notes == [
         "This run had callbacks passed from Python (Elsewhere): pass them again in "
         "callbacks=[…] to keep them"
     ]
     with pytest.raises(UserError, match="name it as package"):
-        load(("Elsewhere",), is_resumed=False)
+        load_callbacks(("Elsewhere",), is_resumed=False)
 
 
 @pytest.mark.usefixtures("own")

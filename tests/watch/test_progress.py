@@ -12,7 +12,7 @@ from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import RolloutReport, Weights
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.history import History
@@ -76,7 +76,7 @@ def test_a_resumed_run_knows_its_resets() -> None:
 def test_a_rollout_counts_its_resets() -> None:
     config = Config.of(PPOConfig, {"env": "CartPole-v1", "n_envs": 2, "max_steps": 1})
     ppo = find_algorithm("ppo")
-    layout = ppo.layout(None, prepare(ppo, config).spec)
+    layout = ppo.layout(None, prepare_run(ppo, config).spec)
     actor = EnvActor(ActorSetup(ppo, config, layout, 1, 0, 2, 1))
     arrays = {name: np.zeros(s, np.float32) for name, s in layout.shapes.items()}
     trajectory, report = actor.rollout(Weights(1, arrays), 100, 0)

@@ -19,20 +19,20 @@ from xagents_ray.algorithms import (  # noqa: F401
     trpo,
 )
 from xagents_ray.algorithms.row import ALGORITHMS, Algorithm
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.plugins import load_plugins
-from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups
+from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups_of
 from xagents_ray.settings.config import GROUPS
 from xagents_ray.settings.options import Option, flag, options
 
 __all__ = [
     "ALGORITHMS",
+    "agents_with",
+    "all_algorithms",
     "check_owners",
-    "failures",
     "find_algorithm",
-    "owners",
+    "plugin_failures",
     "register",
-    "rows",
 ]
 
 GROUP = "xagents_ray.algorithms"
@@ -40,9 +40,9 @@ GROUP = "xagents_ray.algorithms"
 _OURS = frozenset(ALGORITHMS)
 
 
-def rows() -> Mapping[str, Algorithm]:
+def all_algorithms() -> Mapping[str, Algorithm]:
     """Return all rows by name, those of other installed packages last."""
-    failures()
+    plugin_failures()
     return ALGORITHMS
 
 
@@ -52,10 +52,13 @@ def find_algorithm(name: str) -> Algorithm:
         raise _no_name(name)
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    if name in failures():
-        raise UserError(failures()[name])
-    if name not in rows():
-        hint = near(name, rows()) or f"; known: {', '.join(rows())}."
+    if name in plugin_failures():
+        raise UserError(plugin_failures()[name])
+    if name not in all_algorithms():
+        hint = (
+            did_you_mean(name, all_algorithms())
+            or f"; known: {', '.join(all_algorithms())}."
+        )
         raise UserError(f"There is no agent {name!r}{hint}")
     return ALGORITHMS[name]
 
@@ -63,17 +66,19 @@ def find_algorithm(name: str) -> Algorithm:
 def _no_name(given: Any) -> UserError:
     """Return the error for what is given in place of an agent's name, as a class."""
     word = getattr(given, "__name__", "").lower()
-    name = word if word in rows() else "ppo"
+    name = word if word in all_algorithms() else "ppo"
     return UserError(
         f"An agent is given by its name, not as {given!r:.80}: pass {name!r}."
     )
 
 
-def owners(name: str, among: Callable[[Option], bool] = lambda each: True) -> list[str]:
+def agents_with(
+    name: str, among: Callable[[Option], bool] = lambda each: True
+) -> list[str]:
     """Return the agents that have a setting, `her`, among those of their options."""
     return [
         agent
-        for agent, row in rows().items()
+        for agent, row in all_algorithms().items()
         if any(each.name == name and among(each) for each in options(row.config))
     ]
 
@@ -83,7 +88,7 @@ def check_owners(row: Algorithm, names: Iterable[str]) -> None:
     row.config.check_names(names)
     own = {word for o in options(row.config) for word in (o.name, *o.known_as)}
     for name in names:
-        if name not in own and (others := owners(name)):
+        if name not in own and (others := agents_with(name)):
             raise UserError(
                 f"{row.name} has no setting {name}, which is one of "
                 f"{', '.join(others)}: leave it out."
@@ -91,7 +96,7 @@ def check_owners(row: Algorithm, names: Iterable[str]) -> None:
 
 
 @functools.cache
-def failures() -> Mapping[str, str]:
+def plugin_failures() -> Mapping[str, str]:
     """Add the rows of other packages; return a sentence for each that can't be used."""
     return load_plugins(GROUP, lambda name, row: register(row))
 
@@ -132,7 +137,7 @@ def _problem(row: Algorithm) -> str | None:
     plain = [f.name for f in dataclasses.fields(config) if "facts" not in f.metadata]
     if plain:
         return f"has a setting {plain[0]} without option(): declare it with that"
-    if not any(issubclass(group, RolloutGroup) for group in groups(config)):
+    if not any(issubclass(group, RolloutGroup) for group in groups_of(config)):
         return "has rollouts of no length: add policy_gradient.n_steps to its config"
     if not row.models or len({model.name for model in row.models}) < len(row.models):
         return "needs at least one model, each with a name of its own"

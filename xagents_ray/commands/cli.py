@@ -11,12 +11,17 @@ from typing import Any, NoReturn
 import click
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import failures, find_algorithm, owners, rows
+from xagents_ray.algorithms.table import (
+    agents_with,
+    all_algorithms,
+    find_algorithm,
+    plugin_failures,
+)
 from xagents_ray.commands.episodes import evaluate_with, play_with
-from xagents_ray.commands.flags import Command, parameter, refused
-from xagents_ray.commands.launch import launching
+from xagents_ray.commands.flags import Command, flag_parameter, refused_flag
+from xagents_ray.commands.launch import launch_group
 from xagents_ray.commands.plot import plot_history
-from xagents_ray.commands.presets import presets
+from xagents_ray.commands.presets import list_presets
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
 from xagents_ray.commands.training import train_with
@@ -125,12 +130,12 @@ class _Agents(click.Group):
         except click.NoSuchOption as error:
             raise UserError(
                 f"{error.option_name} comes after the agent: {ctx.command_path} AGENT "
-                f"{error.option_name} …, with one of {', '.join(rows())}."
+                f"{error.option_name} …, with one of {', '.join(all_algorithms())}."
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all algorithms."""
-        return sorted(rows())
+        return sorted(all_algorithms())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of one algorithm, whose row other packages may add."""
@@ -145,8 +150,8 @@ class _Agents(click.Group):
             row.name,
             callback=partial(self._run, row, shown),
             params=[
-                *(parameter(option, self._varies) for option in shown),
-                *map(refused, hidden),
+                *(flag_parameter(option, self._varies) for option in shown),
+                *map(refused_flag, hidden),
             ],
             help=f"{about}: {row.config.__doc__}",
             context_settings=_CONTEXT,
@@ -156,19 +161,19 @@ class _Agents(click.Group):
 
     def _owners(self, name: str) -> list[str]:
         """Return the agents that have a flag."""
-        return owners(name.removeprefix("--").replace("-", "_"), self._own)
+        return agents_with(name.removeprefix("--").replace("-", "_"), self._own)
 
     def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
         """Say which algorithms of other packages can't be used."""
-        for each in failures().values():
+        for each in plugin_failures().values():
             formatter.write(f"\n{each}\n")
 
     def _print(self) -> None:
         """Without an agent, print the options that all of them share."""
         if click.get_current_context().invoked_subcommand is None:
             print_options(f"xagents-ray {self.name} <agent>", self._shared)
-            click.echo(f"\nAgents: {', '.join(rows())}")
-            for each in failures().values():
+            click.echo(f"\nAgents: {', '.join(all_algorithms())}")
+            for each in plugin_failures().values():
                 click.echo(each, err=True)
             click.echo(
                 f"Use xagents-ray {self.name} <agent> to see the agent's options too"
@@ -203,7 +208,7 @@ def _train(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
 
 
 def _doctor(algorithm: Algorithm, values: dict[str, Any]) -> int | None:
-    command = resolve_name("xagents_ray.commands.doctor.command:doctor")
+    command = resolve_name("xagents_ray.commands.doctor.command:run_doctor")
     with_traceback = click.get_current_context().params["traceback"]
     if not command(algorithm, values, with_traceback):
         click.get_current_context().exit(2)
@@ -280,12 +285,15 @@ for _group in (
     ),
 ):
     root.add_command(_group)
-root.add_command(launching())
-root.add_command(presets)
+root.add_command(launch_group())
+root.add_command(list_presets)
 
 
 @root.command(
-    cls=Command, context_settings=_CONTEXT, help="Draw training histories to a picture"
+    "plot",
+    cls=Command,
+    context_settings=_CONTEXT,
+    help="Draw training histories to a picture",
 )
 @click.argument("histories", nargs=-1)
 @click.option(
@@ -297,7 +305,7 @@ root.add_command(presets)
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
 @click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
-def plot(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
+def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
     """Draw training histories to a picture."""
     if not histories:
         raise UserError(

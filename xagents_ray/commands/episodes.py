@@ -15,7 +15,7 @@ from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.policy import episodes
 from xagents_ray.policy.episodes import Evaluation
-from xagents_ray.policy.loading import SourceConfig, load
+from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.settings.options import options
 from xagents_ray.settings.run import EpisodesConfig, EvaluateConfig, PlayConfig
 from xagents_ray.settings.training import EnvConfig
@@ -66,7 +66,7 @@ def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evalu
     """Play with settings by their flat names; `say` gets a line for each episode."""
     config = PlayConfig.of(given)
     _check_sampling(algorithm, config, given)
-    trained = load(algorithm, given)
+    trained = load_policy(algorithm, given)
     for note in trained.run.notes:
         say(note)
     return episodes.show_episodes(trained.run, trained.weights, config, say)
@@ -81,7 +81,7 @@ def evaluate_with(
     """
     config = EvaluateConfig.of(given)
     _check_sampling(algorithm, config, given)
-    trained = load(algorithm, given)
+    trained = load_policy(algorithm, given)
     with _progress(config.episodes, bar) as progress:
         found = episodes.evaluate_policy(trained.run, trained.weights, config, progress)
     if not config.json:

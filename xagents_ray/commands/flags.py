@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from xagents_ray.core.errors import UserError, near
-from xagents_ray.settings.options import Option, suggestion
+from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.settings.options import Option, suggest_option
 
 
 class Command(click.Command):
@@ -42,7 +42,9 @@ class Command(click.Command):
                     f"{ctx.info_name} has no flag {name}, which is one of "
                     f"{', '.join(owners)}: leave it out."
                 ) from None
-            hint = suggestion(name, self.known, as_flags=True) or near(name, flags)
+            hint = suggest_option(name, self.known, as_flags=True) or did_you_mean(
+                name, flags
+            )
             hint = hint or f": see {ctx.command_path} --help."
             raise UserError(f"There is no flag {name}{hint}") from None
 
@@ -87,14 +89,14 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         return self._option.read(value)  # commands check what they are given
 
 
-def refused(flag: str) -> click.Option:
+def refused_flag(flag: str) -> click.Option:
     """Return Click's parameter of a flag that is refused, whatever follows it."""
     return click.Option(
         [flag], hidden=True, multiple=True, is_flag=False, flag_value=""
     )
 
 
-def parameter(option: Option, varies: bool) -> click.Option:
+def flag_parameter(option: Option, varies: bool) -> click.Option:
     """Return Click's parameter of an option; one that `varies` takes several values."""
     many = option.many or (varies and option.hp_type is not None)
     shown = [option.help, option.unit, option.bounds]

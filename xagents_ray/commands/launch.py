@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.commands.flags import Command, parameter
+from xagents_ray.commands.flags import Command, flag_parameter
 from xagents_ray.commands.tables import print_options
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.version import __version__
@@ -73,7 +73,7 @@ def _example(ctx: click.Context) -> str:
     return f"{ctx.command_path} -o FOLDER -- train ppo --env CartPole-v1 --preset"
 
 
-def launching() -> click.Group:
+def launch_group() -> click.Group:
     """Return the command, which writes files for one of several clusters."""
 
     @click.group(
@@ -87,7 +87,7 @@ def launching() -> click.Group:
             click.echo(ctx.get_help())
 
     for target, (about, _) in _TARGETS.items():
-        flags = [parameter(each, False) for each in options(LaunchConfig)]
+        flags = [flag_parameter(each, False) for each in options(LaunchConfig)]
         flags[0].opts.insert(0, "-o")
         command = _Target(
             target,

@@ -7,11 +7,10 @@ from typing import Any
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError
-from xagents_ray.policy.loading import SourceConfig
-from xagents_ray.policy.loading import load as load_trained
+from xagents_ray.policy.loading import SourceConfig, load_policy
 from xagents_ray.policy.policy import Policy
 from xagents_ray.settings.training import EnvConfig
-from xagents_ray.storage.run_directory import locate
+from xagents_ray.storage.run_directory import locate_run
 from xagents_ray.storage.weights import is_file_name
 
 
@@ -56,13 +55,13 @@ def load(
     given["weights" if files else "run"] = files or str(source)
     algorithm = find_algorithm(agent or _agent_of(str(source), settings))
     given = check_settings(algorithm, (EnvConfig, SourceConfig), given)
-    return Policy(load_trained(algorithm, given), seed)
+    return Policy(load_policy(algorithm, given), seed)
 
 
 def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
     """Return the agent of a run."""
     run_dir = str(settings.get("run_dir") or SourceConfig.run_dir)
-    return locate("load", source, run_dir, None)[0].settings()[0]
+    return locate_run("load", source, run_dir, None)[0].settings()[0]
 
 
 def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.storage.files import replacing
+from xagents_ray.storage.files import replacing_file
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
-from xagents_ray.storage.run_directory import RunDirectory, locate
+from xagents_ray.storage.run_directory import RunDirectory, locate_run
 from xagents_ray.tuning import scores
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def plot_seeds(
     seeds = len(curves)
     label = f"interquartile mean of {seeds} seeds" if seeds > 1 else "one seed"
     figure = _figure([middle], [label], env, "mean_reward", "step", None)
-    band = scores.interval(rewards)
+    band = scores.iqm_interval(rewards)
     figure.axes[0].fill_between(steps, *band, color=_COLORS[0], alpha=0.2, linewidth=0)
     if output is not None:
         _save(figure, Path(output))
@@ -130,7 +130,7 @@ def _listed(
     paths = [paths] if isinstance(paths, str | Path) else paths
     above = str(run_dir or RunConfig.run_dir)
     return [
-        locate("plot", "last", above, None)[0].path if str(path) == "last" else path
+        locate_run("plot", "last", above, None)[0].path if str(path) == "last" else path
         for path in paths
     ]
 
@@ -159,7 +159,7 @@ def _check(
 def _choose(owner: str, what: str, name: str, known: Sequence[str]) -> None:
     """Raise UserError when a name is not one of those known."""
     if name not in known:
-        remedy = near(name, known) or f"; choose from {', '.join(known)}."
+        remedy = did_you_mean(name, known) or f"; choose from {', '.join(known)}."
         raise UserError(f"{owner} has no {what} {name!r}{remedy}")
 
 
@@ -304,7 +304,7 @@ def _count_in_thousands(axis: Any) -> None:
 def _save(figure: Figure, output: Path) -> None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(output) as file:
+        with replacing_file(output) as file:
             figure.savefig(file, format=output.suffix[1:].lower())
     except OSError as error:
         raise UserError(

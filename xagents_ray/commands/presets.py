@@ -8,21 +8,23 @@ from xagents_ray.commands.tables import print_table
 from xagents_ray.tuning import plan
 
 
-@click.command(help="List the presets of --preset, or print one as a file for it")
+@click.command(
+    "presets", help="List the presets of --preset, or print one as a file for it"
+)
 @click.argument("agent", required=False)
 @click.argument("env", required=False)
 @click.argument("name", default=kept.AUTO_PRESET)
-def presets(agent: str | None, env: str | None, name: str) -> int:
+def list_presets(agent: str | None, env: str | None, name: str) -> int:
     """List presets, of one agent or of all; with an environment, print its settings."""
     row = None if agent is None else find_algorithm(agent)
     if row is not None and env is not None:
-        found = kept.named(row.name, env, name)
-        text = plan.preset(row, found.settings, found.expected, found.source)
+        found = kept.named_preset(row.name, env, name)
+        text = plan.preset_yaml(row, found.settings, found.expected, found.source)
         click.echo(text, nl=False)
         return 0
     rows = [
         (preset.agent, preset.env, preset.name, preset.expected, preset.source)
-        for preset in kept.presets()
+        for preset in kept.all_presets()
         if row is None or preset.agent == row.name
     ]
     columns = ("agent", "environment", "name", "expected", "source")

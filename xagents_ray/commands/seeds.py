@@ -27,15 +27,15 @@ from xagents_ray.core.errors import (
     Broken,
     Diverged,
     UserError,
-    counted,
+    describe_error,
     one_line,
-    sentence,
+    pluralize,
 )
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason
 from xagents_ray.run import forked
-from xagents_ray.run.prepare import prepare, replay_bytes
+from xagents_ray.run.prepare import prepare_run, replay_bytes
 from xagents_ray.run.request import Request
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
@@ -43,7 +43,7 @@ from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.files import replace_bytes
-from xagents_ray.storage.lock import locked
+from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns
 from xagents_ray.tuning.seeds_display import SeedsDisplay
@@ -102,11 +102,11 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
     name = config.run.name or f"{algorithm.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     directory = Path(config.run.run_dir).resolve() / "seeds" / name
     with Signals() as signals, SeedsDisplay(config.display) as display:
-        run = prepare(algorithm, config)
+        run = prepare_run(algorithm, config)
         for note in (*run.notes, *request.notes):
             display.note(note)
         seed_runs = _plan(run, request.given, directory, display)
-        with locked(directory):
+        with locked_directory(directory):
             signals.on_first = None
             seed_runs.train(signals, display.show)
             found = SeedsResult.of(seed_runs.runs, str(directory), signals.received)
@@ -151,7 +151,7 @@ def _plan(
         return _Process(_Job(algorithm, settings[seed], definitions, threads, log))
 
     side = f", {parallel} at a time" if parallel < len(seeds) else ""
-    display.note(f"{directory}: {counted(len(seeds), 'seed')}{side}")
+    display.note(f"{directory}: {pluralize(len(seeds), 'seed')}{side}")
     over = {seed: result for seed, result in ended.items() if result is not None}
     seed_runs = SeedRuns(seeds, parallel, start, display.changed, over)
     display.begin(seed_runs.runs)
@@ -185,7 +185,7 @@ def _settings(
     found = next(directory.glob(f"{algorithm.name}/*/seed-{seed}"), None)
     if found is None:
         return {**shared, **own}
-    with locked(found):
+    with locked_directory(found):
         is_begun = bool(all_checkpoints(found / "checkpoints"))
         if not is_begun:  # it has nothing to continue from
             shutil.rmtree(found)
@@ -282,7 +282,7 @@ def _outcome(link: Connection, job: _Job) -> Outcome:
     except (UserError, Diverged, Broken) as error:
         return Failure(str(error), getattr(error, "trace", ""))
     except Exception as error:
-        return Failure(sentence(error), traceback.format_exc())
+        return Failure(describe_error(error), traceback.format_exc())
 
 
 def _end_with_the_parent(link: Connection) -> None:

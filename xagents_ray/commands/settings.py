@@ -5,7 +5,7 @@ from typing import Any
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import check_owners
-from xagents_ray.settings.options import check_known, options, plain
+from xagents_ray.settings.options import check_known, options, plain_values
 
 
 def check_settings(
@@ -23,4 +23,4 @@ def check_settings(
     values = {name: value for name, value in given.items() if value is not None}
     check_owners(algorithm, values)
     check_known(values, known)
-    return plain(known, values)
+    return plain_values(known, values)

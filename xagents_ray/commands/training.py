@@ -9,7 +9,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.request import Request
-from xagents_ray.run.session import fit
+from xagents_ray.run.session import run_session
 from xagents_ray.watch.progress import Progress
 from xagents_ray.watch.result import Result
 
@@ -20,10 +20,10 @@ def train_with(
     watch: Callable[[Progress], None] | None = None,
     threads: int | None = None,
 ) -> Result:
-    """Train with settings by their flat names; see `train`, and `fit` for the rest."""
+    """Train with settings by their flat names; see `run_session` for the others."""
     request = Request.of(algorithm, given)
     with Signals() as signals:
-        return fit(
+        return run_session(
             algorithm,
             request.config,
             signals,

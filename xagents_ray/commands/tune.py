@@ -9,7 +9,7 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.tuning.plan import tune_options
-from xagents_ray.tuning.sweep import TuneResult, sweep
+from xagents_ray.tuning.sweep import TuneResult, run_sweep
 
 
 @listing_settings(tune_options(None))
@@ -45,7 +45,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
 
 def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
     """Run a sweep on Ray with settings by their flat names; see `tune`."""
-    return sweep(algorithm, given, _run_trials)
+    return run_sweep(algorithm, given, _run_trials)
 
 
 def _run_trials(*sweep: Any) -> None:

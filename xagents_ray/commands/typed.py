@@ -43,7 +43,7 @@ _WIDTH, _INDENT = 88, " " * 4
 TypeOf = Callable[[Option], str]
 
 
-def stub() -> str:
+def stub_text() -> str:
     """Return the text of the stub."""
     settings = {
         **dict(_settings(train, train_options, _type)),
@@ -196,4 +196,4 @@ def _quoted(word: str) -> str:
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub(), encoding="utf-8")
+    STUB.write_text(stub_text(), encoding="utf-8")

@@ -19,7 +19,7 @@ from xagents_ray.extend import (
     EnvConfig,
     TrainingConfig,
     options,
-    replaced,
+    replaced_settings,
 )
 
 _KINDS = {"cnn": "image", "ann": "vector"}
@@ -145,13 +145,13 @@ class CompatAgent:
         for each in others:
             if each.get("lr", found.get("lr")) != found.get("lr"):
                 found["critic_lr"] = each["lr"]
-        unused = replaced(options(self.row.config), found)
+        unused = replaced_settings(options(self.row.config), found)
         return {name: value for name, value in found.items() if name not in unused}
 
     def _replay(self, given: Sequence[Any] | None) -> dict[str, Any]:
         if given is None:
             return {}
-        return buffers.settings(given, len(self.envs), self.row.on_policy)
+        return buffers.replay_settings(given, len(self.envs), self.row.on_policy)
 
     def _networks(self) -> dict[str, Any]:
         return {
@@ -233,7 +233,7 @@ def agent_class(row: Algorithm) -> type[CompatAgent]:
     return type(row.name.upper(), (CompatAgent,), own)
 
 
-def agents() -> dict[str, dict[str, Any]]:
+def agents_by_name() -> dict[str, dict[str, Any]]:
     """Return by name each agent's class, and its default networks by kind.
 
     >>> import xagents_ray
@@ -259,7 +259,7 @@ def xagents_attribute(name: str) -> Any:
         AttributeError: there is nothing of this name.
     """
     if name == "agents":
-        return agents()
+        return agents_by_name()
     row = ALGORITHMS.get(name.lower())
     if row is None:
         raise AttributeError(f"module 'xagents_ray' has no attribute {name!r}")

@@ -34,7 +34,7 @@ class ReplayBuffer2(ReplayBuffer1):
     slots: int = 5
 
 
-def settings(
+def replay_settings(
     buffers: Sequence[ReplayBuffer1], n_envs: int, draws_of_each: bool
 ) -> dict[str, Any]:
     """Return the settings of the one replay buffer in place of these.

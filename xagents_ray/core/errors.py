@@ -64,7 +64,7 @@ class Mistakes:
             raise self.error()
 
 
-def near(name: str, known: Iterable[str], count: int = 3) -> str:
+def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
     """Return `; did you mean A or B?` for the known names nearest to `name`, or ""."""
     words = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), list(words), n=count, cutoff=0.6)
@@ -72,7 +72,7 @@ def near(name: str, known: Iterable[str], count: int = 3) -> str:
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def pluralize(count: int, singular: str, plural: str = "") -> str:
     """Return `1 env actor` or `1,200 env actors`; the plural adds an s by default."""
     word = singular if count == 1 else plural or f"{singular}s"
     return f"{count:,} {word}"
@@ -87,7 +87,7 @@ def one_line(error: BaseException) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-def sentence(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the error in one line, with the file and line that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{one_line(error)} ({Path(last.filename).name}, line {last.lineno})"

@@ -16,7 +16,12 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.core.errors import Diverged, EnvironmentFault, UserError, sentence
+from xagents_ray.core.errors import (
+    Diverged,
+    EnvironmentFault,
+    UserError,
+    describe_error,
+)
 
 
 @dataclass(frozen=True)
@@ -126,4 +131,4 @@ def _run(items: Connection, seconds: int, path: str, arguments: bytes) -> None:
     except (UserError, Diverged) as error:
         items.send(Failure(str(error), is_advice=True))
     except BaseException as error:
-        items.send(Failure(sentence(error)))
+        items.send(Failure(describe_error(error)))

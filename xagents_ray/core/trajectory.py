@@ -169,7 +169,7 @@ class RolloutReport:
     computing: float = 0.0  # seconds of processor time; the rest was spent waiting
 
 
-def seen(starts: BoolArray) -> BoolArray:
+def same_episode(starts: BoolArray) -> BoolArray:
     """Return which frames of a window belong to its last frame's episode.
 
     Args:
@@ -192,7 +192,7 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
     Returns:
         uint8 [B, H, W, stack * C]; frames before the episode are zeros.
     """
-    mask = seen(starts)
+    mask = same_episode(starts)
     if not mask.all():
         shown = mask.reshape(mask.shape + (1,) * (frames.ndim - 2))
         frames = np.where(shown, frames, 0)
@@ -201,7 +201,7 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
     return stacked.reshape((*stacked.shape[:3], -1))
 
 
-def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
+def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectories of one round side by side: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
@@ -214,7 +214,7 @@ def merge(trajectories: Sequence[Trajectory]) -> Trajectory:
     return trajectories[0]._replace(**arrays, weights_version=oldest)
 
 
-def part(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
+def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
     """Return the run's environments first to end - 1 of a trajectory, or None."""
     own, count = trajectory.first_env, trajectory.rewards.shape[1]
     low, high = max(first, own) - own, min(end, own + count) - own
@@ -245,7 +245,9 @@ class Batch(NamedTuple):
     sampled: Sampled | Replayed | None = None
 
 
-def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -> Batch:
+def assemble_batch(
+    parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]
+) -> Batch:
     """Return a batch of a round's trajectories and the shards' draws.
 
     Args:
@@ -254,18 +256,18 @@ def assemble(parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]) -
         seed: seed of the order in which transitions of several shards are mixed.
     """
     rounds = [each for each in parts if isinstance(each, Trajectory)]
-    fresh = merge(rounds) if rounds else None
+    fresh = merge_trajectories(rounds) if rounds else None
     transitions = [each for each in parts if isinstance(each, Sampled)]
     if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
         return Batch(fresh, transitions[0])
     if transitions:  # a single one of another size: the other shards had nothing
-        mixed = mix(transitions, batch_size, np.random.default_rng(seed))
+        mixed = mix_transitions(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
     replayed = [each for each in parts if isinstance(each, Replayed)]
     return Batch(fresh, side_by_side(replayed) if replayed else None)
 
 
-def mix(
+def mix_transitions(
     parts: Sequence[Sampled], batch_size: int, generator: np.random.Generator
 ) -> Sampled:
     """Return transitions of several shards as K batches, in random order.

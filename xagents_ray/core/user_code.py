@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from xagents_ray.core.errors import UserError, near, one_line
+from xagents_ray.core.errors import UserError, did_you_mean, one_line
 
 _E = TypeVar("_E", bound=BaseException)
 _HEAD = "Traceback (most recent call last):\n"
@@ -45,7 +45,7 @@ def find_named(flag: str, name: str) -> Any:
     try:
         return getattr(imported, attribute)
     except AttributeError:
-        hint = near(attribute, vars(imported)) or "; name one that it holds."
+        hint = did_you_mean(attribute, vars(imported)) or "; name one that it holds."
         raise UserError(f"{flag} {name}: {module} has no {attribute}{hint}") from None
 
 

@@ -53,7 +53,7 @@ def content(name: str | None) -> bytes | None:
         ) from None
 
 
-def read(
+def read_keras_layers(
     name: str,
     file: bytes,
     input_shape: tuple[int, ...],

@@ -143,7 +143,7 @@ class WholeModel(LayerWithoutSection):
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
         """Return its TensorFlow forward pass, for its input times a scale."""
         check_complete(self.model)
-        forward = resolve_name("xagents_ray.networks.keras_models:forward")
+        forward = resolve_name("xagents_ray.networks.keras_models:forward_function")
         bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
 
@@ -178,5 +178,5 @@ class OutputSlice(LayerWithoutSection):
     def keras(self, layers: Any, initializer: Initializer) -> Any:
         """Return the Keras layer."""
         end = self.first + self.output_shape[0]
-        part = resolve_name("xagents_ray.networks.keras_models:part")
+        part = resolve_name("xagents_ray.networks.keras_models:SlicedOutput")
         return part(self.first, end, self.activation, self.name)

@@ -227,7 +227,7 @@ class _Whole(keras.layers.Layer):
         return _joined(self.model(x, training=False))
 
 
-class _Part(keras.layers.Layer):
+class SlicedOutput(keras.layers.Layer):
     """A slice of a vector."""
 
     def __init__(self, first: int, end: int, activation: str, name: str) -> None:
@@ -245,9 +245,6 @@ def layer_of(whole: WholeModel) -> Any:
     return _Whole(whole)
 
 
-part = _Part
-
-
 def _joined(outputs: Any) -> Any:
     if isinstance(outputs, dict):
         outputs = list(outputs.values())
@@ -257,7 +254,9 @@ def _joined(outputs: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=8)
-def forward(whole: WholeModel) -> Callable[[list[FloatArray], Array], tf.Tensor]:
+def forward_function(
+    whole: WholeModel,
+) -> Callable[[list[FloatArray], Array], tf.Tensor]:
     """Return the model as a function of its weights and inputs [B, *input_shape]."""
     with contextlib.suppress(RuntimeError):  # where a learner has chosen already
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xagents_ray.core.errors import UserError, counted
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.kinds import find_kind, known_kinds
@@ -116,7 +116,7 @@ def read_layout(
         units = None
         if section.switch("output"):
             if len(ends) == len(outputs):
-                needed = counted(len(outputs), "output")
+                needed = pluralize(len(outputs), "output")
                 remedy = f"the agent needs only {needed}; remove this one"
                 raise section.error("output", remedy)
             units = outputs[len(ends)]
@@ -137,7 +137,7 @@ def _check_outputs(path: Path, layout: Layout, count: int) -> None:
     """Raise UserError if outputs are missing, or a layer leads to none."""
     if len(layout.outputs) != count:
         raise UserError(
-            f"{path}: has {counted(len(layout.outputs), 'output layer')} and the "
+            f"{path}: has {pluralize(len(layout.outputs), 'output layer')} and the "
             f"agent needs {count}; mark them with output=1."
         )
     read = {layer.source for layer in layout.layers}.union(layout.outputs)
@@ -176,7 +176,7 @@ def layout_for(
         shape = (shape[0] + action_units,)
     file = keras_files.content(model)
     if model is not None and file is not None:
-        layers, ends = keras_files.read(model, file, shape, outputs, scale)
+        layers, ends = keras_files.read_keras_layers(model, file, shape, outputs, scale)
         return Layout(layers, ends, shape, scale, spec.stack)
     path = Path(model) if model else Path(__file__).parent / default.format(kind=kind)
     return replace(read_layout(path, shape, outputs, scale), stack=spec.stack)

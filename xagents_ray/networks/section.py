@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.core.errors import UserError, near
+from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.networks.activations import ACTIVATIONS, ALIASES
 
 INITIALIZERS = (
@@ -91,7 +91,7 @@ class Section:
     def _word(self, key: str, default: str, known: Sequence[str]) -> str:
         text = self.values.get(key, default)
         if text not in known:
-            advice = f"{near(text, known) or '.'} Known are {', '.join(known)}"
+            advice = f"{did_you_mean(text, known) or '.'} Known are {', '.join(known)}"
             raise self.error(key, f"unknown {text!r}{advice}")
         return text
 

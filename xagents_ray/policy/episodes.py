@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Stopped, UserError, counted
+from xagents_ray.core.errors import Stopped, UserError, pluralize
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Episode, Weights, success_rate
 from xagents_ray.networks.layout import Layout
@@ -84,7 +84,7 @@ class Evaluation:
         }
 
     def __str__(self) -> str:
-        count = counted(len(self.episodes), "episode")
+        count = pluralize(len(self.episodes), "episode")
         if not self.episodes:
             return f"{count}, seed {self.seed}"
         names = "mean", "std", "min", "max"
@@ -182,8 +182,8 @@ def _action_first(layout: Layout, index: int) -> Layout:
     outputs = layout.outputs
     if index >= len(outputs):
         raise UserError(
-            f"--action-idx {index}: the network has {counted(len(outputs), 'output')}, "
-            "numbered from 0; use 0."
+            f"--action-idx {index}: the network has "
+            f"{pluralize(len(outputs), 'output')}, numbered from 0; use 0."
         )
     units, expected = (layout.layers[outputs[i]].output_shape[-1] for i in (index, 0))
     if units != expected:

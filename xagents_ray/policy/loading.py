@@ -16,15 +16,15 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.run import user_networks
 from xagents_ray.run.request import check_paths
 from xagents_ray.settings.config import Config
-from xagents_ray.settings.options import Checked, option, options, plain
+from xagents_ray.settings.options import Checked, option, options, plain_values
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage import checkpoints
-from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
+from xagents_ray.storage.run_directory import RunDirectory, locate_run, with_own_names
 from xagents_ray.storage.weights import (
     decode_npz,
     encode_npz,
-    kind,
+    file_kind,
     match_arrays,
     read_file,
     write_file,
@@ -79,7 +79,7 @@ class LoadedPolicy:
     source: str  # path of the checkpoint or the weights file
 
 
-def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
+def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     """Return the trained agent that the settings, by their flat names, give.
 
     Raises:
@@ -87,7 +87,7 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     """
     from xagents_ray.actors.envs import make as environments
 
-    given = plain(options(EnvConfig), given)
+    given = plain_values(options(EnvConfig), given)
     source = SourceConfig.of(given)
     if (source.weights is None) == (source.run is None):
         raise UserError(
@@ -97,10 +97,10 @@ def load(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     values = dict(given)
     checkpoint = None
     if source.run is not None:
-        found = locate("--run", source.run, source.run_dir, algorithm.name)
+        found = locate_run("--run", source.run, source.run_dir, algorithm.name)
         values = _stored(found[0], algorithm, given)
         path, reason = _chosen(*found, source.which)
-        checkpoint = checkpoints.load(path, "give --run")
+        checkpoint = checkpoints.load_checkpoint(path, "give --run")
     env = EnvConfig.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
@@ -161,7 +161,7 @@ def _chosen(
             f"{directory.path} has no checkpoint yet: train it longer, or name another "
             "run."
         )
-    best = checkpoints.best(directory.checkpoints)
+    best = checkpoints.best_checkpoint(directory.checkpoints)
     evaluation = None if best is None else checkpoints.best_evaluation(best)
     if which is not None and which.isdecimal():
         steps = {checkpoints.step_of(path): path for path in reversed(found)}
@@ -189,19 +189,19 @@ def _read(
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays of a weights file, those of TensorFlow by another process."""
     file = read_file(path)
-    if kind(path) == ".npz":
+    if file_kind(path) == ".npz":
         return match_arrays(decode_npz(file), layout.shapes, extras, path, layout)
     arrays, notes = _with_tensorflow(path, _DECODE, file, layout, extras)
     return arrays, notes
 
 
-def save(trained: LoadedPolicy, path: str) -> None:
+def save_weights(trained: LoadedPolicy, path: str) -> None:
     """Write the network that acts, with its extras, as a weights file.
 
     Raises:
         UserError: another ending, or it can't be written.
     """
-    if kind(path) == ".npz":
+    if file_kind(path) == ".npz":
         file = WeightsFile(path, encode_npz(trained.weights.arrays))
     else:
         call = _ENCODE, trained.weights.arrays, trained.run.layout, path

@@ -25,11 +25,11 @@ from xagents_ray.policy.conversion import Conversion
 from xagents_ray.policy.loading import LoadedPolicy
 from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
 from xagents_ray.run.state import UpdateSchedule
 from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import options, plain
+from xagents_ray.settings.options import options, plain_values
 from xagents_ray.settings.training import EnvConfig
 
 
@@ -70,7 +70,7 @@ class Agent:
     def __init__(self, agent: str, **settings: Any) -> None:
         algorithm = find_algorithm(agent)
         config = _config(algorithm, settings)
-        self._run = run = prepare(algorithm, config)
+        self._run = run = prepare_run(algorithm, config)
         self._config, self._n_envs = config.algorithm, config.env.n_envs
         self._conversion = Conversion.of(run.config.env, run.spec)
         setup = ActorSetup.of(run, self._n_envs)
@@ -240,7 +240,7 @@ def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
     own = {each.name for each in (*options(EnvConfig), *options(algorithm.config))}
     own |= {each.name for each in known if each.own_loop}
     of_runs = [each for each in known if each.needs_ray or each.name not in own]
-    given = plain(known, settings)
+    given = plain_values(known, settings)
     for each in of_runs:
         value = given.get(each.name)
         asks = value is not None and value is not False

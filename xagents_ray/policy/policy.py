@@ -11,7 +11,7 @@ from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import episodes as playing
 from xagents_ray.policy import onnx_export
 from xagents_ray.policy.conversion import Conversion
-from xagents_ray.policy.loading import LoadedPolicy, save
+from xagents_ray.policy.loading import LoadedPolicy, save_weights
 from xagents_ray.policy.sampling import Sampler
 from xagents_ray.settings.options import check_known, options
 from xagents_ray.settings.run import EvaluateConfig, PlayConfig
@@ -260,7 +260,7 @@ class Policy:
         >>> xagents_ray.load("policy.npz", agent="ppo", env="CartPole-v1")
         <Policy: ppo of CartPole-v1 from policy.npz>
         """
-        save(self._trained, str(path))
+        save_weights(self._trained, str(path))
 
     def export(self, path: str | Path) -> None:
         """Write the policy as an ONNX model, which needs nothing of this package.

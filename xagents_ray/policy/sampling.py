@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError, counted
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.trajectory import Array
 
 
@@ -44,8 +44,8 @@ class Sampler:
         if episode_start is not None:
             if np.size(episode_start) != count:
                 raise UserError(
-                    f"episode_start has {counted(np.size(episode_start), 'value')} "
-                    f"for {counted(count, 'observation')}: give one for each."
+                    f"episode_start has {pluralize(np.size(episode_start), 'value')} "
+                    f"for {pluralize(count, 'observation')}: give one for each."
                 )
             actor.reset_memory(np.reshape(episode_start, -1).astype(np.bool_))
         noise = actor.noise(self._generators[:count], 1)[0]

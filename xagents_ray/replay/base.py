@@ -121,7 +121,7 @@ def shard_bounds(total: int, shards: int) -> list[int]:
     return [total * shard // shards for shard in range(shards + 1)]
 
 
-def quotas(capacity: int, n_envs: int) -> Array:
+def env_quotas(capacity: int, n_envs: int) -> Array:
     """Return each environment's share of the capacity, int64 [B]."""
     shares = np.full(n_envs, capacity // n_envs)
     shares[: capacity % n_envs] += 1

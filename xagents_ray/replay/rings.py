@@ -6,8 +6,8 @@ from abc import abstractmethod
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, IntArray, Trajectory, seen
-from xagents_ray.replay.base import Replay, quotas
+from xagents_ray.core.trajectory import Array, IntArray, Trajectory, same_episode
+from xagents_ray.replay.base import Replay, env_quotas
 
 # Rows that only reset hold a frame too: this many per transition, for episodes of
 # 30 steps or more.
@@ -30,7 +30,7 @@ class TransitionRings(Replay):
 
     def __init__(self, spec: EnvSpec, capacity: int, n_envs: int, longest: int) -> None:
         self._stack = spec.stack
-        self._quota = quotas(capacity, n_envs)
+        self._quota = env_quotas(capacity, n_envs)
         rows = math.ceil(capacity / n_envs * _ROWS_PER_TRANSITION)
         self._length = max(rows, longest) + spec.stack + 1
         shape = (n_envs, self._length)
@@ -58,7 +58,7 @@ class TransitionRings(Replay):
 
     def insert(self, trajectory: Trajectory) -> None:
         """Copy a trajectory in, overwriting the oldest transitions."""
-        shown = seen(trajectory.starts[: self._stack])
+        shown = same_episode(trajectory.starts[: self._stack])
         tails, heads = self._tail.copy(), self._head.copy()
         for column in range(trajectory.rewards.shape[1]):
             self._insert(trajectory, column, np.flatnonzero(shown[:, column]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Fill, Replayed, Trajectory
-from xagents_ray.replay.base import Replay, quotas
+from xagents_ray.replay.base import Replay, env_quotas
 
 
 class TrajectoryReplay(Replay):
@@ -35,7 +35,7 @@ class TrajectoryReplay(Replay):
         seed: int,
         behavior: str = "probabilities",
     ) -> None:
-        self._quota = quotas(capacity, n_envs)
+        self._quota = env_quotas(capacity, n_envs)
         # Time-major within a slot, as trajectories and what is sampled are.
         shape = (int(self._quota[0]), longest, n_envs)
         rows = (shape[0], longest + spec.stack, n_envs)

@@ -13,9 +13,9 @@ from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,
-    best,
+    best_checkpoint,
     evaluation_by,
-    load,
+    load_checkpoint,
     step_of,
 )
 from xagents_ray.storage.run_directory import RunDirectory
@@ -117,7 +117,7 @@ class CheckpointPolicy:
         if why:
             said = f"--checkpoints has the final weights, as there is no best: {why}"
             work = partial(self._write_models, self._driver.state(), paths)
-        elif (path := best(self._directory)) is not None:
+        elif (path := best_checkpoint(self._directory)) is not None:
             said = "--checkpoints has the best weights, which an earlier session found"
             work = partial(self._write_models_of, path, paths)
         else:
@@ -190,7 +190,7 @@ class CheckpointPolicy:
         self._has_written_models = True
 
     def _write_models_of(self, checkpoint: Path, paths: Sequence[str]) -> None:
-        self._write_models(Snapshot(load(checkpoint).arrays, []), paths)
+        self._write_models(Snapshot(load_checkpoint(checkpoint).arrays, []), paths)
 
     def _write(
         self,

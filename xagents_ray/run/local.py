@@ -24,11 +24,11 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Weights,
     WeightsFile,
-    assemble,
+    assemble_batch,
 )
 from xagents_ray.replay.base import Replay, replay_for
 from xagents_ray.run.driver import Snapshot
-from xagents_ray.run.prepare import actor_states, unfinished
+from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 from xagents_ray.watch.reports import Collected, Evaluated
 
@@ -108,7 +108,7 @@ class LocalDriver:
             size = config.buffer_batch_size
             with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
-        batch = assemble(parts, size, [self._run.seed, env_steps])
+        batch = assemble_batch(parts, size, [self._run.seed, env_steps])
         phase = batch, env_steps, statistics, self._weights.version + 1
 
         def learn() -> tuple[dict[str, float], Weights]:
@@ -186,7 +186,7 @@ class LocalDriver:
         states = actor_states(checkpoint, [self._run.config.env.n_envs])
         if states is None:
             self._actor.restart(session)
-            return unfinished(checkpoint, self._run.config.env.n_envs)
+            return count_unfinished(checkpoint, self._run.config.env.n_envs)
         return self._actor.restore(states[0])
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:

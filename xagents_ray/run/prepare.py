@@ -20,9 +20,14 @@ from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import SESSION_GROUPS, RunConfig
 from xagents_ray.settings.training import PipelineConfig, TrainingConfig
-from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load, step_of
-from xagents_ray.storage.lock import locked
-from xagents_ray.storage.run_directory import RunDirectory, locate, with_own_names
+from xagents_ray.storage.checkpoints import (
+    Checkpoint,
+    all_checkpoints,
+    load_checkpoint,
+    step_of,
+)
+from xagents_ray.storage.lock import locked_directory
+from xagents_ray.storage.run_directory import RunDirectory, locate_run, with_own_names
 from xagents_ray.storage.weights import read_file
 
 _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
@@ -54,7 +59,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
             agent, another process trains it, or a setting is given that can't change.
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
-    directory, path = locate("--resume", given["resume"], run_dir, agent)
+    directory, path = locate_run("--resume", given["resume"], run_dir, agent)
     was, stored = directory.settings()
     if was != agent:
         raise UserError(
@@ -71,8 +76,8 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
                 f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
                 "change on --resume: leave it out, or begin a new run with --weights."
             )
-    with locked(directory.path):
-        checkpoint = load(path or _newest(directory), "use --resume")
+    with locked_directory(directory.path):
+        checkpoint = load_checkpoint(path or _newest(directory), "use --resume")
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(config, stored, given), **unset, **given}
@@ -127,7 +132,7 @@ def actor_states(
     return states if fits else None
 
 
-def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
+def count_unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
     """Return how many environments were in the middle of an episode.
 
     All of them where the env actors were ahead of the learner.
@@ -136,7 +141,7 @@ def unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
     return sum(int(state["unfinished"]) for state in states) if states else n_envs
 
 
-def prepare(
+def prepare_run(
     algorithm: Algorithm, config: Config, resumed: Resumed | None = None
 ) -> RunSpec:
     """Return a run with notes on its environment; refuse what can't work."""
@@ -191,8 +196,8 @@ def build_run(
     layouts = algorithm.layouts(config.algorithm, spec)
     files = tuple(read_file(path) for path in config.run.weights or ())
     models, notes = (
-        user_networks.files(algorithm, own),
-        tuple(user_networks.notes(layouts)),
+        user_networks.user_keras_files(algorithm, own),
+        tuple(user_networks.network_notes(layouts)),
     )
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
 

@@ -8,14 +8,14 @@ from typing import Any
 from xagents_ray.algorithms import presets
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import check_owners
-from xagents_ray.core.errors import Mistakes, UserError, counted
+from xagents_ray.core.errors import Mistakes, UserError, pluralize
 from xagents_ray.run.prepare import Resumed, find_run
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
-from xagents_ray.settings.options import Option, check_known, check_values, plain
+from xagents_ray.settings.options import Option, check_known, check_values, plain_values
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.storage import weights
-from xagents_ray.watch.callbacks import Callback, load
+from xagents_ray.watch.callbacks import Callback, load_callbacks
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Request:
             if values.get("resume") is not None:
                 resumed, settings = find_run(algorithm.name, values)
             else:
-                notes = presets.hints(algorithm, values)
+                notes = presets.preset_hints(algorithm, values)
                 settings = presets.apply(algorithm, values)
         if settings is None:  # what is missing or doesn't fit can't be known
             others = [o for o in known if o.name not in ("preset", "resume")]
@@ -101,7 +101,7 @@ def _plain(
             if name not in names:
                 check_owners(algorithm, [name])
                 check_known([name], known)
-            values |= plain(known, {name: value})
+            values |= plain_values(known, {name: value})
     return values
 
 
@@ -127,7 +127,7 @@ def _missing(
     ends = settings.get("target_reward"), settings.get("max_steps")
     if needs_end and ends == (None, None):
         is_tuned = settings.get("preset") is None and settings.get("resume") is None
-        known = presets.fitting(algorithm.name, str(env)) if is_tuned else None
+        known = presets.find_preset(algorithm.name, str(env)) if is_tuned else None
         hint = f", or --preset for the tuned settings of {env}" if known else ""
         yield UserError(
             f"Training needs an end: give --target-reward, --max-steps or both{hint}."
@@ -148,7 +148,7 @@ def _files(
                 check_paths(algorithm, own, flag, getattr(run, flag[2:]))
     if run is not None:
         with mistakes:
-            return load(run.callbacks, run.resume is not None)
+            return load_callbacks(run.callbacks, run.resume is not None)
     return [], []
 
 
@@ -160,12 +160,12 @@ def check_paths(
 ) -> None:
     """Raise UserError when there is not one path of a known kind per model."""
     for path in paths or ():
-        weights.kind(path)
+        weights.file_kind(path)
     models = algorithm.adapted(config).models
     if paths is not None and len(paths) != len(models):
         raise UserError(
             f"{flag} names {len(paths)} files and {algorithm.name} has "
-            f"{counted(len(models), 'model')} "
+            f"{pluralize(len(models), 'model')} "
             f"({', '.join(m.name for m in models)}): give one path for each."
         )
 

@@ -7,27 +7,27 @@ from dataclasses import replace
 
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.errors import Broken, Diverged, Stopped, counted, one_line
+from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, pluralize
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.film import film
-from xagents_ray.run.prepare import Resumed, prepare
+from xagents_ray.run.prepare import Resumed, prepare_run
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
-from xagents_ray.storage.lock import locked
+from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.recorder import BestEffort, Recorder
 from xagents_ray.watch.reports import Collected, Evaluated
-from xagents_ray.watch.result import Result, stopped_by, summary
+from xagents_ray.watch.result import Result, result_summary, stopped_by
 from xagents_ray.watch.telemetry import Telemetry
 
 
-def fit(
+def run_session(
     algorithm: Algorithm,
     config: Config,
     signals: Signals,
@@ -52,7 +52,7 @@ def fit(
         listeners: the user's callbacks, in the order in which they are called.
     """
     with Display(config) as display:
-        run = prepare(algorithm, config, resumed)
+        run = prepare_run(algorithm, config, resumed)
         run = replace(run, notes=(*run.notes, *notes), threads=threads)
         return _train(run, start, resumed, display, signals, watch, listeners)
 
@@ -90,7 +90,7 @@ def _train(
                 state.progress.dropped += dropped
             # Not before: Ray may end this process while it starts.
             directory = resumed.directory if resumed else RunDirectory.create(*facts)
-            stack.enter_context(locked(directory.path))
+            stack.enter_context(locked_directory(directory.path))
             return Session(
                 run, driver, state, directory, files, display, signals, watch, callbacks
             ).train()
@@ -163,7 +163,7 @@ class Session:
         return result
 
     def _introduce(self) -> None:
-        actors = counted(self._driver.n_actors, "env actor")
+        actors = pluralize(self._driver.n_actors, "env actor")
         note = self._display.note
         note(f"{self._directory.path}: {actors}, seed {self._run.seed}")
         for each in (*self._run.notes, *self._driver.notes):
@@ -315,6 +315,6 @@ class Session:
             profile=self._telemetry.profile.summary(),
             completed=completed,
         )
-        self._best_effort("The summary", self._directory.finish, summary(result))
+        self._best_effort("The summary", self._directory.finish, result_summary(result))
         self._callbacks(Callback.on_end, result)
         return result

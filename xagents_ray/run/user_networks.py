@@ -92,13 +92,15 @@ def _network(
     return name, found
 
 
-def files(algorithm: Algorithm, config: AlgorithmConfig) -> tuple[bytes | None, ...]:
+def user_keras_files(
+    algorithm: Algorithm, config: AlgorithmConfig
+) -> tuple[bytes | None, ...]:
     """Return the Keras file of each model; None for those of .cfg files."""
     names = (getattr(config, model.file) for model in algorithm.models)
     return tuple(map(keras_files.content, names))
 
 
-def notes(layouts: Iterable[Layout]) -> Iterator[str]:
+def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
     """Yield which networks act more slowly than they could, or without some layers."""
     for layout in layouts:
         whole = layout.layers[0]

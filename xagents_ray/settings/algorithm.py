@@ -78,11 +78,11 @@ class AlgorithmConfig(Checked):
     @property
     def parts(self) -> tuple["Group", ...]:
         """The groups that its settings belong to."""
-        return tuple(group.of(self) for group in groups(type(self)))
+        return tuple(group.of(self) for group in groups_of(type(self)))
 
     def part(self, kind: type[_G]) -> _G | None:
         """Return its group of a kind, None if it has none."""
-        own = (each for each in groups(type(self)) if issubclass(each, kind))
+        own = (each for each in groups_of(type(self)) if issubclass(each, kind))
         return next((each.of(self) for each in own), None)
 
     @property
@@ -182,7 +182,7 @@ class Group:
 
 
 @functools.cache
-def groups(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
+def groups_of(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
     """Return the groups of an algorithm's options."""
     named = (each.metadata["facts"].group for each in fields(config))
     return tuple(dict.fromkeys(group for group in named if group is not None))

@@ -13,7 +13,7 @@ from xagents_ray.settings.training import (
     EnvConfig,
     PipelineConfig,
     TrainingConfig,
-    free,
+    free_running,
 )
 
 
@@ -51,7 +51,7 @@ class Config:
         """
         algorithm.check_names(values)
         if algorithm.runs_free and not values.get("local"):
-            values = free(values)
+            values = free_running(values)
         known, mistakes = train_options(algorithm), Mistakes()
         parts: dict[str, Any] = {}
         for name, group in (*GROUPS.items(), ("algorithm", algorithm)):

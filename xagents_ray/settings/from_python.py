@@ -120,7 +120,7 @@ def network(value: Any) -> Any:
     return objects.keep("network", value, label, taken)
 
 
-def optimizer(value: Any) -> Any:
+def keras_optimizer(value: Any) -> Any:
     """Return the config of a Keras optimizer, JSON; the learner makes it again.
 
     Raises:

@@ -9,7 +9,7 @@ optimizer = shared(
     "Optimizer of all networks; rmsprop averages squared gradients by --beta2",
     choices=("adam", "rmsprop"),
     takes="KerasOptimizer",
-    to_plain=from_python.optimizer,
+    to_plain=from_python.keras_optimizer,
     hp_type="categorical",
 )
 lr = shared(

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from xagents_ray.core.errors import Mistakes, UserError, near
+from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.settings import from_python
 
 HpType = Literal["categorical", "int", "log_uniform"]
@@ -237,7 +237,7 @@ def options(config: type) -> Iterator[Option]:
         )
 
 
-def plain(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by flat name as Python's own values; see `Option.plain`.
 
     Lists become tuples; names that are not known stay, for others to refuse.
@@ -247,7 +247,7 @@ def plain(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
     return {k: own[k].plain(v) if k in own else v for k, v in values.items()}
 
 
-def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
+def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
     """Return `; did you mean A?` for the options that a wrong name may stand for.
 
     Args:
@@ -260,10 +260,12 @@ def suggestion(name: str, known: Iterable[Option], as_flags: bool = False) -> st
     for each, own in shown.items():
         if word in each.known_as:
             return f"; did you mean {own}?"
-    return near(name, shown.values())
+    return did_you_mean(name, shown.values())
 
 
-def replaced(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Option]:
+def replaced_settings(
+    known: Iterable[Option], given: Mapping[str, Any]
+) -> dict[str, Option]:
     """Return the settings without effect, each with the given one that replaces it."""
     return {
         name: each
@@ -279,7 +281,7 @@ def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
     mistakes = Mistakes()
     for name in names:
         if name not in options:
-            hint = suggestion(name, options.values()) or "."
+            hint = suggest_option(name, options.values()) or "."
             mistakes.found.append(UserError(f"There is no setting {name!r}{hint}"))
     mistakes.report()
 

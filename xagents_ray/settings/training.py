@@ -230,7 +230,7 @@ class PipelineConfig(Checked):
         )
 
 
-def free(given: Mapping[str, Any]) -> dict[str, Any]:
+def free_running(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with which env actors run free, if they don't say otherwise."""
     usual = {"asynchronous": True, "policy_lag": _FREE_LAG}
     said = given.keys() & {each.name for each in options(PipelineConfig)}

@@ -25,7 +25,7 @@ from xagents_ray.storage.checkpoints import (
     step_of,
     was_best,
 )
-from xagents_ray.storage.files import seal, sync_directory
+from xagents_ray.storage.files import seal_directory, sync_directory
 
 _ASIDE = ".aside-"
 
@@ -169,10 +169,10 @@ def _fill(
         replay = directory / REPLAY
         replay.mkdir()
         write_replay(replay)
-        seal(replay, os.listdir(replay), marks)
+        seal_directory(replay, os.listdir(replay), marks)
     write_arrays(directory / ARRAYS, arrays)
     (directory / FACTS).write_bytes(facts)
-    seal(directory, [ARRAYS, FACTS], marks)
+    seal_directory(directory, [ARRAYS, FACTS], marks)
 
 
 def _marks(

@@ -23,7 +23,12 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import Piecemeal, read_arrays, read_piecemeal
-from xagents_ray.storage.files import MANIFEST, read_manifest, reading, verified
+from xagents_ray.storage.files import (
+    MANIFEST,
+    open_verified,
+    read_manifest,
+    reading_file,
+)
 
 ARRAYS, FACTS, REPLAY = "arrays.npz", "facts.json", "replay"
 NAME = re.compile(r"step-([0-9]{12,})~?")
@@ -60,7 +65,7 @@ def newest_valid(directory: Path) -> Path | None:
     return None
 
 
-def best(directory: Path, until: float = math.inf) -> Path | None:
+def best_checkpoint(directory: Path, until: float = math.inf) -> Path | None:
     """Return the newest checkpoint, up to a step, that was the best when written."""
     found = (p for p in all_checkpoints(directory) if step_of(p) <= until)
     return next(filter(was_best, found), None)
@@ -74,7 +79,7 @@ def best_evaluation(path: Path) -> float | None:
     return None
 
 
-def load(path: Path, advice: str = "use") -> Checkpoint:
+def load_checkpoint(path: Path, advice: str = "use") -> Checkpoint:
     """Return a checkpoint, verified but for its replay.
 
     Raises:
@@ -100,7 +105,7 @@ def evaluation_by(directory: Path, step: int) -> float | None:
 
     That of the run so far, not of what came later where an older state resumed.
     """
-    path = best(directory, step)
+    path = best_checkpoint(directory, step)
     return None if path is None else best_evaluation(path)
 
 
@@ -139,7 +144,7 @@ def read_replay(
         UserError: it is damaged, or its names, shapes or dtypes are not those of
             `into`.
     """
-    with verified(file, read_manifest(file.parent)) as opened:
+    with open_verified(file, read_manifest(file.parent)) as opened:
         return read_arrays(opened, into)
 
 
@@ -152,26 +157,26 @@ def read_replay_piecemeal(
         UserError: it is damaged, found before an array is read, or its names, shapes
             or dtypes are not those that are `expected`.
     """
-    with verified(file, read_manifest(file.parent)) as opened:
+    with open_verified(file, read_manifest(file.parent)) as opened:
         yield from read_piecemeal(opened, expected, nbytes)
 
 
 def _read(path: Path) -> Checkpoint:
     """Return a checkpoint; UserError without a period if it is damaged."""
     manifest = read_manifest(path)
-    with reading(path / MANIFEST):
+    with reading_file(path / MANIFEST):
         if manifest["files"].keys() != {ARRAYS, FACTS}:
             raise ValueError("it names other files")
         if type(manifest["step"]) is not int or type(manifest["is_best"]) is not bool:
             raise ValueError("its step or is_best is damaged")
         if NAME.fullmatch(path.name) and manifest["step"] != step_of(path):
             raise ValueError("its step is not the directory's")
-    with verified(path / ARRAYS, manifest) as opened:
+    with open_verified(path / ARRAYS, manifest) as opened:
         arrays = read_arrays(opened)
         check_arrays(arrays)
-    with verified(path / FACTS, manifest) as opened:
+    with open_verified(path / FACTS, manifest) as opened:
         facts = decode_facts(opened.read())
-    with reading(path):
+    with reading_file(path):
         for migration in migrations.migrations_from(manifest["format"], path):
             arrays, facts = migration.checkpoint(arrays, facts)
     return Checkpoint(path, arrays, facts)

@@ -38,7 +38,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces the one at `path` once the block has ended.
 
     A process killed at any moment leaves the old file or the new one; the next call
@@ -62,13 +62,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Replace the contents of a file in one step; OSError as `replacing`."""
-    with replacing(path) as file:
+    """Replace the contents of a file in one step; OSError as `replacing_file`."""
+    with replacing_file(path) as file:
         file.write(data)
 
 
 def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left next to files that `replacing` replaces.
+    """Remove what killed processes left next to files that `replacing_file` replaces.
 
     The name is a regular expression for those of the files.
     """
@@ -78,7 +78,9 @@ def remove_leftovers(folder: Path, name: str) -> None:
                 entry.unlink()
 
 
-def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> None:
+def seal_directory(
+    directory: Path, names: Iterable[str], facts: Mapping[str, Any]
+) -> None:
     """Sync files of a directory and write their sizes and hashes to a new manifest.
 
     It holds the facts too, as JSON.
@@ -95,19 +97,19 @@ def seal(directory: Path, names: Iterable[str], facts: Mapping[str, Any]) -> Non
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
             files[name] = {"size": size, "sha256": _sha256(file)}
-    manifest = {"format": migrations.newest(), **facts, "files": files}
+    manifest = {"format": migrations.newest_format(), **facts, "files": files}
     write_new(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
     sync_directory(directory)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return what `seal` wrote: its `facts` unchecked, `files` by valid names only.
+    """Return the manifest of `seal_directory`; its `facts` are not checked.
 
     Raises:
         UserError: it is missing or damaged.
     """
     path = directory / MANIFEST
-    with reading(path):
+    with reading_file(path):
         if directory.is_symlink():
             raise ValueError("its directory is a symbolic link")
         with _open_regular(path) as file:
@@ -122,7 +124,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading_file(path: Path) -> Iterator[None]:
     """Turn every error in the block into one sentence about the file.
 
     Raises:
@@ -143,13 +145,13 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
+def open_verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
     """Open a file of a sealed directory once all of it matches the manifest.
 
     Raises:
         UserError: it doesn't, it can't be read, or reading it raised anything.
     """
-    with reading(path):
+    with reading_file(path):
         if (entry := manifest["files"].get(path.name)) is None:
             raise ValueError("the manifest doesn't name it")
         with _open_regular(path) as file:

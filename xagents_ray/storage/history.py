@@ -18,9 +18,9 @@ from xagents_ray.storage.history_parts import (
     EpisodeRow,
     Rows,
     find_parts,
-    join,
+    join_parts,
     read_parts,
-    unreadable,
+    unreadable_history,
     write_part,
 )
 
@@ -55,7 +55,7 @@ class History:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._parts = find_parts(self.path, path)
         except OSError as error:
-            raise unreadable(path, error.strerror or str(error)) from None
+            raise unreadable_history(path, error.strerror or str(error)) from None
         self._rows = read_parts(self._parts)
         self._new: list[tuple[float, ...]] = []  # as in DTYPE
         # Values of optional columns that are not in the rows yet, by row and column.
@@ -188,12 +188,12 @@ class History:
     def _settle(self) -> None:
         """Move the new rows to the others, and values of optional columns into them."""
         if self._new:
-            self._rows = join([self._rows, np.array(self._new, DTYPE)])
+            self._rows = join_parts([self._rows, np.array(self._new, DTYPE)])
             self._unwritten.add(len(self._parts) - 1)
             self._new = []
         if not self._logged or not len(self._rows):
             return
-        self._rows = join([self._rows], [name for _, name in self._logged])
+        self._rows = join_parts([self._rows], [name for _, name in self._logged])
         for (row, name), value in self._logged.items():
             self._rows[name][row] = value
             self._unwritten.add(int(self._rows["part"][row]))
@@ -227,7 +227,7 @@ def read_history(path: str | Path) -> Rows:
     try:
         parts = find_parts(Path(path), path)
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from None
+        raise unreadable_history(path, error.strerror or str(error)) from None
     if not parts:
         raise UserError(
             f"{path}: nothing is there; name a history, a run's directory, or last."

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.storage.files import replacing
+from xagents_ray.storage.files import replacing_file
 
 Rows: TypeAlias = npt.NDArray[np.void]
 
@@ -42,12 +42,12 @@ def find_parts(path: Path, name: str | Path) -> list[Path]:
     if not path.exists():
         return []
     if not path.is_dir():
-        raise unreadable(name, "it is neither a file nor a directory")
+        raise unreadable_history(name, "it is neither a file nor a directory")
     # Hidden ones are no part, as pandas has it.
     parts = sorted(p for p in path.iterdir() if p.name[0] not in "._")
     for part in parts:
         if part.suffix != ".parquet" or not part.is_file():
-            raise unreadable(name, f"it is a directory with {part.name} in it")
+            raise unreadable_history(name, f"it is a directory with {part.name} in it")
     return parts
 
 
@@ -57,11 +57,11 @@ def read_parts(parts: list[Path]) -> Rows:
     for number, path in enumerate(parts):
         read.append(_read_part(path))
         read[-1]["part"] = number
-    rows = join(read)
+    rows = join_parts(read)
     return rows[np.lexsort((rows["step"], rows["time"]))]
 
 
-def join(parts: Sequence[Rows], own: Iterable[str] = ()) -> Rows:
+def join_parts(parts: Sequence[Rows], own: Iterable[str] = ()) -> Rows:
     """Return the rows of all parts, with every column that one has, and `own` ones."""
     others = (name for part in parts for name in part.dtype.names or ())
     names = dict.fromkeys([*NAMES, *others, *own])
@@ -85,7 +85,7 @@ def _read_part(path: Path) -> Rows:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from None
+        raise unreadable_history(path, error.strerror or str(error)) from None
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         names = file.schema_arrow.names
@@ -98,10 +98,12 @@ def _read_part(path: Path) -> Rows:
         known += [name for name in own if names.count(name) == 1]
         table = file.read(columns=known, use_threads=False)
     except Exception:  # damage makes pyarrow raise nearly anything
-        raise unreadable(path, "it is not a parquet file, or a damaged one") from None
+        raise unreadable_history(
+            path, "it is not a parquet file, or a damaged one"
+        ) from None
     if missing := [name for name in _REQUIRED if name not in known]:
-        raise unreadable(path, f"it lacks the column {missing[0]}")
-    rows = join([np.zeros(table.num_rows, DTYPE)], known)
+        raise unreadable_history(path, f"it lacks the column {missing[0]}")
+    rows = join_parts([np.zeros(table.num_rows, DTYPE)], known)
     rows[OPTIONAL] = np.nan
     for name in known:
         rows[name] = _values(table.column(name), name, path)
@@ -115,17 +117,19 @@ def _values(column: Any, name: str, path: Path) -> npt.NDArray[Any]:
 
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
     if not any(kind(column.type) for kind in kinds):
-        raise unreadable(path, f"its column {name} holds {column.type}, not numbers")
+        raise unreadable_history(
+            path, f"its column {name} holds {column.type}, not numbers"
+        )
     why = f"its column {name} has values that are missing or out of range"
     try:
         column = column.cast(pa.int64() if name == "step" else pa.float64())
     except pa.ArrowException:
-        raise unreadable(path, why) from None
+        raise unreadable_history(path, why) from None
     # `to_numpy` would import pandas, which takes seconds; so would `pa.array` below.
     there = np.from_dlpack(column.drop_null().combine_chunks())
     whole = len(there) == len(column) and np.isfinite(there).all()
     if name in ("step", "time") and not whole:
-        raise unreadable(path, why)
+        raise unreadable_history(path, why)
     if len(there) == len(column):
         return there
     numbers = np.full(len(column), np.nan)
@@ -142,7 +146,7 @@ def write_part(rows: Rows, path: Path, ends: list[int]) -> None:
     own = (name for name in rows.dtype.names or () if name not in NAMES)
     table = pa.table({name: _column(rows[name]) for name in (*COLUMNS, *own)})
     with (
-        replacing(path) as file,
+        replacing_file(path) as file,
         pq.ParquetWriter(
             file,
             table.schema,
@@ -166,7 +170,7 @@ def _column(values: npt.NDArray[Any]) -> Any:
     )
 
 
-def unreadable(path: str | Path, why: str) -> UserError:
+def unreadable_history(path: str | Path, why: str) -> UserError:
     """Return the error for a path that holds no history."""
     return UserError(
         f"{path} cannot be read as a history: {why}; name another one, or move it away."

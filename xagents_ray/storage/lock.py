@@ -15,7 +15,7 @@ _held: set[int] = set()
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked_directory(directory: Path) -> Iterator[None]:
     """Hold a run's directory in the block, if its file system has locks.
 
     Raises:

@@ -40,7 +40,7 @@ class NewerFormatError(UserError):
     """A file was written by a newer version of the package."""
 
 
-def newest() -> int:
+def newest_format() -> int:
     """Return the number of the format that this version writes."""
     return len(MIGRATIONS) + 1
 
@@ -57,17 +57,17 @@ def migrations_from(number: Any, path: object) -> list[Migration]:
     """
     if type(number) is not int or number < 1:
         raise ValueError(f"its format is {number!r:.80}")
-    if number > newest():
+    if number > newest_format():
         raise NewerFormatError(
             f"{path} has format {number}, and this version of xagents-ray reads "
-            f"formats up to {newest()}: upgrade xagents-ray"
+            f"formats up to {newest_format()}: upgrade xagents-ray"
         )
     return MIGRATIONS[number - 1 :]
 
 
-def comment() -> bytes:
+def npz_comment() -> bytes:
     """Return the comment of an `.npz` archive, which holds the format number."""
-    return _COMMENT.format(newest()).encode()
+    return _COMMENT.format(newest_format()).encode()
 
 
 def number_in(archive_comment: bytes) -> int:

@@ -97,7 +97,7 @@ class RunDirectory:
                 )
                 replace_bytes(self.path / f"{each.name}{ending}", data)
         groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
-        whole = {"format": migrations.newest(), "agent": agent, **groups}
+        whole = {"format": migrations.newest_format(), "agent": agent, **groups}
         plain = json.loads(json.dumps(whole))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
         replace_bytes(self.path / _CONFIG, _digest(data) + data)
@@ -188,7 +188,7 @@ def _digest(data: bytes) -> bytes:
     return f"# sha256 {hashlib.sha256(data).hexdigest()}\n".encode()
 
 
-def locate(
+def locate_run(
     flag: str, named: str, run_dir: str, agent: str | None
 ) -> tuple[RunDirectory, Path | None]:
     """Return the run's directory that a flag names, and the checkpoint if it named one.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xagents_ray.core.errors import UserError, counted, near
+from xagents_ray.core.errors import UserError, did_you_mean, pluralize
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.networks.layout import Layout
@@ -35,20 +35,20 @@ _REMEDY = (
 _GROWTH = 16
 
 
-def bare(path: str) -> str:
+def whole_path(path: str) -> str:
     """Return the path of a `.tf` file that was named by one of its two parts."""
     return re.sub(r"\.tf\.(index|data-\d{5}-of-\d{5})$", ".tf", path)
 
 
 def is_file_name(path: str) -> bool:
     """Return whether a path has the ending of a weights file."""
-    return bare(path).endswith(tuple(_PARTS))
+    return whole_path(path).endswith(tuple(_PARTS))
 
 
-def kind(path: str) -> str:
+def file_kind(path: str) -> str:
     """Return `.tf`, `.weights.h5` or `.npz`; UserError for any other ending."""
     for ending in _PARTS:
-        if bare(path).endswith(ending):
+        if whole_path(path).endswith(ending):
             return ending
     raise UserError(
         f"{path}: not the name of a weights file; it must end in .tf, .weights.h5 "
@@ -80,8 +80,8 @@ def read_file(path: str) -> WeightsFile:
     Raises:
         UserError: another ending, no such file, or it can't be read.
     """
-    parts = _PARTS[kind(path)]
-    path = bare(path)
+    parts = _PARTS[file_kind(path)]
+    path = whole_path(path)
     whole = {suffix: Path(path + suffix) for suffix in parts}
     if _half_done(path, parts):
         whole[parts[-1]] = _aside(path, parts[-1])
@@ -98,15 +98,15 @@ def read_file(path: str) -> WeightsFile:
 
 def _missing(path: str, file: str) -> str:
     """Return the sentence for a file that is not there."""
-    if any(os.path.exists(path + suffix) for suffix in _PARTS[kind(path)]):
+    if any(os.path.exists(path + suffix) for suffix in _PARTS[file_kind(path)]):
         return f"{path}: incomplete, {file} is missing; copy both files of it."
     folder, name = os.path.split(path)
     try:
-        names = {bare(each) for each in os.listdir(folder or ".")}
+        names = {whole_path(each) for each in os.listdir(folder or ".")}
     except OSError:
         names = set()
     known = sorted(each for each in names if each.endswith(tuple(_PARTS)))
-    advice = near(name, known) or "; give the path that --checkpoints wrote."
+    advice = did_you_mean(name, known) or "; give the path that --checkpoints wrote."
     if os.path.isdir(path):
         return f"{path}: a directory, not a weights file{advice}"
     return f"{path}: no such weights file{advice}"
@@ -124,7 +124,7 @@ def write_file(file: WeightsFile) -> None:
     Raises:
         OSError: as the system says; the old file is still there.
     """
-    path, parts = file.path, _PARTS[kind(file.path)]
+    path, parts = file.path, _PARTS[file_kind(file.path)]
     folder = Path(path).parent
     folder.mkdir(parents=True, exist_ok=True)
     if _half_done(path, parts):
@@ -146,7 +146,7 @@ def encode_npz(arrays: Mapping[str, FloatArray]) -> dict[str, bytes]:
     out = io.BytesIO()
     write_arrays(out, arrays)
     with zipfile.ZipFile(out, "a") as archive:
-        archive.comment = migrations.comment()
+        archive.comment = migrations.npz_comment()
     return {"": out.getvalue()}
 
 
@@ -161,7 +161,7 @@ def arrays_in(file: WeightsFile) -> dict[str, Array]:
     try:
         return read_arrays(io.BytesIO(file.files[""]), growth=_GROWTH)
     except Exception as error:  # whatever damage makes zipfile, zlib or NumPy say
-        raise damaged(file.path) from error
+        raise damaged_weights(file.path) from error
 
 
 def decode_npz(file: WeightsFile) -> dict[str, Array]:
@@ -180,13 +180,13 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
     except migrations.NewerFormatError as error:
         raise UserError(f"{error}.") from None
     except Exception as error:  # of a damaged comment, or of a migration
-        raise damaged(file.path) from error
+        raise damaged_weights(file.path) from error
 
 
-def damaged(path: str) -> UserError:
+def damaged_weights(path: str) -> UserError:
     """Return the error for a damaged weights file."""
     return UserError(
-        f"{path}: not a {kind(path)} weights file, or a damaged one; give another "
+        f"{path}: not a {file_kind(path)} weights file, or a damaged one; give another "
         "or copy it again."
     )
 
@@ -263,7 +263,7 @@ def _problem(
         frames, rest = divmod(shape[2], layout.input_shape[-1] // layout.stack)
         if name in first and frames not in (0, layout.stack) and rest == 0:
             return (
-                f"was trained on {counted(frames, 'frame')} at a time, not on "
+                f"was trained on {pluralize(frames, 'frame')} at a time, not on "
                 f"{layout.stack}: give --frame-stack {frames}"
             )
     return (

@@ -74,7 +74,7 @@ def distribution_of(space: Space) -> distributions.BaseDistribution:
     return distributions.FloatDistribution(low, high, log=True)
 
 
-def described(distribution: distributions.BaseDistribution) -> str:
+def describe_values(distribution: distributions.BaseDistribution) -> str:
     """Return the values of a distribution in words."""
     if isinstance(distribution, distributions.CategoricalDistribution):
         return " ".join(map(str, distribution.choices))

@@ -18,7 +18,7 @@ from xagents_ray.settings.options import (
     count,
     option,
     options,
-    replaced,
+    replaced_settings,
 )
 from xagents_ray.settings.run import SESSION_GROUPS, ConnectionConfig
 from xagents_ray.tuning.space import Space
@@ -133,7 +133,7 @@ class Plan:
         seeded = {} if seed is None else {"seed": seed}
         steps = {"max_steps": self.config.trial_steps}
         whole = {**self.fixed, **params, **steps, **seeded}
-        unused = replaced(train_options(self.algorithm.config), whole)
+        unused = replaced_settings(train_options(self.algorithm.config), whole)
         return {name: value for name, value in whole.items() if name not in unused}
 
     def checked(self, settings: Mapping[str, Any]) -> Config:
@@ -168,7 +168,7 @@ def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str
     return resolved
 
 
-def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
+def train_command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     """Return the words of the `train` command line with these settings."""
     words = ["xagents-ray", "train", algorithm.name]
     for each in train_options(algorithm.config):
@@ -184,7 +184,7 @@ def command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def preset(
+def preset_yaml(
     algorithm: Algorithm, settings: Mapping[str, Any], expected: str, source: str
 ) -> str:
     """Return a file for `train --preset` with what training depends on, as YAML."""

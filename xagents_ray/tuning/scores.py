@@ -28,7 +28,7 @@ def interquartile_mean(scores: Floats) -> Floats:
     return np.asarray(kept.mean(axis=0))
 
 
-def interval(scores: Floats) -> tuple[Floats, Floats]:
+def iqm_interval(scores: Floats) -> tuple[Floats, Floats]:
     """Return the 95 % interval of the interquartile mean of float64 [S, …].
 
     It is the percentile bootstrap over the seeds, and the same each time.

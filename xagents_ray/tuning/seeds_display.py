@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from xagents_ray.core.errors import counted
+from xagents_ray.core.errors import pluralize
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.seed_runs import Failure, SeedRun
 from xagents_ray.watch.live import Screen
@@ -58,7 +58,7 @@ class SeedsDisplay:
             if run.state == "running"
         ]
         waiting = sum(run.state == "waiting" for run in self._runs)
-        parts += [f"{counted(waiting, 'seed')} waiting"] * bool(waiting)
+        parts += [f"{pluralize(waiting, 'seed')} waiting"] * bool(waiting)
         return "; ".join(parts)
 
     def _cells(self, run: SeedRun) -> tuple[str, str]:

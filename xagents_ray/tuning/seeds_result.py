@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.core.errors import counted
+from xagents_ray.core.errors import pluralize
 from xagents_ray.tuning import scores
 from xagents_ray.tuning.seed_runs import Failure, SeedRun
-from xagents_ray.watch.result import Result, summary
+from xagents_ray.watch.result import Result, result_summary
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SeedsResult:
         }
         means = [r.mean_reward for r in ended.values() if r.mean_reward is not None]
         found = np.array(means, np.float64)
-        low, high = map(float, scores.interval(found)) if means else (None, None)
+        low, high = map(float, scores.iqm_interval(found)) if means else (None, None)
         return cls(
             results=ended,
             failures={seed: failure.message for seed, failure in failed.items()},
@@ -81,14 +81,16 @@ class SeedsResult:
 
     def summary(self) -> dict[str, Any]:
         """Return what `summary.json` says."""
-        results = {seed: summary(result) for seed, result in self.results.items()}
+        results = {
+            seed: result_summary(result) for seed, result in self.results.items()
+        }
         return {**asdict(self), "results": results}
 
     def sentence(self, digits: int) -> str:
         """Return the scores in a sentence, with so many decimals."""
         if self.mean is None or self.iqm is None or self.iqm_interval is None:
             return "There is no mean reward: no run ended"
-        seeds = counted(len(self.results), "seed")
+        seeds = pluralize(len(self.results), "seed")
         error = self.standard_error
         spread = "" if error is None else f" ± {error:.{digits}f} (standard error)"
         low, high = (f"{each:.{digits}f}" for each in self.iqm_interval)
@@ -104,7 +106,7 @@ class SeedsResult:
         failed, total = len(self.failures), len(self.results) + len(self.unfinished)
         seed, message = next(iter(self.failures.items()))
         return (
-            f"{failed} of {counted(failed + total, 'seed')} failed; seed {seed}: "
+            f"{failed} of {pluralize(failed + total, 'seed')} failed; seed {seed}: "
             f"{message.rstrip('.')}. {self.directory} has what was printed, and "
             f"the same command with --name {Path(self.directory).name} trains what is "
             "left."

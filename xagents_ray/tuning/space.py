@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.settings.options import HpType, Option, plain, suggestion
+from xagents_ray.settings.options import HpType, Option, plain_values, suggest_option
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def log_uniform(low: float, high: float) -> Space:
     return Space("log_uniform", (low, high))
 
 
-def split(
+def split_varied(
     options: Iterable[Option], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Space]]:
     """Return the settings that are fixed, and those that vary.
@@ -63,7 +63,7 @@ def split(
     spaces: dict[str, Space] = {}
     for name, value in given.items():
         if name not in known:
-            hint = suggestion(name, known.values()) or "."
+            hint = suggest_option(name, known.values()) or "."
             raise UserError(f"There is no setting {name!r} of tune{hint}")
         option = known[name]
         if isinstance(value, list | tuple) and not option.many:
@@ -73,7 +73,7 @@ def split(
             spaces[name] = Space(value.kind, tuple(map(option.plain, value.values)))
             _check(option, spaces[name])
         else:
-            fixed |= plain([option], {name: value})
+            fixed |= plain_values([option], {name: value})
     return fixed, spaces
 
 

@@ -209,7 +209,10 @@ class Study:
                 try:
                     check_distribution_compatibility(before, space)
                 except ValueError:
-                    old, new = parts.described(before), parts.described(space)
+                    old, new = (
+                        parts.describe_values(before),
+                        parts.describe_values(space),
+                    )
                     raise UserError(
                         f"The study {name} varies {setting} over {old} and can't over "
                         f"{new}: keep the values, or {remedy}."

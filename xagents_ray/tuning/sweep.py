@@ -15,7 +15,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import check_owners
 from xagents_ray.core.errors import Broken, Mistakes, UserError
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, RunConfig
@@ -25,12 +25,12 @@ from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,
     TuneConfig,
-    command,
-    preset,
+    preset_yaml,
     resolve_paths,
+    train_command,
     tune_options,
 )
-from xagents_ray.tuning.space import Space, split
+from xagents_ray.tuning.space import Space, split_varied
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ class TuneResult:
     signal: int | None = None
 
 
-def sweep(
+def run_sweep(
     algorithm: Algorithm, given: Mapping[str, Any], run_trials: RunTrials
 ) -> TuneResult:
     """Run a sweep.
@@ -98,7 +98,7 @@ def sweep(
     """
     plan, requests = plan_of(algorithm, given)
     _check_varies(plan)
-    runs = _working(lambda each: prepare(algorithm, each.config), requests)
+    runs = _working(lambda each: prepare_run(algorithm, each.config), requests)
     display = requests[0].config.display
     with Signals() as signals:
         try:
@@ -147,7 +147,7 @@ def plan_of(
     for name, value in given.items():
         with mistakes:
             check_owners(algorithm, [name])
-            one, varied = split(known, {name: value})
+            one, varied = split_varied(known, {name: value})
             fixed, spaces = fixed | one, spaces | varied
     with mistakes:
         config = TuneConfig.of(fixed)
@@ -252,10 +252,10 @@ def write_report(plan: Plan, study: "Study", note: Callable[[str], None]) -> Non
     if plan.ray.address is not None and not settings.get("local"):
         shown["address"] = plan.ray.address
     note(f"Best: mean reward {best.value:.2f} of trial {best.number}; train with it:")
-    note(f"  {shlex.join(command(plan.algorithm, shown))}")
+    note(f"  {shlex.join(train_command(plan.algorithm, shown))}")
     expected = f"{best.value:.2f} after {plan.config.trial_steps} env steps"
     source = f"trial {best.number} of {plan.study}"
-    text = preset(plan.algorithm, settings, expected, source)
+    text = preset_yaml(plan.algorithm, settings, expected, source)
     path = plan.directory / "best.yaml"
     try:
         replace_bytes(path, text.encode())

@@ -14,14 +14,14 @@ import cloudpickle
 import psutil
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.core.errors import Broken, Diverged, UserError, sentence
+from xagents_ray.core.errors import Broken, Diverged, UserError, describe_error
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.signals import Signals
 from xagents_ray.run import local
 from xagents_ray.run.driver import StartDriver
-from xagents_ray.run.session import fit
+from xagents_ray.run.session import run_session
 from xagents_ray.settings.config import Config
-from xagents_ray.tuning.plan import command
+from xagents_ray.tuning.plan import train_command
 from xagents_ray.watch.progress import Progress
 
 TrialReport = dict[str, Any]
@@ -76,8 +76,8 @@ class Training:
             install_definitions(definitions)
             row: Algorithm = cloudpickle.loads(algorithm)
             config = Config.of(row.config, settings)
-            sys.argv = command(row, settings)  # the run's directory names it
-            result = fit(
+            sys.argv = train_command(row, settings)  # the run's directory names it
+            result = run_session(
                 row, config, signals, start, watch=self._watch, threads=threads
             )
             if result.signal is None:
@@ -89,7 +89,10 @@ class Training:
             if trace := getattr(error, "trace", ""):
                 last["traceback"] = trace
         except BaseException as error:  # SystemExit of a user's code too
-            last["failure"], last["traceback"] = sentence(error), traceback.format_exc()
+            last["failure"], last["traceback"] = (
+                describe_error(error),
+                traceback.format_exc(),
+            )
         self._report({**self._facts, "memory": _memory(), **last})
 
     def _watch(self, progress: Progress) -> None:

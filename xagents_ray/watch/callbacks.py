@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from xagents_ray.core import objects
-from xagents_ray.core.errors import Broken, UserError, near, one_line
+from xagents_ray.core.errors import Broken, UserError, did_you_mean, one_line
 from xagents_ray.core.user_code import (
     find_named,
     place_that_raised,
@@ -213,7 +213,7 @@ class Callbacks:
         return Broken(message, traceback_of(error))
 
 
-def load(
+def load_callbacks(
     names: Sequence[str] | None, is_resumed: bool
 ) -> tuple[list[Callback], list[str]]:
     """Return the callbacks that a run's settings name, and notes on missing ones.
@@ -263,7 +263,7 @@ def _check_events(kind: type[Callback]) -> None:
     for name in dir(kind):
         if name in _KNOWN_AS or (name.startswith("on_") and name not in EVENTS):
             known = _KNOWN_AS.get(name)
-            hint = f"; did you mean {known}?" if known else near(name, EVENTS)
+            hint = f"; did you mean {known}?" if known else did_you_mean(name, EVENTS)
             what = f"{kind.__name__}.{name} is called by no event"
             raise UserError(f"{what}{hint or '; there are ' + ', '.join(EVENTS)}.")
 

@@ -89,7 +89,7 @@ def standard_output() -> Console:
     return Console(file=output, highlight=False, force_jupyter=False)
 
 
-def live(console: Console) -> Live | CellOutput | None:
+def live_output(console: Console) -> Live | CellOutput | None:
     """Return an in-place output for a console; None if it only supports lines."""
     if Console(file=console.file).is_jupyter:
         return CellOutput()
@@ -119,7 +119,7 @@ class Screen:
         waits: bool = True,
     ) -> None:
         self.console, self.quiet = console or standard_output(), quiet
-        self._live = None if quiet or lines_only else live(self.console)
+        self._live = None if quiet or lines_only else live_output(self.console)
         self._seconds = refresh_seconds if self._live else line_seconds
         self._shown = time.monotonic() if waits else -math.inf
 

@@ -139,7 +139,7 @@ def from_summary(kept: Mapping[str, Any]) -> Result | None:
         return None
 
 
-def summary(result: Result) -> dict[str, Any]:
+def result_summary(result: Result) -> dict[str, Any]:
     """Return the contents of `summary.json`."""
     kept = {name: value for name, value in vars(result).items() if name != "episodes"}
     kept["last_reward"] = kept.pop("mean_reward")

@@ -7,9 +7,9 @@ from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
-from xagents_ray.learners.optimizer import descend, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout, flatten
+from xagents_ray.learners.tensors import Phase, Rollout, flatten_time
 
 
 class Reinforce:
@@ -42,18 +42,18 @@ class Reinforce:
         return metrics, update_count(metrics)
 
     def _update(self, r: Rollout) -> dict[str, tf.Tensor]:
-        c, count, valid = self._config, tf.size(r.rewards), flatten(r.valid)
+        c, count, valid = self._config, tf.size(r.rewards), flatten_time(r.valid)
         no_values = tf.zeros_like(r.values)
         rows = r.rewards, no_values, r.terminated, r.truncated, c.gamma
-        advantages = flatten(returns.n_step(*rows))
+        advantages = flatten_time(returns.n_step_returns(*rows))
         if c.baseline:
             advantages -= losses.masked_mean(advantages, valid)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         with tf.GradientTape() as tape:
             policy = self._head(self._model(self._setup.inputs(inputs))[:count])
-            log_probs = policy.log_prob(flatten(r.actions))
+            log_probs = policy.log_prob(flatten_time(r.actions))
             policy_loss = losses.policy_gradient_loss(log_probs, advantages, valid)
             entropy = losses.masked_mean(policy.entropy(), valid)
             loss = policy_loss - c.entropy_coef * entropy
-        norm = descend(self._optimizer, tape, loss, self._variables, c.grad_norm)
+        norm = gradient_step(self._optimizer, tape, loss, self._variables, c.grad_norm)
         return {"policy_loss": policy_loss, "entropy": entropy, "grad_norm": norm}

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from processes import start
 
-from xagents_ray.storage.checkpoints import load, newest_valid
+from xagents_ray.storage.checkpoints import load_checkpoint, newest_valid
 
 _KILL_SECONDS = 3.0
 _ACTOR, _LEARNER = "ray::EnvActor", "ray::LearnerService"
@@ -139,7 +139,9 @@ def test_dqn_survives(seed: int, greedy_mean: Callable[[str, Path], float]) -> N
     run = Path("runs/dqn/CartPole-v1/chaos")
     newest = newest_valid(run / "checkpoints")
     assert newest is not None
-    kept = int(load(newest).arrays["optimizer/0"])  # updates since the first weights
+    kept = int(
+        load_checkpoint(newest).arrays["optimizer/0"]
+    )  # updates since the first weights
     assert kept + summary["losses"].get("updates", 0) == summary["updates"]
     final = greedy_mean("dqn", run)
     print(f"seed {seed}: final weights {final}", text.splitlines()[-3:], sep="\n")

@@ -6,7 +6,7 @@ import forked
 import numpy as np
 import pytest
 
-from xagents_ray.storage.checkpoints import load, newest_valid
+from xagents_ray.storage.checkpoints import load_checkpoint, newest_valid
 
 OWN = """
 import gymnasium, numpy
@@ -38,7 +38,7 @@ def end_of(*words: str) -> str:
 def good_checkpoint(run: Path) -> bool:
     path = newest_valid(run / "checkpoints")
     assert path is not None
-    return all(np.isfinite(a).all() for a in load(path).arrays.values())
+    return all(np.isfinite(a).all() for a in load_checkpoint(path).arrays.values())
 
 
 def test_a_loss() -> None:

@@ -18,7 +18,11 @@ import pyarrow.parquet as parquet
 import pytest
 from disks import mounted
 
-from xagents_ray.storage.checkpoints import all_checkpoints, load, newest_valid
+from xagents_ray.storage.checkpoints import (
+    all_checkpoints,
+    load_checkpoint,
+    newest_valid,
+)
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
@@ -73,7 +77,7 @@ def games(run: Path) -> list[tuple[int, float]]:
 def arrays_of(run: Path) -> dict[str, Any]:
     path = newest_valid(run / "checkpoints")
     assert path is not None
-    return load(path).arrays
+    return load_checkpoint(path).arrays
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -249,7 +253,7 @@ def test_the_best_and_the_last_are_kept(train: Train) -> None:
     )
     found = all_checkpoints(Path(result["directory"]) / "checkpoints")
     assert 2 <= len(found) <= 3
-    facts = [load(path).facts["progress"] for path in found]
+    facts = [load_checkpoint(path).facts["progress"] for path in found]
     assert facts[0]["env_steps"] == result["env_steps"]
     assert result["best_reward"] in [fact["best_reward"] for fact in facts]
 

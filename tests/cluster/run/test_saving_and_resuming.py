@@ -14,7 +14,7 @@ from xagents_ray.cluster.run import driver as drivers
 from xagents_ray.core.errors import EnvironmentFault, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION, Array, RolloutReport
-from xagents_ray.run.prepare import prepare
+from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import Checkpoint
 
@@ -80,7 +80,7 @@ class _Started:
 
     def __init__(self, ray: FakeRay, *actors: _EnvActor, **settings: Any) -> None:
         given = {"env": "CartPole-v1", "max_steps": 1_000, "n_envs": 2 * len(actors)}
-        run = prepare(
+        run = prepare_run(
             find_algorithm("ppo"),
             Config.of(find_algorithm("ppo").config, {**given, **settings}),
         )

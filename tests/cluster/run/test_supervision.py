@@ -14,7 +14,7 @@ import psutil
 import pytest
 from processes import start
 
-from xagents_ray.storage.checkpoints import load, newest_valid
+from xagents_ray.storage.checkpoints import load_checkpoint, newest_valid
 
 _ENVS = Path(__file__).parents[2] / "support" / "failing_envs.py"
 _PPO = "ppo --env failing_envs:{} --n-envs 4 --n-actors 2 --n-steps 64 --seed 3"
@@ -99,7 +99,7 @@ def test_a_run_saves_itself_when_ray_dies() -> None:
     (run,) = Path().glob("runs/ppo/CartPole-v1/*")
     newest = newest_valid(run / "checkpoints")
     assert newest is not None
-    assert load(newest).facts["progress"]["env_steps"] >= int(shown[1])
+    assert load_checkpoint(newest).facts["progress"]["env_steps"] >= int(shown[1])
     assert "control process" in json.loads((run / "summary.json").read_text())["reason"]
 
 

@@ -21,7 +21,7 @@ import pytest
 from processes import start
 from tensorboardX.proto import event_pb2
 
-from xagents_ray.storage.checkpoints import best, best_evaluation
+from xagents_ray.storage.checkpoints import best_checkpoint, best_evaluation
 
 Train = Callable[..., dict[str, Any]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "seed": 7, "run_dir": "runs"}
@@ -54,7 +54,7 @@ def test_evaluations_and_events(local: bool, train: Train, cluster: str) -> None
     column = parquet.read_table(run / "history.parquet")["evaluation_reward"]
     assert 1 <= len(column.drop_null()) <= 3
     assert all(1 <= mean <= 500 for mean in column.drop_null().to_pylist())
-    chosen = best(run / "checkpoints")
+    chosen = best_checkpoint(run / "checkpoints")
     assert chosen is not None
     assert best_evaluation(chosen) == result["best_evaluation"] > 0
     words = "evaluate ppo --env CartPole-v1 --weights w/a.weights.h5 --seed 1"

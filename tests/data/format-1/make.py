@@ -19,7 +19,7 @@ import numpy as np
 import xagents_ray
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.learners import formats
-from xagents_ray.policy.loading import load
+from xagents_ray.policy.loading import load_policy
 from xagents_ray.storage.weights import write_file
 
 HIDDEN = "[dense-0]\nunits=4\nactivation=relu\n"
@@ -103,7 +103,7 @@ def write_networks() -> None:
 def write_policy(agent: str, run: str) -> list[Any]:
     """Write the policy of a run in each format; return its actions."""
     algorithm = find_algorithm(agent)
-    trained = load(algorithm, {"run": run, "which": "last"})
+    trained = load_policy(algorithm, {"run": run, "which": "last"})
     for ending in (".npz", ".tf", ".weights.h5"):
         path = f"policies/{agent}{ending}"
         write_file(

@@ -18,15 +18,15 @@ from typing import Any
 import yaml
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.algorithms.table import find_algorithm, rows
-from xagents_ray.core.errors import Mistakes, UserError, near
+from xagents_ray.algorithms.table import all_algorithms, find_algorithm
+from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import (
     Option,
     check_known,
     options,
-    plain,
-    replaced,
+    plain_values,
+    replaced_settings,
 )
 from xagents_ray.settings.run import RunConfig
 
@@ -60,9 +60,9 @@ class Preset:
     source: str = ""  # who reported that
 
 
-def presets() -> tuple[Preset, ...]:
+def all_presets() -> tuple[Preset, ...]:
     """Return those of all algorithms."""
-    return tuple(preset for row in rows().values() for preset in _of(row))
+    return tuple(preset for row in all_algorithms().values() for preset in _of(row))
 
 
 @functools.lru_cache
@@ -92,13 +92,13 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
     asked = RunConfig(preset=given.get("preset")).preset
     settings: Mapping[str, Any] = {}
     if asked in {AUTO_PRESET, *(preset.name for preset in _of(algorithm))}:
-        settings = named(algorithm.name, given.get("env"), str(asked)).settings
+        settings = named_preset(algorithm.name, given.get("env"), str(asked)).settings
     elif asked is not None:
         settings = _read(Path(asked), algorithm)
     completed = {**settings, **given}
     known = train_options(algorithm.config)
     _check_effects(known, given, completed)
-    dropped = replaced(known, completed).keys() - given.keys()
+    dropped = replaced_settings(known, completed).keys() - given.keys()
     return {name: value for name, value in completed.items() if name not in dropped}
 
 
@@ -107,7 +107,7 @@ def _check_effects(
 ) -> None:
     """Raise UserError when given settings have no effect among the whole ones."""
     options = {each.name: each for each in known}
-    unused, mistakes = replaced(options.values(), whole), Mistakes()
+    unused, mistakes = replaced_settings(options.values(), whole), Mistakes()
     for each in options.values():
         if given.get(each.name) in (None, each.default):
             continue
@@ -127,13 +127,13 @@ def _check_effects(
     mistakes.report()
 
 
-def fitting(agent: str, env: str, called: str = AUTO_PRESET) -> Preset | None:
+def find_preset(agent: str, env: str, called: str = AUTO_PRESET) -> Preset | None:
     """Return the algorithm's preset of a name for an environment, if there is one."""
     known = (preset for preset in _of(find_algorithm(agent)) if preset.name == called)
     return next((preset for preset in known if fnmatchcase(env, preset.env)), None)
 
 
-def named(agent: str, env: str | None, name: str) -> Preset:
+def named_preset(agent: str, env: str | None, name: str) -> Preset:
     """Return the agent's preset of a name for an environment.
 
     Raises:
@@ -141,22 +141,22 @@ def named(agent: str, env: str | None, name: str) -> Preset:
     """
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
-    found = fitting(agent, env, name)
+    found = find_preset(agent, env, name)
     if found is not None:
         return found
     known = [preset.env for preset in _of(find_algorithm(agent)) if preset.name == name]
     others = f", only for {', '.join(known)}" if known else ""
-    hint = near(env, known) or (
+    hint = did_you_mean(env, known) or (
         f"{others}: give the settings one by one, or a file with --preset FILE."
     )
     called = "" if name == AUTO_PRESET else f" {name}"
     raise UserError(f"There is no preset{called} of {agent} for {env}{hint}")
 
 
-def hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
+def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
     """Return hints for a user who didn't ask for a preset that exists."""
     env, asked = given.get("env"), given.get("preset")
-    preset = fitting(algorithm.name, str(env))
+    preset = find_preset(algorithm.name, str(env))
     if env is None or asked is not None or preset is None:
         return []
     return [
@@ -170,7 +170,7 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
     try:
         entry = yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
-        hint = near(str(path), [preset.name for preset in _of(algorithm)])
+        hint = did_you_mean(str(path), [preset.name for preset in _of(algorithm)])
         hint = hint or (
             "; name a file, or no value for the preset of the agent and --env."
         )
@@ -190,7 +190,7 @@ def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> Non
     known = {each.name: each for each in train_options(algorithm.config)}
     try:
         check_known(settings, known.values())
-        for name, value in plain(known.values(), settings).items():
+        for name, value in plain_values(known.values(), settings).items():
             if not known[name].in_presets:
                 remedy = "give it in addition to --preset"
                 said = f"{known[name].flag} can't be part of a preset: {remedy}."

@@ -6,15 +6,15 @@ from typing import Any
 import click
 
 from xagents_ray.algorithms.row import Algorithm
-from xagents_ray.commands.doctor.examination import examine
+from xagents_ray.commands.doctor.examination import examine_run
 from xagents_ray.commands.tables import print_list, print_table
 
 
-def doctor(
+def run_doctor(
     algorithm: Algorithm, values: Mapping[str, Any], with_traceback: bool
 ) -> bool:
     """Print what training with these settings needs; return whether it would start."""
-    rows = examine(algorithm, values)
+    rows = examine_run(algorithm, values)
     for row in rows:
         if with_traceback and row.trace:
             click.echo(f"{row.trace}\n", err=True)

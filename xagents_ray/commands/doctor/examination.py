@@ -20,8 +20,15 @@ from xagents_ray.actors.envs.registry import export_definitions
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
-from xagents_ray.commands.doctor.row import Check, error, failed, hangs, span, warning
-from xagents_ray.core.errors import UserError, counted
+from xagents_ray.commands.doctor.row import (
+    Check,
+    error_check,
+    failed_call,
+    format_seconds,
+    hanging_env,
+    warning_check,
+)
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -41,7 +48,7 @@ _FIRST_ROWS = (
 """Rows that each table begins with, answered or not; on Ray, "object store" follows."""
 
 
-def examine(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
+def examine_run(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
     """Check what a run with these settings needs; start none.
 
     Raises:
@@ -73,7 +80,7 @@ class _Examination:
     def rows(self) -> Iterator[Check | None]:
         """Yield what was checked; environment and cluster are checked side by side."""
         config, address = self._config, self._config.placement.address
-        lacking, ray = machine.tensorflow(), list[Check | None]()
+        lacking, ray = machine.check_tensorflow(), list[Check | None]()
         path = "xagents_ray.actors.envs.make:probe"
         probe = self._start(path, config.env, self._definitions)
         if address is not None:
@@ -81,25 +88,27 @@ class _Examination:
             connecting = self._start(path, address)
             connect_until = time.monotonic() + machine.CONNECT_SECONDS
             yield from self._environment(probe)
-            row, self._cluster = machine.joining(address, connecting, connect_until)
+            row, self._cluster = machine.check_joining(
+                address, connecting, connect_until
+            )
             if self._cluster is not None:
                 row = machine.with_room(row, self._cluster, self._actors()[0])
-            ray += [lacking, row, machine.token(self._cluster)]
+            ray += [lacking, row, machine.check_token(self._cluster)]
         else:
-            gpus, asking = machine.gpus(), None
+            gpus, asking = machine.list_gpus(), None
             if gpus and machine.has_cuda():
                 asking = self._start("xagents_ray.learners.runtime:usable_gpus")
             yield from self._environment(probe)
-            ray.append(lacking or machine.gpu(gpus, self._usable(asking)))
+            ray.append(lacking or machine.check_gpu(gpus, self._usable(asking)))
             if not config.placement.local:
                 ray.append(machine.ray_here())
         if self._acted is not None:
             yield _speed(config, self._acted, *self._actors())
         yield from self._memory()
-        yield machine.processors(config, self._load)
+        yield machine.check_cores(config, self._load)
         yield from ray
-        yield machine.disk(config, self._run)
-        yield machine.preset(self._algorithm, config)
+        yield machine.check_disk(config, self._run)
+        yield machine.check_preset(self._algorithm, config)
 
     def _start(self, path: str, *arguments: Any) -> TimedSubprocess:
         return self._stack.enter_context(TimedSubprocess(path, *arguments))
@@ -138,16 +147,16 @@ class _Examination:
         try:
             self._algorithm.check_spaces(spec)
         except UserError as refused:
-            yield error("spaces", found, str(refused))
+            yield error_check("spaces", found, str(refused))
             return
         yield Check("spaces", found)
         try:
             self._run = build_run(self._algorithm, self._config, spec)
         except UserError as refused:
-            yield error("network", "can't be made", str(refused))
+            yield error_check("network", "can't be made", str(refused))
             return
         sizes = (
-            f"{model.name} {counted(layout.n_weights, 'weight')}"
+            f"{model.name} {pluralize(layout.n_weights, 'weight')}"
             for model, layout in zip(
                 self._run.algorithm.models, self._run.layouts, strict=True
             )
@@ -162,16 +171,16 @@ class _Examination:
         path, size = "xagents_ray.actors.diagnosis:try_env_actor", _size(setup)
         diagnosis = self._start(path, setup, _STEP_SECONDS)
         name, doing, began = "worker", "be made", time.monotonic()
-        envs = counted(n_envs, "environment")
+        envs = pluralize(n_envs, "environment")
         try:
             for event in diagnosis.items(self._until):
                 match event:
                     case StepBegan(activity):
                         doing = activity
                     case Failure():
-                        yield failed(name, f"can't {doing}", env, event)
+                        yield failed_call(name, f"can't {doing}", env, event)
                     case EnvsMade(seconds):
-                        made = f"{envs} made in {span(seconds)}"
+                        made = f"{envs} made in {format_seconds(seconds)}"
                         yield Check(name, f"{made} from {size:,} pickled bytes")
                         name = "step"
                     case SteppedAtRandom():
@@ -185,9 +194,9 @@ class _Examination:
             if doing == "be made":  # one could be
                 found = f"{envs} took more than {waited:.0f} s to make"
                 remedy = "Expect train to start late, or lower --n-envs."
-                yield warning(name, found, remedy)
+                yield warning_check(name, found, remedy)
             elif doing != "act":  # which makes them again
-                yield hangs(name, env, doing, waited)
+                yield hanging_env(name, env, doing, waited)
 
     def _actors(self) -> tuple[int, int]:
         """Return the env actors of the run, and the cores that they have."""
@@ -204,8 +213,8 @@ class _Examination:
         run, placement = self._run, self._config.placement
         if run is None:
             return
-        yield machine.transition(run, self._acted)
-        yield machine.memory(run, self._cluster)
+        yield machine.transition_bytes(run, self._acted)
+        yield machine.check_memory(run, self._cluster)
         cluster_is_gone = placement.address is not None and self._cluster is None
         if not (placement.local or cluster_is_gone):
             yield machine.object_store(run, self._cluster)
@@ -225,21 +234,23 @@ def _answer(call: TimedSubprocess, name: str, failure: str, env: str) -> Any:
     try:
         found = call.result(time.monotonic() + _MAKE_SECONDS)
     except TimeoutError:
-        return hangs(name, env, "be made", _MAKE_SECONDS)
-    return failed(name, failure, env, found) if isinstance(found, Failure) else found
+        return hanging_env(name, env, "be made", _MAKE_SECONDS)
+    return (
+        failed_call(name, failure, env, found) if isinstance(found, Failure) else found
+    )
 
 
 def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Check:
     """Return how fast all env actors together are, without learning."""
     rate = min(n_actors, cpus) / acted.microseconds * 1e6
-    actors = f"{counted(n_actors, 'env actor')} on {counted(cpus, 'core')}"
+    actors = f"{pluralize(n_actors, 'env actor')} on {pluralize(cpus, 'core')}"
     found = f"about {rate:,.0f} env steps/s by {actors}, without learning"
     if config.training.max_steps is not None:
-        time_needed = span(config.training.max_steps / rate)
+        time_needed = format_seconds(config.training.max_steps / rate)
         found += f"; --max-steps takes {time_needed} of that"
     if rate >= _SLOW_RATE:
         return Check("acting", found)
-    return warning(
+    return warning_check(
         "acting",
         found,
         "Make the environment's step faster, or raise --n-envs and step on more "
@@ -256,14 +267,14 @@ def _described(spec: EnvSpec) -> str:
     kind = f"frames, {spec.stack} stacked" if spec.is_image else "numbers"
     kind += f" (a {spec.flattened}, flattened)" if spec.flattened else ""
     actions = "discrete action" if spec.is_discrete else "continuous action"
-    units = counted(len(spec.action_sizes) or spec.action_units, actions)
+    units = pluralize(len(spec.action_sizes) or spec.action_units, actions)
     if spec.action_sizes:
         units += f" at once, of {', '.join(map(str, spec.action_sizes))}"
     return f"{shape} {spec.observation_dtype} {kind}; {units}"
 
 
 def _stepped(steps: SteppedAtRandom, n_envs: int) -> Check:
-    median = f"median of {counted(steps.count, 'vector step')} of {n_envs}"
+    median = f"median of {pluralize(steps.count, 'vector step')} of {n_envs}"
     return Check("step", f"{steps.microseconds:,.1f} µs per env step, {median}")
 
 
@@ -271,5 +282,7 @@ def _rewards(steps: SteppedAtRandom) -> Check:
     found = f"finite, {steps.low:g} to {steps.high:g} at random"
     if steps.returns:
         mean = sum(steps.returns) / len(steps.returns)
-        found += f"; mean return {mean:.2f} of {counted(len(steps.returns), 'episode')}"
+        found += (
+            f"; mean return {mean:.2f} of {pluralize(len(steps.returns), 'episode')}"
+        )
     return Check("rewards", found)

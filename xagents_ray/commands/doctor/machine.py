@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING
 import psutil
 
 from xagents_ray.actors.diagnosis import ActedWithPolicy
-from xagents_ray.algorithms.presets import fitting
+from xagents_ray.algorithms.presets import find_preset
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import Check, error, failed, size, warning
-from xagents_ray.core.errors import UserError, counted
+from xagents_ray.commands.doctor.row import (
+    Check,
+    error_check,
+    failed_call,
+    format_bytes,
+    warning_check,
+)
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
@@ -38,20 +44,20 @@ _STATE_COPIES = 3
 """A weight and Adam's two moments of it; target networks are rarely counted."""
 
 
-def processors(config: Config, load: float) -> Check:
+def check_cores(config: Config, load: float) -> Check:
     """Compare cores with env actors and with what else runs."""
     count, actors = available_cores(), config.placement.n_actors or 0
     found = f"{count} cores here, load {load:.1f} before this check"
     if config.placement.address is not None:
         return Check("cores", found)
     if actors > count:
-        return warning(
+        return warning_check(
             "cores",
-            f"{found}, {counted(actors, 'env actor')}",
+            f"{found}, {pluralize(actors, 'env actor')}",
             f"Lower --n-actors to {count}: more env actors than cores take turns.",
         )
     if load >= count:
-        return warning(
+        return warning_check(
             "cores",
             found,
             "Stop other processes if you can: they keep the cores busy, slow the run "
@@ -60,7 +66,7 @@ def processors(config: Config, load: float) -> Check:
     return Check("cores", found)
 
 
-def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
+def transition_bytes(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
     """Return what a transition takes, every frame once; None if nothing is known."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
@@ -69,18 +75,21 @@ def transition(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
     if acted is not None:
         steps = config.batch_steps * run.config.env.n_envs
         parts.append(f"{acted.row_bytes:,.0f} bytes per env step in flight")
-        parts.append(f"{size(acted.row_bytes * steps)} in a round of {steps:,}")
+        parts.append(f"{format_bytes(acted.row_bytes * steps)} in a round of {steps:,}")
     return Check("transition", ", ".join(parts)) if parts else None
 
 
-def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
+def check_memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
     """Compare the replay buffer with the memory of this machine or the cluster."""
     if cluster is not None:
         free = cluster.memory
-        has = f"{size(free)} on the cluster's largest node"
+        has = f"{format_bytes(free)} on the cluster's largest node"
     else:
         here = psutil.virtual_memory()
-        free, has = here.available, f"{size(here.available)} of {size(here.total)} free"
+        free, has = (
+            here.available,
+            f"{format_bytes(here.available)} of {format_bytes(here.total)} free",
+        )
     config = run.config.algorithm.replay
     found, needed, remedy = f"no replay buffer; {has}", 0.0, "End other programs"
     if config is not None:
@@ -89,13 +98,15 @@ def memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
         most = max(1, int((free - _SPARE_BYTES) / each))
         zeros = 10 ** max(0, len(str(most)) - 2)
         remedy = f"Lower --buffer-max-size to {most // zeros * zeros} or less"
-        entries = counted(config.buffer_max_size, *config.entries)
-        found = f"{entries} take {size(needed)}; {has}"
+        entries = pluralize(config.buffer_max_size, *config.entries)
+        found = f"{entries} take {format_bytes(needed)}; {has}"
     if needed > free:
         why = "the replay buffer does not fit into memory"
-        return error("memory", found, f"{remedy}: {why}.")
+        return error_check("memory", found, f"{remedy}: {why}.")
     if needed + _SPARE_BYTES > free:
-        return warning("memory", found, f"{remedy}: TensorFlow and Ray need 1 GiB too.")
+        return warning_check(
+            "memory", found, f"{remedy}: TensorFlow and Ray need 1 GiB too."
+        )
     return Check("memory", found)
 
 
@@ -105,31 +116,31 @@ def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
     return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
-def disk(config: Config, run: RunSpec | None) -> Check:
+def check_disk(config: Config, run: RunSpec | None) -> Check:
     """Compare the room for checkpoints with what they take."""
     path = Path(config.run.run_dir).absolute()
     place = next(p for p in (path, *path.parents) if os.path.exists(p))
     if not place.is_dir() or not os.access(place, os.W_OK):
-        return error(
+        return error_check(
             "disk",
             f"{place} can't be written",
             "Name a directory that can be written with --run-dir.",
         )
     free = shutil.disk_usage(place).free
-    found = f"{size(free)} free for --run-dir {config.run.run_dir}"
+    found = f"{format_bytes(free)} free for --run-dir {config.run.run_dir}"
     if run is None:
         return Check("disk", found)
     weights = sum(layout.n_weights for layout in run.layouts)
     kept = config.run.keep_checkpoints + 2  # the best, and the one being written
     needed = weights * 4 * _STATE_COPIES * kept
-    found = f"{found}; checkpoints take {size(needed)}"
+    found = f"{found}; checkpoints take {format_bytes(needed)}"
     replay = config.algorithm.replay
     if config.run.checkpoint_replay and replay is not None:
         held = 2 * _held_bytes(run, replay) * replay.buffer_max_size
         needed += int(held)
-        found = f"{found}, with the replay {size(held)} more"
+        found = f"{found}, with the replay {format_bytes(held)} more"
     if needed > free:
-        return warning(
+        return warning_check(
             "disk",
             found,
             "Free some room or name another --run-dir, or lower --keep-checkpoints or "
@@ -138,12 +149,12 @@ def disk(config: Config, run: RunSpec | None) -> Check:
     return Check("disk", found)
 
 
-def preset(algorithm: Algorithm, config: Config) -> Check:
+def check_preset(algorithm: Algorithm, config: Config) -> Check:
     """Say whether there are tuned settings for the environment."""
     env, used = str(config.env.env), config.run.preset
     if used is not None:
         return Check("preset", "used" if used == "auto" else f"{used} is used")
-    known = fitting(algorithm.name, env)
+    known = find_preset(algorithm.name, env)
     if known is None:
         return Check("preset", f"none for {algorithm.name} on {env}")
     result = f"{known.expected}; {known.source}"
@@ -155,23 +166,23 @@ def ray_here() -> Check:
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        return error("Ray", "not installed", "Use --local, or pip install ray.")
+        return error_check("Ray", "not installed", "Use --local, or pip install ray.")
     python = platform.python_version()
     return Check("Ray", f"{version} on Python {python}; starting it was not tried")
 
 
-def tensorflow() -> Check | None:
+def check_tensorflow() -> Check | None:
     """Return that there is no TensorFlow; None where there is."""
     if is_complete():
         return None
-    return error(
+    return error_check(
         "TensorFlow",
         "not installed, as xagents-ray-actor leaves it out",
         "Nodes that only act need none; to train from here, pip install xagents-ray.",
     )
 
 
-def gpus() -> Sequence[str]:
+def list_gpus() -> Sequence[str]:
     """Return the NVIDIA GPUs of this machine, as the driver names them."""
     command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
@@ -196,7 +207,7 @@ def has_cuda() -> bool:
     return re.search(r"""['"]is_cuda_build['"], True\b""", text) is not None
 
 
-def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
+def check_gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
     """Compare the driver's GPUs with TensorFlow's, or with why those are unknown."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
@@ -204,10 +215,10 @@ def gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
         return Check("GPU", f"none: the learner uses {available_cores()} cores{note}")
     found = f"{', '.join(shown)}{note}"
     if isinstance(usable, str):
-        return warning("GPU", f"{found}; {usable}", _GPU_REMEDY)
+        return warning_check("GPU", f"{found}; {usable}", _GPU_REMEDY)
     if not usable:
         remedy = _GPU_REMEDY if hidden is None else f"Unset {note[2:]}: it hides GPUs."
-        return warning("GPU", f"{found}; TensorFlow sees none", remedy)
+        return warning_check("GPU", f"{found}; TensorFlow sees none", remedy)
     return Check("GPU", f"{found}; TensorFlow sees {len(usable)}")
 
 
@@ -217,7 +228,7 @@ _GPU_REMEDY = (
 )
 
 
-def joining(
+def check_joining(
     address: str, connecting: TimedSubprocess, until: float
 ) -> tuple[Check, "ClusterFacts | None"]:
     """Return whether the cluster can be joined, and what it has.
@@ -232,25 +243,25 @@ def joining(
     except TimeoutError:
         waited = f"{CONNECT_SECONDS:.0f} s"
         remedy = f"Check --address {address}: nothing answered in {waited}."
-        return error("cluster", "no answer", remedy), None
+        return error_check("cluster", "no answer", remedy), None
     if isinstance(found, Failure):
         flag = f"--address {address}"
-        return failed("cluster", "can't be joined", flag, found), None
+        return failed_call("cluster", "can't be joined", flag, found), None
     text = (
-        f"{counted(found.nodes, 'node')}, {found.free_cpus} of {found.cpus} CPUs and "
+        f"{pluralize(found.nodes, 'node')}, {found.free_cpus} of {found.cpus} CPUs and "
         f"{found.free_gpus} of {found.gpus} GPUs free; Ray {found.ray}, Python "
         f"{found.python}"
     )
     return Check("cluster", text), found
 
 
-def token(cluster: "ClusterFacts | None") -> Check | None:
+def check_token(cluster: "ClusterFacts | None") -> Check | None:
     """Return whether the cluster requires a token; None if that is not known."""
     if cluster is None:
         return None
     if cluster.requires_token:
         return Check("token", "the cluster requires one")
-    return warning(
+    return warning_check(
         "token",
         "the cluster requires none",
         "Start the cluster with RAY_AUTH_MODE=token: whoever reaches its ports runs "
@@ -266,7 +277,7 @@ def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
         f"Wait for others, or lower --n-actors to {max(1, cluster.free_cpus)}: a run "
         "that has no room within a minute ends."
     )
-    return warning(row.name, row.found, remedy)
+    return warning_check(row.name, row.found, remedy)
 
 
 def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
@@ -275,12 +286,12 @@ def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
     try:
         needed, room = measure(run, cluster)
     except UserError as refused:
-        return error("object store", "no room", str(refused))
+        return error_check("object store", "no room", str(refused))
     if room >= needed:
-        return Check("object store", f"{size(needed)} for data in flight")
-    found = f"{size(room)} of {size(needed)} needed for data in flight"
+        return Check("object store", f"{format_bytes(needed)} for data in flight")
+    found = f"{format_bytes(room)} of {format_bytes(needed)} needed for data in flight"
     remedy = (
         "Enlarge /dev/shm (docker run --shm-size) or the cluster's object stores, "
         "or lower --n-envs: Ray writes to disk what does not fit."
     )
-    return warning("object store", found, remedy)
+    return warning_check("object store", found, remedy)

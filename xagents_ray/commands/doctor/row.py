@@ -18,30 +18,30 @@ class Check:
     trace: str = ""  # traceback of the user's environment; "" if it raised nothing
 
 
-error = partial(Check, verdict="error")
+error_check = partial(Check, verdict="error")
 """A row of what would stop the run."""
-warning = partial(Check, verdict="warning")
+warning_check = partial(Check, verdict="warning")
 """A row of what would slow the run down, or might stop it."""
 
 
-def failed(name: str, found: str, flag: str, failure: Failure) -> Check:
+def failed_call(name: str, found: str, flag: str, failure: Failure) -> Check:
     """Return the error of a call that raised, about a flag and its value."""
     remedy = failure.sentence
     if not failure.is_advice:
         remedy = f"{flag}: fix this: {remedy}."
-    return error(name, found, remedy, trace=failure.trace)
+    return error_check(name, found, remedy, trace=failure.trace)
 
 
-def hangs(name: str, env: str, doing: str, seconds: float) -> Check:
+def hanging_env(name: str, env: str, doing: str, seconds: float) -> Check:
     """Return the error of an environment that gave no answer."""
     remedy = (
         f"{env} did not {doing} within {seconds:.0f} s: see what it waits for, perhaps "
         "a server or a lock."
     )
-    return error(name, f"did not {doing}", remedy)
+    return error_check(name, f"did not {doing}", remedy)
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return bytes as a person reads them."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = 0
@@ -51,7 +51,7 @@ def size(count: float) -> str:
     return f"{value:,.{int(value < 10 and power > 0)}f} {units[power]}"
 
 
-def span(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return a time as a person says it: 12 minutes, 3.1 s, 20 ms."""
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * length:
