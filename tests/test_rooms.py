@@ -365,3 +365,31 @@ def test_documented_arguments_stand_alone() -> None:
     found = [x for room in rooms for f in files(room) for x in described(f)]
     assert len(found) > 500
     assert not {name: text for name, text in found if FRAGMENT.match(text)}
+
+
+# Defined in two modules on purpose, each with its reason.
+IN_TWO_MODULES = {"Failure": "two protocols of child processes, until there is one"}
+
+
+def public_names(path: Path) -> Iterator[str]:
+    """Yield what a module defines at its top, without an underscore."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found = (x for target in targets for x in ast.walk(target))
+            names = [x.id for x in found if isinstance(x, ast.Name)]
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_a_public_name_is_defined_in_one_module() -> None:
+    """A reader of an imported name knows which one it is."""
+    where: dict[str, set[str]] = {}
+    for path in (p for room in ("xagents_ray", *ROOMS) for p in files(room)):
+        for name in public_names(path):
+            where.setdefault(name, set()).add(str(path.relative_to(ROOT)))
+    assert len(where) > 700
+    several = {name: found for name, found in where.items() if len(found) > 1}
+    assert several.keys() <= IN_TWO_MODULES.keys(), several

@@ -40,8 +40,8 @@ class ACERConfig(AlgorithmConfig):
     grad_norm: float = policy_gradient.grad_norm(10.0)
     value_loss_coef: float = policy_gradient.value_loss_coef(0.5)
 
-    buffer_max_size: int = trajectory_replay.buffer_max_size(10_000)
-    buffer_initial_size: int | None = trajectory_replay.buffer_initial_size(None)
+    buffer_max_size: int = trajectory_replay.max_trajectories(10_000)
+    buffer_initial_size: int | None = trajectory_replay.initial_trajectories(None)
     buffer_batch_size: int = replay.buffer_batch_size(
         1,
         unit="trajectories",

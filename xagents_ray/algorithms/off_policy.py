@@ -162,7 +162,7 @@ n_step = shared(
     hp_type="categorical",
     known_as=("multi_step", "nstep"),
 )
-grad_norm = shared(
+network_grad_norm = shared(
     positive,
     "Largest global norm of each network's gradient; larger ones are scaled "
     "to it; default: no limit",

@@ -51,8 +51,8 @@ class PPOConfig(AlgorithmConfig):
     init_log_std: float = state_dependent.init_log_std(0.0)
     sde_frequency: int | None = state_dependent.sde_frequency(None)
 
-    buffer_max_size: int = trajectory_replay.buffer_max_size(1_000)
-    buffer_initial_size: int | None = trajectory_replay.buffer_initial_size(None)
+    buffer_max_size: int = trajectory_replay.max_trajectories(1_000)
+    buffer_initial_size: int | None = trajectory_replay.initial_trajectories(None)
     replay_shards: int = replay.replay_shards(1)
     replay_ratio: float = trajectory_replay.optional_replay_ratio(0.0)
 

@@ -62,7 +62,7 @@ class SACConfig(AlgorithmConfig):
     train_frequency: int = off_policy.train_frequency(1)
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)
-    grad_norm: float | None = off_policy.grad_norm(None)
+    grad_norm: float | None = off_policy.network_grad_norm(None)
 
     buffer_max_size: int = replay.buffer_max_size(1_000_000)
     buffer_initial_size: int | None = replay.buffer_initial_size(

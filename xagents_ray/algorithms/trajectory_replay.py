@@ -90,13 +90,13 @@ class OptionalReplayGroup(TrajectoryReplayGroup):
         return bool(self.replay_ratio)
 
 
-buffer_max_size = shared(
+max_trajectories = shared(
     replay.buffer_max_size,
     "Maximum replay buffer size, each trajectory --n-steps of one "
     "environment, of all environments together",
     unit="trajectories",
 )
-buffer_initial_size = shared(
+initial_trajectories = shared(
     replay.buffer_initial_size,
     "Replay buffer size at which learning from it starts; "
     "default: a tenth of the maximum",
