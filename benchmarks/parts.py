@@ -31,8 +31,9 @@ from xagents_ray.core.trajectory import (
     assemble_batch,
     stack_frames,
 )
-from xagents_ray.replay.base import Replay, replay_for
+from xagents_ray.replay.base import Replay
 from xagents_ray.run.prepare import prepare_run
+from xagents_ray.run.replay_buffer import replay_for
 from xagents_ray.run.state import UpdateSchedule
 
 _MOST_CALLS = 2_000
@@ -56,7 +57,7 @@ class Parts:
 
     def __init__(self, run: RunSpec) -> None:
         # It imports TensorFlow, which looks at how many cores there are.
-        from xagents_ray.learners.make import make_learner
+        from xagents_ray.run.learner_access import make_learner
 
         self._run, self._n_envs = run, run.config.env.n_envs
         self._length = run.config.algorithm.batch_steps

@@ -1,21 +1,18 @@
-"""Make the learner of a run, and weights files of what it learned."""
+"""Make the learner of a run."""
 
 import os
-from collections.abc import Mapping, Sequence
 
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.core.trajectory import Array, WeightsFile
-from xagents_ray.learners import formats, precision, runtime
+from xagents_ray.learners import precision, runtime
 from xagents_ray.learners.learner import Learner
 from xagents_ray.networks import keras_models
 
 
-def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
-    """Return the learner of a run with its first weights, and notes on these.
+def build_learner(run: RunSpec) -> Learner:
+    """Return the learner of a run; its Keras files give the first weights.
 
     Raises:
-        UserError: a weights file is damaged, or of other models; or this machine has no
-            fast way to compute in the run's precision.
+        UserError: this machine has no fast way to compute in the run's precision.
     """
     if run.config.placement.learner_gpus == 0:  # read when GPUs are first listed
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -23,7 +20,6 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
     precision.check_precision(run.config)
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
-    notes: list[str] = []
     compiled = run.compiles(on_gpu=bool(runtime.usable_gpus()))
     # Where each rollout is learned from alone, they have one width, or two.
     varies = compiled and row.on_policy and not config.learns_each_rollout
@@ -40,24 +36,4 @@ def make_learner(run: RunSpec) -> tuple[Learner, list[str]]:
             arrays = keras_models.weights_of(model.name, keras_file, layout, redrawn)
             learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})
             begun.add(model.file)
-    for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
-        extras = row.extras(model, config, run.spec)
-        arrays, more = formats.decode_weights(file, layout, extras)
-        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
-        notes += more
-    return learner, notes
-
-
-def encode_models(
-    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
-) -> list[WeightsFile]:
-    """Return the models within a learner's state as weights files.
-
-    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
-    the formats by their endings.
-    """
-    parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
-    return [
-        formats.encode_weights(model.own(arrays), layout, path)
-        for model, layout, path in parts
-    ]
+    return learner

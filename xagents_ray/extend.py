@@ -37,6 +37,8 @@ from xagents_ray.networks.kinds import register_layer
 from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.layout import Layout, read_layout
 from xagents_ray.networks.section import Section
+from xagents_ray.policy.conversion import make_env
+from xagents_ray.policy.loading import check_weights_file
 from xagents_ray.replay.base import Replay
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.replay.transitions import TransitionReplay
@@ -58,22 +60,14 @@ from xagents_ray.settings.options import (
     shared,
 )
 from xagents_ray.settings.training import EnvConfig, TrainingConfig
-from xagents_ray.storage.weights import read_file
 
 if TYPE_CHECKING:
-    from xagents_ray.actors.envs.make import make_stacked, probe
-
     build_model: Any
 else:
-    _LATER = {  # for these import Gymnasium or TensorFlow
-        "build_model": "xagents_ray.networks.keras:build_model",
-        "make_stacked": "xagents_ray.actors.envs.make:make_stacked",
-        "probe": "xagents_ray.actors.envs.make:probe",
-    }
 
     def __getattr__(name: str) -> Any:
-        if name in _LATER:
-            return resolve_name(_LATER[name])
+        if name == "build_model":  # which imports TensorFlow
+            return resolve_name("xagents_ray.networks.keras:build_model")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -100,20 +94,19 @@ __all__ = [
     "TransitionReplay",
     "UserError",
     "build_model",
+    "check_weights_file",
     "coefficient",
     "count",
     "find_algorithm",
     "fraction",
     "learning",
-    "make_stacked",
+    "make_env",
     "models",
     "off_policy",
     "option",
     "options",
     "policy_gradient",
     "positive",
-    "probe",
-    "read_file",
     "read_layout",
     "register",
     "register_layer",

@@ -22,12 +22,12 @@ from xagents_ray.cluster.run.replay import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run.driver import Snapshot
 from xagents_ray.run.prepare import actor_states, count_unfinished
 from xagents_ray.storage.checkpoints import Checkpoint
-from xagents_ray.watch.reports import Collected, Evaluated, FailedEvaluation
 
 _ENDING_SECONDS = 3.0
 _STATE_SECONDS = 60.0

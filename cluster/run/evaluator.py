@@ -9,7 +9,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import LateError, RayCalls, remote_traceback
 from xagents_ray.cluster.run.preflight import weights_bytes
 from xagents_ray.core.errors import Diverged, UserError
-from xagents_ray.watch.reports import Evaluated, FailedEvaluation
+from xagents_ray.core.reports import Evaluated, FailedEvaluation
 
 _LIMIT_SECONDS = 1_800.0
 """Of one evaluation, or ten times the longest one so far where that is more."""

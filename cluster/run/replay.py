@@ -17,9 +17,12 @@ from xagents_ray.cluster.ray.calls import (
 )
 from xagents_ray.core.errors import Broken, UserError, one_line
 from xagents_ray.core.trajectory import Fill
-from xagents_ray.replay.base import replay_file
 from xagents_ray.storage.arrays import Piecemeal, write_piecemeal
-from xagents_ray.storage.checkpoints import read_replay_piecemeal, replay_files
+from xagents_ray.storage.checkpoints import (
+    read_replay_piecemeal,
+    replay_file,
+    replay_files,
+)
 
 _LIMIT_SECONDS = 120.0
 _PING_SECONDS = 30.0

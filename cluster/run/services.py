@@ -1,6 +1,5 @@
 """The classes that run in Ray's actor processes, wrapped where they are used."""
 
-import importlib
 import threading
 import time
 from collections.abc import Sequence
@@ -27,7 +26,8 @@ from xagents_ray.core.trajectory import (
     assemble_batch,
     slice_envs,
 )
-from xagents_ray.replay.base import replay_for, shard_bounds
+from xagents_ray.run.learner_access import encode_models, make_learner
+from xagents_ray.run.replay_buffer import replay_for, shard_bounds
 
 
 class ReplayService:
@@ -130,8 +130,7 @@ class LearnerService:
 
     def start(self) -> tuple[int, list[str]]:
         """Make the learner; return its threads, and notes on the first weights."""
-        self._make = importlib.import_module("xagents_ray.learners.make")
-        self._learner, notes = self._make.make_learner(self._run)
+        self._learner, notes = make_learner(self._run)
         return self._run.learner_cores, list(notes)
 
     def ping(self) -> None:
@@ -187,7 +186,7 @@ class LearnerService:
         self, arrays: dict[str, Array], paths: Sequence[str]
     ) -> list[WeightsFile]:
         """Return the models in a state as weights files."""
-        return self._make.encode_models(self._run, arrays, paths)
+        return encode_models(self._run, arrays, paths)
 
     def stop(self) -> None:
         """Make an update in progress end after its current pass."""

@@ -17,7 +17,6 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.learners.formats.keras_h5 import EXTRAS, keras_model, temporary_folder
 from xagents_ray.networks.layout import Layout
-from xagents_ray.storage import weights
 
 _NAME = "weights.tf"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -53,7 +52,11 @@ def encode_tf(
 
 
 def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
-    """Return the arrays of a TF checkpoint; optimizer slots and the like are left."""
+    """Return the arrays of a TF checkpoint; optimizer slots and the like are left.
+
+    Raises:
+        ValueError: the checkpoint is damaged.
+    """
     index, data = file.files[".index"], file.files[".data-00000-of-00001"]
     names = _names(layout)
     found = {}
@@ -72,7 +75,7 @@ def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
                         plain = name.removeprefix(EXTRAS).replace(".S", "/")
                         found[plain] = reader.get_tensor(key)
         except Exception as error:  # TensorFlow has many ways of saying it
-            raise weights.damaged_weights(file.path) from error
+            raise ValueError(f"{file.path} is damaged") from error
     return found
 
 

@@ -191,7 +191,7 @@ def test_weights_files_are_named_right_before_anything_starts(capsys) -> None:
     """Not after hours, when the first of them is written."""
     for agent, files, words in (
         ("ppo", ["a.foo"], "must end in .tf, .weights.h5 or .npz"),
-        ("td3", ["a.npz"], "names 1 files and td3 has 3 models"),
+        ("td3", ["a.npz"], "names 1 file and td3 has 3 models"),
     ):
         end = ["--env", "Pendulum-v1", *END, "--checkpoints", *files]
         assert cli.run(["train", agent, *end]) == 2

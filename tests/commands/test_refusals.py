@@ -135,7 +135,7 @@ ASKED: list[Case] = [
     ("ppo", {"preset": "seeded.yaml"}, "--seed can't be part of a preset: give it"),
     ("ppo", {"weights": ["a.npz", "b.npz"]}, "--weights names 2 files and ppo has 1"),
     ("ppo", {"weights": ["a.txt"]}, "a.txt: not the name of a weights file"),
-    ("td3", {"checkpoints": ["a.npz"]}, "--checkpoints names 1 files and td3 has 3"),
+    ("td3", {"checkpoints": ["a.npz"]}, "--checkpoints names 1 file and td3 has 3"),
     ("pppo", {}, "There is no agent 'pppo'; did you mean ppo"),
     ("ppo", {"callbacks": ["raises:fn"]}, "ValueError: no room ("),
     ("ppo", {"callbacks": ["json"]}, "--callbacks json: name it as package.module:"),

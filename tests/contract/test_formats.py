@@ -17,10 +17,10 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile
-from xagents_ray.learners import formats
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.layout import Layout, read_layout
+from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.weights import read_file, write_file
 
 XAGENTS = Path(__file__).parent.parent / "data" / "xagents-1.0.1"
@@ -365,7 +365,7 @@ def test_the_index_above_is_one(tmp_path: Path) -> None:
 def test_nothing_on_the_screen(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from xagents_ray.learners import formats\n"
+        "from xagents_ray.run import weights_formats as formats\n"
         "from xagents_ray.algorithms.table import find_algorithm\n"
         "from xagents_ray.core.errors import UserError\n"
         "from xagents_ray.core.spec import EnvSpec\n"

@@ -11,7 +11,7 @@ from learner_support import publish
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics, moments_of
 from xagents_ray.core.trajectory import Batch
-from xagents_ray.learners.make import make_learner
+from xagents_ray.run.learner_access import make_learner
 from xagents_ray.settings.config import Config
 
 MEAN, DEVIATION, SCALE = 3.0, 5.0, 4.0

@@ -12,7 +12,7 @@ from xagents_ray.core.trajectory import (
     side_by_side,
     slice_envs,
 )
-from xagents_ray.replay.base import shard_bounds
+from xagents_ray.run.replay_buffer import shard_bounds
 
 
 def _trajectory(first: int, envs: int) -> Trajectory:

@@ -11,8 +11,8 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
-from xagents_ray.learners.make import make_learner
 from xagents_ray.networks import keras_models
+from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 

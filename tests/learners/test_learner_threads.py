@@ -12,8 +12,8 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.run.services import LearnerService
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import runtime
-from xagents_ray.learners.make import make_learner
 from xagents_ray.networks.keras_layers import WholeModel
+from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 

@@ -12,8 +12,8 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners import precision
-from xagents_ray.learners.make import make_learner
 from xagents_ray.networks import keras as networks
+from xagents_ray.run.learner_access import make_learner
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
 

@@ -11,11 +11,10 @@ from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.errors import UserError
 from xagents_ray.policy.loading import load_policy
-from xagents_ray.run.prepare import prepare_run
+from xagents_ray.run.prepare import begin_in, new_directory, prepare_run
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
-from xagents_ray.storage.files import MANIFEST
-from xagents_ray.storage.run_directory import RunDirectory
+from xagents_ray.storage.sealed import MANIFEST
 
 PPO = {"env": "CartPole-v1", "max_steps": 10_000, "run_dir": "runs", "name": "a"}
 
@@ -24,8 +23,8 @@ def run_of(*marks: tuple[int, bool, float | None]) -> tuple[str, dict[int, str]]
     """Write a run with checkpoints (step, is_best, evaluation); return their paths."""
     config = Config.of(find_algorithm("ppo").config, PPO)
     run = prepare_run(find_algorithm("ppo"), config)
-    directory = RunDirectory.create(config, "ppo", 1)
-    directory.begin(config, "ppo", 1)
+    directory = new_directory(run)
+    begin_in(directory, run)
     writer = CheckpointWriter(directory.checkpoints, 9)
     arrays = random_arrays(run.layout, 3)
     paths = {}

@@ -15,10 +15,10 @@ from xagents_ray import Policy, UserError
 from xagents_ray.core.moments import OBSERVATION
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.extend import Layer, Section, register_layer
-from xagents_ray.learners.formats import decode_weights
 from xagents_ray.networks.activations import ACTIVATIONS
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.policy.loading import LoadedPolicy
+from xagents_ray.run.weights_formats import decode_weights
 from xagents_ray.storage.weights import read_file
 
 pytestmark = pytest.mark.usefixtures("short_atari")

@@ -222,5 +222,5 @@ def test_what_falls_over_the_steps_needs_them() -> None:
 
 
 def test_one_file_of_two_is_refused() -> None:
-    with pytest.raises(UserError, match="--weights names 1 files and ddpg has 2 mod"):
+    with pytest.raises(UserError, match="--weights names 1 file and ddpg has 2 mod"):
         config("ddpg", env="Pendulum-v1", weights=["actor.npz"])

@@ -1,5 +1,6 @@
 """Prioritized replay: its sum tree, what it draws, and what comes back to it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.replay.priorities import Priorities
 from xagents_ray.replay.transitions import TransitionReplay
+from xagents_ray.run.replay_buffer import load_replay, save_replay
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
 ALPHA = 0.5
@@ -178,9 +180,10 @@ def test_a_checkpoint_keeps_priorities(tmp_path: Path) -> None:
     rows = np.array([row for _, row in drawn_from(replay).values()])
     replay.update(rows, np.linspace(0, 9, len(rows)).astype(np.float32))
     writer = CheckpointWriter(tmp_path, 1)
-    checkpoint = writer.write(1, {}, {}, write_replay=replay.save)
+    save = partial(save_replay, replay)
+    checkpoint = writer.write(1, {}, {}, write_replay=save)
     same = make(seed=9)
-    same.load(checkpoint)
+    load_replay(same, checkpoint)
     more = stream.rollout(8)
     for each in (replay, same):
         each.insert(more)

@@ -16,8 +16,8 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.frames import stack_transitions
-from xagents_ray.replay.base import replay_for
 from xagents_ray.replay.transitions import TransitionReplay
+from xagents_ray.run.replay_buffer import replay_for
 
 GREY, RGB, VECTOR = (2, 3), (1, 2, 3), (4,)
 ATARI = EnvSpec((84, 84), "uint8", 4, 6)

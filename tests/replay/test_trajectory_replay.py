@@ -1,6 +1,7 @@
 """The replay of trajectories against a list: what it holds, draws and costs."""
 
 from collections import defaultdict, deque
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,8 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Fill, Replayed, Trajectory
 from xagents_ray.learners.frames import stack_rollout
-from xagents_ray.replay.base import replay_for
 from xagents_ray.replay.trajectories import TrajectoryReplay
+from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 
 N_ACTIONS = 3
@@ -198,9 +199,10 @@ def test_an_empty_replay_is_refused() -> None:
 def test_a_loaded_replay_continues_exactly(tmp_path: Path) -> None:
     saved = filled(1)
     saved.sample(3, 1)
-    path = CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=saved.save)
+    save = partial(save_replay, saved)
+    path = CheckpointWriter(tmp_path, 1).write(1, {}, {}, write_replay=save)
     loaded = TrajectoryReplay(SPECS["vector"], 40, 2, 3, 5)
-    loaded.load(path)
+    load_replay(loaded, path)
     assert loaded.fill == saved.fill == Fill(18, False)
     more = rolled(SPECS["vector"], 3, 0, 2, np.random.default_rng(8))
     for replay in (saved, loaded):
@@ -208,7 +210,7 @@ def test_a_loaded_replay_continues_exactly(tmp_path: Path) -> None:
     for a, b in zip(saved.sample(9, 1), loaded.sample(9, 1), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(UserError):
-        TrajectoryReplay(SPECS["vector"], 50, 2, 3, 5).load(path)
+        load_replay(TrajectoryReplay(SPECS["vector"], 50, 2, 3, 5), path)
 
 
 @pytest.mark.parametrize("n_envs", [1, 8, 16])

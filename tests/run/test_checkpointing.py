@@ -10,6 +10,7 @@ from fake_driver import FakeDriver, report
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
@@ -24,7 +25,6 @@ from xagents_ray.storage.checkpoints import (
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.callbacks import Callbacks, RunContext
 from xagents_ray.watch.recorder import BestEffort, Recorder
-from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 PPO = {"env": "CartPole-v1", "max_steps": 10_000, "reward_buffer_size": 3}
 

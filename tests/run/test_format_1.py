@@ -15,8 +15,8 @@ import xagents_ray
 from xagents_ray.algorithms.row import ALGORITHMS
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Array
-from xagents_ray.learners import formats
 from xagents_ray.policy import loading
+from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.weights import read_file
 

@@ -12,6 +12,7 @@ from sessions import RUN, SETTINGS, raising, steps, summary, train
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Broken, Diverged, Stopped, UserError
+from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import Fill
 from xagents_ray.networks import layout
@@ -27,7 +28,6 @@ from xagents_ray.storage.checkpoints import (
 from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
-from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
@@ -307,7 +307,7 @@ def test_an_earlier_run_with_no_replay_to_hold_is_resumed() -> None:
     earlier = Config.of(
         find_algorithm(agent).config, {**stored, "checkpoint_replay": True}
     )
-    directory.begin(earlier, agent, 1)
+    directory.begin(agent, 1, earlier.groups(), {})
     result = train(FakeDriver([[1]]), resume=str(RUN), max_steps=2)
     assert result.env_steps == 2
 

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -35,7 +36,6 @@ from xagents_ray.storage.checkpoints import (
     read_replay,
     replay_files,
 )
-from xagents_ray.storage.files import replace_bytes
 
 ARRAYS: dict[str, Array] = {
     "policy/dense-0/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -52,14 +52,14 @@ def begun(tmp_path: Path) -> tuple[RunDirectory, Config]:
     given = {"env": "CartPole-v1", "max_steps": 5, "history_checkpoint": "h.parquet"}
     config = Config.of(find_algorithm("ppo").config, given)
     directory = RunDirectory(tmp_path)
-    directory.begin(config, "ppo", 3)
+    directory.begin("ppo", 3, config.groups(), {})
     return directory, config
 
 
 def test_settings_come_back(tmp_path: Path) -> None:
     directory, config = begun(tmp_path)
     assert directory.settings() == ("ppo", config.values())
-    directory.begin(config, "ppo", 3)
+    directory.begin("ppo", 3, config.groups(), {})
     assert [start["seed"] for start in directory.starts()] == [3, 3]
 
 

@@ -15,9 +15,9 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.storage import migrations
 from xagents_ray.storage.checkpoints import Checkpoint, all_checkpoints, load_checkpoint
-from xagents_ray.storage.files import read_manifest
 from xagents_ray.storage.migrations import Migration
 from xagents_ray.storage.run_directory import RunDirectory, _digest
+from xagents_ray.storage.sealed import read_manifest
 from xagents_ray.storage.weights import decode_npz, encode_npz
 
 RUN = Path(__file__).parents[1] / "data/format-1/trained/a2c/CartPole-v1/before"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation
 from xagents_ray.core.trajectory import Episode, Fill, RolloutReport, WeightsFile
 from xagents_ray.run.driver import Snapshot
 from xagents_ray.storage.arrays import write_arrays
-from xagents_ray.watch.reports import Collected, Evaluated, FailedEvaluation
 
 Round = Sequence[float] | Callable[[], Sequence[float]]
 Metrics = dict[str, float]

@@ -10,13 +10,13 @@ from sessions import raising
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import Stopped
+from xagents_ray.core.reports import Evaluated
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History, read_history
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch import recorder as module
 from xagents_ray.watch.progress import EndedEpisode
 from xagents_ray.watch.recorder import BestEffort, Recorder
-from xagents_ray.watch.reports import Evaluated
 
 
 class FakeTracker:

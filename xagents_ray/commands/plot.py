@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError, did_you_mean
+from xagents_ray.core.files import replacing_file
 from xagents_ray.settings.run import RunConfig
-from xagents_ray.storage.files import replacing_file
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.history_parts import COLUMNS, NAMES
 from xagents_ray.storage.run_directory import RunDirectory, locate_run

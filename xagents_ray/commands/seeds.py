@@ -31,6 +31,7 @@ from xagents_ray.core.errors import (
     one_line,
     pluralize,
 )
+from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.timed_subprocess import exit_reason
@@ -42,7 +43,6 @@ from xagents_ray.settings.options import options
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
-from xagents_ray.storage.files import replace_bytes
 from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns

@@ -83,8 +83,7 @@ def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":
     import gymnasium as gym
     import numpy as np
 
-    spec = extend.probe(config)
-    env = extend.make_stacked(config, spec.stack, None)
+    env, spec = extend.make_env(config)
     if not spec.is_image:
         return env
     space = gym.spaces.Box(0, 255, spec.input_shape, np.uint8)

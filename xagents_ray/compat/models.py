@@ -79,7 +79,7 @@ class CfgModel:
         Raises:
             UserError: there is none.
         """
-        extend.read_file(str(path))
+        extend.check_weights_file(str(path))
         self.weights_path = str(path)
         return self
 

@@ -1,7 +1,7 @@
 """From an environment's observations to a network's input, and actions back."""
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, stack_frames
 from xagents_ray.settings.training import EnvConfig
+
+if TYPE_CHECKING:
+    import gymnasium as gym
 
 
 class Conversion:
@@ -104,6 +107,18 @@ class Conversion:
             return rows.reshape(count, *spec.observation_shape), is_single
         frames = rows.reshape(count, spec.stack, *spec.observation_shape).swapaxes(0, 1)
         return stack_frames(frames, np.zeros(frames.shape[:2], np.bool_)), is_single
+
+
+def make_env(config: EnvConfig) -> tuple["gym.Env[Any, Any]", EnvSpec]:
+    """Return an environment as a policy sees it, with stacked frames, and its spec.
+
+    Raises:
+        UserError: there is no such environment, or no algorithm can learn in it.
+    """
+    from xagents_ray.actors.envs.make import make_stacked, probe
+
+    spec = probe(config)
+    return make_stacked(config, spec.stack, None), spec
 
 
 def _has_info(value: Any) -> bool:

@@ -13,25 +13,26 @@ from xagents_ray.core.installation import check_complete
 from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
+from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
+from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import Checked, option, options, plain_values
 from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import EnvConfig
 from xagents_ray.storage import checkpoints
-from xagents_ray.storage.run_directory import RunDirectory, locate_run, with_own_names
+from xagents_ray.storage.run_directory import RunDirectory, locate_run
 from xagents_ray.storage.weights import (
     decode_npz,
     encode_npz,
     file_kind,
-    match_arrays,
     read_file,
     write_file,
 )
 
-_DECODE = "xagents_ray.learners.formats:decode_weights"
-_ENCODE = "xagents_ray.learners.formats:encode_weights"
+_DECODE = "xagents_ray.run.weights_formats:decode_weights"
+_ENCODE = "xagents_ray.run.weights_formats:encode_weights"
 _SECONDS = 300
 
 
@@ -195,6 +196,11 @@ def _read(
     return arrays, notes
 
 
+def check_weights_file(path: str) -> None:
+    """Raise UserError when a path names no weights file, or one that can't be read."""
+    read_file(path)
+
+
 def save_weights(trained: LoadedPolicy, path: str) -> None:
     """Write the network that acts, with its extras, as a weights file.
 
@@ -215,7 +221,7 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
 
 
 def _with_tensorflow(path: str, *call: Any) -> Any:
-    """Return what a function of the learners' formats returns, in its own process.
+    """Return what a function of `weights_formats` returns, in its own process.
 
     TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process they
     end in a segmentation fault.

@@ -9,13 +9,13 @@ import numpy as np
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.moments import CLIP_RANGE, OBSERVATION, STD_EPSILON
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.core.version import __version__
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
-from xagents_ray.storage.files import replace_bytes
 
 _SAMPLES = 3
 """Observations for which the model must give what the policy gives."""

@@ -1,16 +1,11 @@
-"""The base of all replay buffers: rings in fixed memory, and their files."""
+"""The base of all replay buffers: rings in fixed memory."""
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
-import psutil
 
-from xagents_ray.core.errors import UserError
-from xagents_ray.core.plugins import Place, resolve_class
-from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -21,9 +16,6 @@ from xagents_ray.core.trajectory import (
     Sampled,
     Trajectory,
 )
-from xagents_ray.settings.algorithm import ReplayGroup
-from xagents_ray.storage.arrays import write_arrays
-from xagents_ray.storage.checkpoints import read_replay, replay_files
 
 GoalRewardFunction = Callable[
     [FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]
@@ -37,7 +29,7 @@ _STATE_BYTES = 512
 
 
 class Replay(ABC):
-    """A replay buffer: allocates its arrays once, saves and loads them."""
+    """A replay buffer, which allocates its arrays once."""
 
     _observations: Array
     _random: np.random.Generator
@@ -80,22 +72,6 @@ class Replay(ABC):
         """Allocate the memory now, so that a run can't run out of it hours later."""
         self._observations.fill(0)
 
-    def save(self, directory: Path, shard: int = 0) -> None:
-        """Write all contents to a file in a directory; OSError if that fails."""
-        write_arrays(directory / replay_file(shard), self.arrays())
-
-    def load(self, checkpoint: Path, shard: int = 0) -> None:
-        """Restore all contents from a checkpoint, if it has a replay.
-
-        Raises:
-            UserError: the file is damaged, or belongs to another replay.
-        """
-        arrays = self.arrays()
-        for file in replay_files(checkpoint):
-            if file.name == replay_file(shard):
-                read_replay(file, arrays)
-                self.restore_generator(arrays)
-
     def restore_generator(self, arrays: Mapping[str, Array]) -> None:
         """Restore the generator from `arrays` once the rings are filled."""
         self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
@@ -111,72 +87,8 @@ class Replay(ABC):
         return {name.removeprefix("_"): v for name, v in kept.items()}
 
 
-def replay_file(shard: int) -> str:
-    """Return the name of a shard's file in a checkpoint."""
-    return f"replay-{shard}.npz"
-
-
-def shard_bounds(total: int, shards: int) -> list[int]:
-    """Return the index of each shard's first environment, and the total at the end."""
-    return [total * shard // shards for shard in range(shards + 1)]
-
-
 def env_quotas(capacity: int, n_envs: int) -> Array:
     """Return each environment's share of the capacity, int64 [B]."""
     shares = np.full(n_envs, capacity // n_envs)
     shares[: capacity % n_envs] += 1
     return shares
-
-
-def empty_replay(
-    kind: Place,
-    spec: EnvSpec,
-    config: ReplayGroup,
-    capacity: int,
-    n_envs: int,
-    seed: int,
-) -> Replay:
-    """Return a replay of a class, before its memory is committed."""
-    make: Callable[..., Replay] = resolve_class("replay", kind)
-    own = config.batch_steps, seed, *config.arguments
-    return make(spec, capacity, n_envs, *own)
-
-
-def replay_for(
-    kind: Place,
-    spec: EnvSpec,
-    config: ReplayGroup,
-    n_envs: int,
-    seed: int,
-    shard: int = 0,
-    goal_rewards: GoalRewardFunction | None = None,
-) -> Replay:
-    """Return the replay of a run, or a shard of it.
-
-    Args:
-        kind: class of the replay, or its import path `module:class`.
-        spec: spec of the environments.
-        config: settings of the replay buffer.
-        n_envs: environments of the run; a shard has those between its bounds.
-        seed: seed of the run.
-        shard: index of the shard, among `config.replay_shards`.
-        goal_rewards: rewards of the environment's goals, for a replay that relabels
-            goals.
-    Raises:
-        UserError: the machine's memory can't hold it.
-    """
-    first, end = shard_bounds(n_envs, config.replay_shards)[shard : shard + 2]
-    capacities = shard_bounds(config.buffer_max_size, n_envs)
-    size = capacities[end] - capacities[first]
-    try:
-        replay = empty_replay(kind, spec, config, size, end - first, seed + shard)
-        if replay.nbytes > psutil.virtual_memory().available:
-            raise MemoryError
-    except MemoryError:
-        raise UserError(
-            f"--buffer-max-size {config.buffer_max_size} needs more memory than this "
-            "machine has free: lower it."
-        ) from None
-    replay.commit()
-    replay.goal_rewards = goal_rewards
-    return replay

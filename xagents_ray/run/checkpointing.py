@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.driver import Driver, Snapshot
 from xagents_ray.run.state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
@@ -22,7 +23,6 @@ from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import write_file
 from xagents_ray.watch.callbacks import Callback, Callbacks
 from xagents_ray.watch.recorder import Recorder
-from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 _BEST_SECONDS = 10.0
 """A new best is held in memory up to that long before it is written."""

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple, Protocol
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
-from xagents_ray.core.signals import Signals
-from xagents_ray.core.trajectory import (
-    WeightsFile,
-)
-from xagents_ray.storage.checkpoints import Checkpoint
-from xagents_ray.watch.reports import (
+from xagents_ray.core.reports import (
     Collected,
     Evaluated,
     FailedEvaluation,
     WatchedDriver,
 )
+from xagents_ray.core.signals import Signals
+from xagents_ray.core.trajectory import (
+    WeightsFile,
+)
+from xagents_ray.storage.checkpoints import Checkpoint
 
 
 class Snapshot(NamedTuple):

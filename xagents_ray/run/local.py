@@ -1,6 +1,5 @@
 """The in-process driver: `--local`, no Ray."""
 
-import importlib
 import math
 import sys
 import time
@@ -17,6 +16,7 @@ from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import (
     BatchPart,
@@ -26,11 +26,16 @@ from xagents_ray.core.trajectory import (
     WeightsFile,
     assemble_batch,
 )
-from xagents_ray.replay.base import Replay, replay_for
+from xagents_ray.replay.base import Replay
 from xagents_ray.run.driver import Snapshot
+from xagents_ray.run.learner_access import (
+    encode_models,
+    load_tensorflow,
+    make_learner,
+)
 from xagents_ray.run.prepare import actor_states, count_unfinished
+from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.storage.checkpoints import Checkpoint, replay_files
-from xagents_ray.watch.reports import Collected, Evaluated
 
 _T = TypeVar("_T")
 
@@ -54,8 +59,8 @@ class LocalDriver:
         self._run, self._config = run, run.config.algorithm
         self.learner_threads = run.learner_cores
         self._thread = ThreadPoolExecutor(1, "learner")
-        self._make = importlib.import_module("xagents_ray.learners.make")
-        self._learner, self.notes = self._learning(lambda: self._make.make_learner(run))
+        load_tensorflow()
+        self._learner, self.notes = self._learning(lambda: make_learner(run))
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
@@ -169,7 +174,7 @@ class LocalDriver:
     def save_replay(self, directory: Path) -> None:
         """Write the replay's file there."""
         if self._replay is not None:
-            self._replay.save(directory)
+            save_replay(self._replay, directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Continue from a checkpoint; return the unfinished episodes it dropped."""
@@ -182,7 +187,7 @@ class LocalDriver:
                     "it is filled again"
                 )
             else:
-                self._replay.load(checkpoint.path)
+                load_replay(self._replay, checkpoint.path)
         states = actor_states(checkpoint, [self._run.config.env.n_envs])
         if states is None:
             self._actor.restart(session)
@@ -191,9 +196,7 @@ class LocalDriver:
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
-        return self._learning(
-            lambda: self._make.encode_models(self._run, snapshot.learner, paths)
-        )
+        return self._learning(lambda: encode_models(self._run, snapshot.learner, paths))
 
     def evaluate(self, env_steps: int) -> bool:
         """Play the evaluation's episodes now."""

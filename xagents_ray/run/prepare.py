@@ -13,8 +13,8 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.replay.base import empty_replay
 from xagents_ray.run import user_networks
+from xagents_ray.run.replay_buffer import empty_replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import flag, options
@@ -27,7 +27,7 @@ from xagents_ray.storage.checkpoints import (
     step_of,
 )
 from xagents_ray.storage.lock import locked_directory
-from xagents_ray.storage.run_directory import RunDirectory, locate_run, with_own_names
+from xagents_ray.storage.run_directory import RunDirectory, locate_run
 from xagents_ray.storage.weights import read_file
 
 _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union(
@@ -81,6 +81,30 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     resumed = Resumed(directory, checkpoint, _sessions(checkpoint) + 1)
     unset = {each.name: None for each in options(RunConfig) if each.new_run}
     return resumed, {**_placed(config, stored, given), **unset, **given}
+
+
+def with_own_names(
+    config: type, given: Mapping[str, Any], stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings with a run's own names of objects and files given again.
+
+    Args:
+        config: the agent's options.
+        given: settings by their flat names.
+        stored: those of the run.
+    """
+    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
+    paths = [each.name for each in options(config) if each.is_path]
+    again = [x for x in paths if _same_content(given.get(x), stored.get(x))]
+    return given | {name: stored[name] for name in again}
+
+
+def _same_content(given: Any, stored: Any) -> bool:
+    """Return whether both are paths of files with the same bytes."""
+    try:
+        return Path(given).read_bytes() == Path(stored).read_bytes()
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def _newest(directory: RunDirectory) -> Path:
@@ -214,3 +238,23 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
         return 0
     n_envs = run.config.env.n_envs
     return empty_replay(kind, run.spec, config, capacity, n_envs, 0).nbytes
+
+
+def new_directory(run: RunSpec) -> RunDirectory:
+    """Make the directory of a new run.
+
+    Raises:
+        UserError: it is there already, or can't be made.
+    """
+    own, env, agent = run.config.run, str(run.config.env.env), run.algorithm.name
+    return RunDirectory.create(own.run_dir, agent, env, own.name, run.seed)
+
+
+def begin_in(directory: RunDirectory, run: RunSpec) -> None:
+    """Record the settings and this start of a run in its directory.
+
+    Raises:
+        OSError: they can't be written.
+    """
+    copies = user_networks.file_copies(run.config.algorithm)
+    directory.begin(run.algorithm.name, run.seed, run.config.groups(), copies)

@@ -164,7 +164,7 @@ def check_paths(
     models = algorithm.adapted(config).models
     if paths is not None and len(paths) != len(models):
         raise UserError(
-            f"{flag} names {len(paths)} files and {algorithm.name} has "
+            f"{flag} names {pluralize(len(paths), 'file')} and {algorithm.name} has "
             f"{pluralize(len(models), 'model')} "
             f"({', '.join(m.name for m in models)}): give one path for each."
         )

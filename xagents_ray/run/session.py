@@ -8,11 +8,12 @@ from dataclasses import replace
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, pluralize
+from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.film import film
-from xagents_ray.run.prepare import Resumed, prepare_run
+from xagents_ray.run.prepare import Resumed, begin_in, new_directory, prepare_run
 from xagents_ray.run.state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
@@ -22,7 +23,6 @@ from xagents_ray.watch.callbacks import Callback, Callbacks, RunContext
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.recorder import BestEffort, Recorder
-from xagents_ray.watch.reports import Collected, Evaluated
 from xagents_ray.watch.result import Result, result_summary, stopped_by
 from xagents_ray.watch.telemetry import Telemetry
 
@@ -79,9 +79,8 @@ def _train(
     if reason := state.progress.over(run.config.training):
         path = str(resumed.directory.path) if resumed else ""
         return end(f"{reason}: raise --max-steps or --target-reward to continue", path)
-    facts = run.config, run.algorithm.name, run.seed
     if resumed is None:  # learn what forbids it now: starting Ray takes seconds
-        RunDirectory.create(*facts).path.rmdir()
+        new_directory(run).path.rmdir()
     try:
         with ExitStack() as stack:
             driver = stack.enter_context(closing(start(run, signals, display.note)))
@@ -89,7 +88,7 @@ def _train(
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped
             # Not before: Ray may end this process while it starts.
-            directory = resumed.directory if resumed else RunDirectory.create(*facts)
+            directory = resumed.directory if resumed else new_directory(run)
             stack.enter_context(locked_directory(directory.path))
             return Session(
                 run, driver, state, directory, files, display, signals, watch, callbacks
@@ -120,8 +119,7 @@ class Session:
         self._directory, self._display, self._signals = directory, display, signals
         self._progress, self._training = state.progress, run.config.training
         self._best_effort = BestEffort(display.warn)
-        facts = run.config, run.algorithm.name, run.seed
-        self._best_effort("The run's settings", directory.begin, *facts)
+        self._best_effort("The run's settings", begin_in, directory, run)
         own, step = History(directory.history), state.progress.env_steps
         own.cut(step if state.session else -1, is_held=state.goes_back)
         files = [own, *(h for h in histories if h.path != own.path)]

@@ -22,7 +22,9 @@ from xagents_ray.core.user_code import place_that_raised, traceback_of
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.keras_layers import WholeModel
 from xagents_ray.networks.layout import Layout
+from xagents_ray.run.learner_access import load_tensorflow
 from xagents_ray.settings.algorithm import AlgorithmConfig
+from xagents_ray.settings.options import options
 from xagents_ray.settings.training import EnvConfig
 
 _KERAS = "xagents_ray.networks.keras_models:"
@@ -100,6 +102,24 @@ def user_keras_files(
     return tuple(map(keras_files.content, names))
 
 
+def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
+    """Return the files that settings name, as `NAME.cfg` or `NAME.keras`.
+
+    Raises:
+        OSError: one can't be read.
+    """
+    found: dict[str, bytes] = {}
+    for each in options(type(config)):
+        path = getattr(config, each.name)
+        if each.is_path and path is not None:
+            file = keras_files.content(path)
+            if file is None:
+                found[f"{each.name}.cfg"] = Path(path).read_bytes()
+            else:
+                found[f"{each.name}.keras"] = file
+    return found
+
+
 def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
     """Yield which networks act more slowly than they could, or without some layers."""
     for layout in layouts:
@@ -151,7 +171,7 @@ def _called(
     shape = model.input_shape(spec)
     env: Any = gym.Wrapper(environments.make_single(config, None))
     env.observation_space = gym.spaces.Box(low, high, shape, dtype)
-    resolve_name("xagents_ray.learners.runtime")  # imports TensorFlow quietly
+    load_tensorflow()
     try:
         return maker(env)
     except UserError:

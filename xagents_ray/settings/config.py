@@ -34,10 +34,13 @@ class Config:
         """The settings that may name objects besides environments, and the names."""
         return [*self.algorithm.objects, *objects.kept_names("layer")]
 
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Return all settings by name, in their groups."""
+        return {name: vars(getattr(self, name)) for name in (*GROUPS, "algorithm")}
+
     def values(self) -> dict[str, Any]:
         """Return all settings by their flat names."""
-        groups = (getattr(self, name) for name in (*GROUPS, "algorithm"))
-        return {name: value for group in groups for name, value in vars(group).items()}
+        return {k: v for group in self.groups().values() for k, v in group.items()}
 
     @classmethod
     def of(

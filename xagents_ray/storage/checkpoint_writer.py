@@ -11,6 +11,7 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
+from xagents_ray.core.files import sync_directory
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage.arrays import write_arrays
 from xagents_ray.storage.checkpoints import (
@@ -25,7 +26,7 @@ from xagents_ray.storage.checkpoints import (
     step_of,
     was_best,
 )
-from xagents_ray.storage.files import seal_directory, sync_directory
+from xagents_ray.storage.sealed import seal_directory
 
 _ASIDE = ".aside-"
 

@@ -23,7 +23,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import Piecemeal, read_arrays, read_piecemeal
-from xagents_ray.storage.files import (
+from xagents_ray.storage.sealed import (
     MANIFEST,
     open_verified,
     read_manifest,
@@ -119,6 +119,11 @@ def was_best(path: Path) -> bool | None:
     with suppress(UserError):
         return read_manifest(path).get("is_best") is True
     return None
+
+
+def replay_file(shard: int) -> str:
+    """Return the name of a shard's file in a checkpoint."""
+    return f"replay-{shard}.npz"
 
 
 def replay_files(path: Path) -> list[Path]:

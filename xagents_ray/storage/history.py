@@ -9,7 +9,7 @@ from time import monotonic
 import numpy as np
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.storage.files import remove_leftovers
+from xagents_ray.core.files import remove_leftovers
 from xagents_ray.storage.history_parts import (
     COLUMNS,
     DTYPE,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.errors import UserError
-from xagents_ray.storage.files import replacing_file
+from xagents_ray.core.files import replacing_file
 
 Rows: TypeAlias = npt.NDArray[np.void]
 

@@ -16,14 +16,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.version import __version__
-from xagents_ray.networks import keras_files
-from xagents_ray.settings.config import GROUPS, Config
-from xagents_ray.settings.options import options
 from xagents_ray.storage import migrations
-from xagents_ray.storage.files import replace_bytes
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
 _LARGEST = 1 << 20  # bytes of config.yaml
@@ -40,33 +36,40 @@ class RunDirectory:
         self.history = path / "history.parquet"
 
     @classmethod
-    def create(cls, config: Config, agent: str, seed: int) -> "RunDirectory":
+    def create(
+        cls, run_dir: str, agent: str, env: str, name: str | None, seed: int
+    ) -> "RunDirectory":
         """Make the directory of a new run.
 
+        Args:
+            run_dir: directory of all runs.
+            agent: name of the agent.
+            env: name of the environment.
+            name: name of the run; None for the time and the seed.
+            seed: seed of the run.
         Raises:
             UserError: it is there already, or can't be made.
         """
-        env = str(config.env.env).replace("/", "-").replace(":", "-")
-        name = config.run.name or f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
-        above = Path(config.run.run_dir) / agent / env
+        own_name = name or f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
+        above = Path(run_dir) / agent / env.replace("/", "-").replace(":", "-")
         try:
             above.mkdir(parents=True, exist_ok=True)
-            path, number = above / name, 1
+            path, number = above / own_name, 1
             while True:
                 try:
                     path.mkdir()
                     return cls(path)
                 except FileExistsError:
-                    if config.run.name is not None:
+                    if name is not None:
                         raise UserError(
                             f"{path} already exists: resume it with "
                             f"--resume {cls(path).quoted}, or choose another --name."
                         ) from None
                 number += 1
-                path = above / f"{name}-{number}"
+                path = above / f"{own_name}-{number}"
         except OSError as error:
             raise UserError(
-                f"--run-dir {config.run.run_dir}: the directory of the run can't be "
+                f"--run-dir {run_dir}: the directory of the run can't be "
                 f"made there ({error.strerror}); name one that can be written."
             ) from None
 
@@ -80,23 +83,27 @@ class RunDirectory:
         """The path as a shell reads it."""
         return shlex.quote(str(self.path))
 
-    def begin(self, config: Config, agent: str, seed: int) -> None:
+    def begin(
+        self,
+        agent: str,
+        seed: int,
+        groups: Mapping[str, Mapping[str, Any]],
+        copies: Mapping[str, bytes],
+    ) -> None:
         """Write the settings, and add this start to the list; OSError if it can't.
 
         How an earlier session ended is no longer how the run has.
+
+        Args:
+            agent: name of the agent.
+            seed: seed of the run.
+            groups: settings by name, in their groups.
+            copies: contents of the files that settings name, which the user may change,
+                each by the name of the setting and an ending.
         """
         (self.path / _SUMMARY).unlink(missing_ok=True)
-        for each in options(type(config.algorithm)):
-            path = getattr(config.algorithm, each.name)
-            if each.is_path and path is not None:  # the user's file may change
-                file = keras_files.content(path)
-                ending, data = (
-                    (".cfg", Path(path).read_bytes())
-                    if file is None
-                    else (".keras", file)
-                )
-                replace_bytes(self.path / f"{each.name}{ending}", data)
-        groups = {name: vars(getattr(config, name)) for name in (*GROUPS, "algorithm")}
+        for name, content in copies.items():
+            replace_bytes(self.path / name, content)
         whole = {"format": migrations.newest_format(), "agent": agent, **groups}
         plain = json.loads(json.dumps(whole))
         data = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
@@ -140,13 +147,12 @@ class RunDirectory:
             found = yaml.safe_load(data.decode())
             later = migrations.migrations_from(found.pop("format", 1), path)
             agent = found.pop("agent")
-            names = [*GROUPS, "algorithm"]
             values = {
                 key: tuple(value) if isinstance(value, list) else value
-                for name in names
-                for key, value in found.pop(name).items()
+                for group in found.values()
+                for key, value in group.items()
             }
-            if found or not all(isinstance(name, str) for name in (agent, *values)):
+            if not values or not all(isinstance(x, str) for x in (agent, *values)):
                 raise ValueError
             for migration in later:
                 values = migration.settings(agent, values)
@@ -228,30 +234,6 @@ def locate_run(
     if path.parent.name == "checkpoints":
         return RunDirectory(path.parent.parent), path
     return RunDirectory(path), None
-
-
-def with_own_names(
-    config: type, given: Mapping[str, Any], stored: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return settings with a run's own names of objects and files given again.
-
-    Args:
-        config: the agent's options.
-        given: settings by their flat names.
-        stored: those of the run.
-    """
-    given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
-    paths = [each.name for each in options(config) if each.is_path]
-    again = [x for x in paths if _same_content(given.get(x), stored.get(x))]
-    return given | {name: stored[name] for name in again}
-
-
-def _same_content(given: Any, stored: Any) -> bool:
-    """Return whether both are paths of files with the same bytes."""
-    try:
-        return Path(given).read_bytes() == Path(stored).read_bytes()
-    except (OSError, TypeError, ValueError):
-        return False
 
 
 def _versions() -> dict[str, str]:

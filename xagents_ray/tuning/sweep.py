@@ -14,12 +14,12 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import check_owners
 from xagents_ray.core.errors import Broken, Mistakes, UserError
+from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, RunConfig
-from xagents_ray.storage.files import replace_bytes
 from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,

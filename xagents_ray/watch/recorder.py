@@ -10,11 +10,11 @@ from typing import Any, ParamSpec
 
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.process import without_packages
+from xagents_ray.core.reports import Evaluated
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.watch.progress import EndedEpisode
-from xagents_ray.watch.reports import Evaluated
 
 _TRACK_SECONDS = 1.0
 _P = ParamSpec("_P")

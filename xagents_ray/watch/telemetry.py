@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xagents_ray.core.errors import check_finite
+from xagents_ray.core.reports import Collected, WatchedDriver
 from xagents_ray.settings.config import Config
 from xagents_ray.watch.callbacks import Callback, Callbacks
 from xagents_ray.watch.display import Display
 from xagents_ray.watch.profile import Profile
 from xagents_ray.watch.progress import Progress, ProgressListener
 from xagents_ray.watch.recorder import Recorder
-from xagents_ray.watch.reports import Collected, WatchedDriver
 
 
 class Telemetry:

@@ -11,12 +11,12 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.cluster.ray.calls import FailureLog, RayCalls
 from xagents_ray.cluster.run import evaluator as evaluations_module
 from xagents_ray.cluster.run.evaluator import Evaluations
+from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.run.prepare import build_run
 from xagents_ray.settings.config import Config
-from xagents_ray.watch.reports import Evaluated, FailedEvaluation
 
 
 @pytest.fixture

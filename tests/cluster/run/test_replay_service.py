@@ -19,9 +19,10 @@ from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import PriorityUpdate, Trajectory
-from xagents_ray.replay.base import replay_file, replay_for
+from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
+from xagents_ray.storage.checkpoints import replay_file
 
 _SPEC = EnvSpec((84, 84), "uint8", 4, 6)
 _SMALL = 5_000
@@ -137,11 +138,11 @@ def test_the_file_is_that_of_a_run_without_ray(ray: FakeRay, tmp_path: Path) -> 
     run = _run()
     shards = _filled(ray, run)
     path = _save(shards, tmp_path / "checkpoints")
-    shards.made[0].instance._replay.save(tmp_path)
+    save_replay(shards.made[0].instance._replay, tmp_path)
     written = path / "replay" / replay_file(0)
     assert written.read_bytes() == (tmp_path / replay_file(0)).read_bytes()
     own = replay_for(run.algorithm.replay, _SPEC, run.config.algorithm.replay, 3, 5, 1)
-    own.load(path, 1)
+    load_replay(own, path, 1)
     assert own.fill == shards.made[1].instance._replay.fill
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 import xagents_ray
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.learners import formats
 from xagents_ray.policy.loading import load_policy
+from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.weights import write_file
 
 HIDDEN = "[dense-0]\nunits=4\nactivation=relu\n"

@@ -97,7 +97,7 @@ class _Examination:
         else:
             gpus, asking = machine.list_gpus(), None
             if gpus and machine.has_cuda():
-                asking = self._start("xagents_ray.learners.runtime:usable_gpus")
+                asking = self._start("xagents_ray.run.learner_access:learner_gpus")
             yield from self._environment(probe)
             ray.append(lacking or machine.check_gpu(gpus, self._usable(asking)))
             if not config.placement.local:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and sealed directories."""
+"""Directories that are sealed by a manifest of their files."""
 
 import hashlib
 import json
@@ -6,11 +6,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.files import sync_directory, write_new
 from xagents_ray.storage import migrations
 
 MANIFEST = "manifest.json"
@@ -18,64 +19,6 @@ _CHUNK = 1 << 20  # bytes
 _LARGEST_MANIFEST = 1 << 20  # bytes
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HASH = re.compile(r"[0-9a-f]{64}")
-
-
-def sync_directory(path: Path) -> None:
-    """Sync the entries of a directory to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_new(path: Path, data: bytes) -> None:
-    """Write and sync a file that must not exist, not even as a link."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def replacing_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces the one at `path` once the block has ended.
-
-    A process killed at any moment leaves the old file or the new one; the next call
-    removes what it wrote next to them.
-
-    Raises:
-        OSError: it can't be written; the old file is untouched.
-    """
-    remove_leftovers(path.parent, re.escape(path.name))
-    aside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with open(aside, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def replace_bytes(path: Path, data: bytes) -> None:
-    """Replace the contents of a file in one step; OSError as `replacing_file`."""
-    with replacing_file(path) as file:
-        file.write(data)
-
-
-def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left next to files that `replacing_file` replaces.
-
-    The name is a regular expression for those of the files.
-    """
-    with suppress(OSError):
-        for entry in list(folder.iterdir()):
-            if re.fullmatch(rf"\.{name}(\.\d+)?\.new", entry.name):
-                entry.unlink()
 
 
 def seal_directory(

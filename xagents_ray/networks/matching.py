@@ -1,0 +1,96 @@
+"""Whether the arrays of a weights file are those of a network."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from xagents_ray.core.errors import UserError, pluralize
+from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.core.trajectory import Array, FloatArray
+from xagents_ray.networks.layout import Layout
+
+_REMEDY = (
+    "--model and the network's other settings must be those that these weights were "
+    "trained with"
+)
+
+
+def match_arrays(
+    arrays: Mapping[str, Array],
+    expected: Mapping[str, tuple[int, ...]],
+    optional: Mapping[str, tuple[int, ...]],
+    path: str,
+    layout: Layout | None = None,
+) -> tuple[dict[str, FloatArray], list[str]]:
+    """Return a file's arrays as a model needs them, and notes for the user.
+
+    Args:
+        arrays: decoded arrays by name.
+        expected: shapes by name of what must be there.
+        optional: shapes by name of extras. A missing log_std becomes zeros;
+            statistics of observations stay missing.
+        path: path of the file, for messages.
+        layout: layout of the model, for messages.
+    Returns:
+        float32 arrays by name, and one sentence for each extra that is missing.
+    Raises:
+        UserError: a name or shape is wrong, or a number is NaN or infinite.
+    """
+    for name in expected:
+        if name not in arrays:
+            raise UserError(f"{path}: has no {name}; {_REMEDY}.")
+    checked = {}
+    for name, array in arrays.items():
+        shape = expected.get(name, optional.get(name))
+        if problem := _problem(name, array.shape, shape, layout):
+            raise UserError(f"{path}: {problem}.")
+        checked[name] = _finite(name, array, path)
+    notes = []
+    if "log_std" in optional and "log_std" not in checked:
+        checked["log_std"] = np.zeros(optional["log_std"], np.float32)
+        notes.append(f"{path} has no log_std; it starts at 0.")
+    mean = f"{OBSERVATION}/mean"
+    if mean in optional and mean not in checked:
+        notes.append(
+            f"{path} has no statistics of observations; they start from scratch."
+        )
+    return checked, notes
+
+
+def _finite(name: str, array: Array, path: str) -> FloatArray:
+    """Return a float32 copy; UserError when a number is NaN or infinite."""
+    with np.errstate(over="ignore"):
+        copy = np.array(array, np.float32)
+    if not np.isfinite(copy).all():
+        raise UserError(
+            f"{path}: {name} has numbers that are not finite; give weights from "
+            "before the run diverged."
+        )
+    return copy
+
+
+def _problem(
+    name: str,
+    shape: tuple[int, ...],
+    expected: tuple[int, ...] | None,
+    layout: Layout | None,
+) -> str:
+    """Return what is wrong with an array, and what to do; "" if it fits."""
+    if shape == expected:
+        return ""
+    if expected is None and name.startswith(OBSERVATION):
+        return "was trained with --normalize-observations: give that flag too"
+    if expected is None:
+        return f"has {name}, which this agent's network lacks; {_REMEDY}"
+    if layout is not None and len(layout.input_shape) == 3 and len(shape) == 4:
+        first = [f"{x.name}/kernel" for x in layout.layers if x.source < 0]
+        frames, rest = divmod(shape[2], layout.input_shape[-1] // layout.stack)
+        if name in first and frames not in (0, layout.stack) and rest == 0:
+            return (
+                f"was trained on {pluralize(frames, 'frame')} at a time, not on "
+                f"{layout.stack}: give --frame-stack {frames}"
+            )
+    return (
+        f"{name} is {list(shape)}, this agent's network needs {list(expected)}; use "
+        f"the same environment, and {_REMEDY}"
+    )

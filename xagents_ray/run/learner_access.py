@@ -1,0 +1,55 @@
+"""Access to the learner of a run, in the process that calls it.
+
+The rooms above reach `learners/` through this module and `weights_formats` only. The
+first call imports TensorFlow, which takes seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.trajectory import Array, WeightsFile
+from xagents_ray.run import weights_formats
+
+
+def load_tensorflow() -> Any:
+    """Import TensorFlow quietly; return the module with its process-wide settings."""
+    return import_module("xagents_ray.learners.runtime")
+
+
+def learner_gpus() -> list[str]:
+    """Return the names of the GPUs on which a learner would run."""
+    return list(load_tensorflow().usable_gpus())
+
+
+def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
+    """Return the learner of a run with its first weights, and notes on these.
+
+    Raises:
+        UserError: a weights file is damaged, or of other models; or this machine has no
+            fast way to compute in the run's precision.
+    """
+    learner = import_module("xagents_ray.learners.make").build_learner(run)
+    row, notes = run.algorithm, list[str]()
+    for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
+        extras = row.extras(model, run.config.algorithm, run.spec)
+        arrays, more = weights_formats.decode_weights(file, layout, extras)
+        learner.load({f"{model.name}/{name}": array for name, array in arrays.items()})
+        notes += more
+    return learner, notes
+
+
+def encode_models(
+    run: RunSpec, arrays: Mapping[str, Array], paths: Sequence[str]
+) -> list[WeightsFile]:
+    """Return the models within a learner's state as weights files.
+
+    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
+    the formats by their endings.
+    """
+    parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
+    return [
+        weights_formats.encode_weights(model.own(arrays), layout, path)
+        for model, layout, path in parts
+    ]

@@ -1,0 +1,91 @@
+"""The replay buffer of a run, or a shard of it: made from settings, saved, loaded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from xagents_ray.core.errors import UserError
+from xagents_ray.core.plugins import Place, resolve_class
+from xagents_ray.core.spec import EnvSpec
+from xagents_ray.replay.base import GoalRewardFunction, Replay
+from xagents_ray.settings.algorithm import ReplayGroup
+from xagents_ray.storage.arrays import write_arrays
+from xagents_ray.storage.checkpoints import read_replay, replay_file, replay_files
+
+
+def shard_bounds(total: int, shards: int) -> list[int]:
+    """Return the index of each shard's first environment, and the total at the end."""
+    return [total * shard // shards for shard in range(shards + 1)]
+
+
+def empty_replay(
+    kind: Place,
+    spec: EnvSpec,
+    config: ReplayGroup,
+    capacity: int,
+    n_envs: int,
+    seed: int,
+) -> Replay:
+    """Return a replay of a class, before its memory is committed."""
+    make: Callable[..., Replay] = resolve_class("replay", kind)
+    own = config.batch_steps, seed, *config.arguments
+    return make(spec, capacity, n_envs, *own)
+
+
+def replay_for(
+    kind: Place,
+    spec: EnvSpec,
+    config: ReplayGroup,
+    n_envs: int,
+    seed: int,
+    shard: int = 0,
+    goal_rewards: GoalRewardFunction | None = None,
+) -> Replay:
+    """Return the replay of a run, or a shard of it.
+
+    Args:
+        kind: class of the replay, or its import path `module:class`.
+        spec: spec of the environments.
+        config: settings of the replay buffer.
+        n_envs: environments of the run; a shard has those between its bounds.
+        seed: seed of the run.
+        shard: index of the shard, among `config.replay_shards`.
+        goal_rewards: rewards of the environment's goals, for a replay that relabels
+            goals.
+    Raises:
+        UserError: the machine's memory can't hold it.
+    """
+    first, end = shard_bounds(n_envs, config.replay_shards)[shard : shard + 2]
+    capacities = shard_bounds(config.buffer_max_size, n_envs)
+    size = capacities[end] - capacities[first]
+    try:
+        replay = empty_replay(kind, spec, config, size, end - first, seed + shard)
+        if replay.nbytes > psutil.virtual_memory().available:
+            raise MemoryError
+    except MemoryError:
+        raise UserError(
+            f"--buffer-max-size {config.buffer_max_size} needs more memory than this "
+            "machine has free: lower it."
+        ) from None
+    replay.commit()
+    replay.goal_rewards = goal_rewards
+    return replay
+
+
+def save_replay(replay: Replay, directory: Path, shard: int = 0) -> None:
+    """Write all contents to a file in a directory; OSError if that fails."""
+    write_arrays(directory / replay_file(shard), replay.arrays())
+
+
+def load_replay(replay: Replay, checkpoint: Path, shard: int = 0) -> None:
+    """Restore all contents from a checkpoint, if it has a replay.
+
+    Raises:
+        UserError: the file is damaged, or belongs to another replay.
+    """
+    arrays = replay.arrays()
+    for file in replay_files(checkpoint):
+        if file.name == replay_file(shard):
+            read_replay(file, arrays)
+            replay.restore_generator(arrays)
