@@ -294,7 +294,7 @@ def modules_of(room: str) -> list[str]:
 def test_what_waits_for_the_connection_loads_no_ray() -> None:
     """Ray reads its settings while it is imported; a trial's own process has none."""
     loaded = loaded_after(
-        "xagents_ray.cluster.tune.sweep", "xagents_ray.tuning.trainee"
+        "xagents_ray.cluster.tune.sweep", "xagents_ray.tuning.trial_training"
     )
     assert not loaded & {*FRAMEWORKS}
 

@@ -31,7 +31,7 @@ from xagents_ray.tuning.study import Study
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
-"""What the study keeps of a trial besides its rewards; see `trainee.TrialReport`."""
+"""What the study keeps of a trial besides its rewards; see `Report`."""
 
 
 class SweepController(tune.Callback, tune.Stopper):

@@ -75,11 +75,11 @@ def test_a_process_of_doctor_knows_them_and_does_not_run_the_script_again() -> N
 print("once")
 import time
 from xagents_ray.actors.envs.registry import export_definitions
-from xagents_ray.core.timed_subprocess import TimedSubprocess
+from xagents_ray.run.child import Child, Job
 from xagents_ray.settings.training import EnvConfig
 path, config = "xagents_ray.actors.envs.make:probe", EnvConfig(env="own/Vector-v0")
-with TimedSubprocess(path, config, export_definitions(config)) as child:
-    print(child.result(time.monotonic() + 60).observation_shape)
+with Child.start(Job(path, (config, export_definitions(config)))) as child:
+    print(child.receive(time.monotonic() + 60).value.observation_shape)
 """
     )
     assert (looked.stdout, looked.stderr) == ("once\n(4,)\n", "")

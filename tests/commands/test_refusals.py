@@ -27,8 +27,8 @@ from xagents_ray.commands import cli, seeds, training
 from xagents_ray.commands import tune as tuning
 from xagents_ray.commands.doctor import examination
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.timed_subprocess import Failure
 from xagents_ray.policy import own_loop
+from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.settings.config import train_options
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.training import EnvConfig
@@ -202,19 +202,19 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
 Front = Callable[[str, dict[str, Any]], str]
 
 
-class InThisProcess(examination.TimedSubprocess):
+class InThisProcess(Child):
     """Makes doctor's calls here."""
 
-    def __init__(self, path: str, *arguments: Any) -> None:
-        module, _, name = path.partition(":")
-        self._call = getattr(importlib.import_module(module), name), arguments
+    def __init__(self, job: Job) -> None:
+        module, _, name = job.path.partition(":")
+        self._call = getattr(importlib.import_module(module), name), job.arguments
 
-    def items(self, until: float) -> Iterator[Any]:
+    def receive(self, until: float) -> Outcome:
         function, arguments = self._call
         try:
-            yield function(*arguments)
+            return Outcome(function(*arguments))
         except UserError as error:
-            yield Failure(str(error), is_advice=True)
+            return Outcome(failure=str(error), is_advice=True)
 
     def __exit__(self, *error: object) -> None:
         """End nothing."""
@@ -237,7 +237,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         return fit(algorithm, config, signals, started, *more[1:], **kw)
 
     monkeypatch.setattr(training, "run_session", without_start)
-    monkeypatch.setattr(examination, "TimedSubprocess", InThisProcess)
+    monkeypatch.setattr(examination.Child, "start", InThisProcess)
     monkeypatch.setattr(own_loop, "LocalDriver", started)
     monkeypatch.setattr(seeds, "_plan", started)
     monkeypatch.setattr(tuning, "_run_trials", started)

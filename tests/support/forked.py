@@ -20,13 +20,11 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
+from xagents_ray.run.child import PRELOADED
+
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
-    [
-        f"xagents_ray.{name}"
-        for name in ("run.local", "run.session", "learners.make", "actors.env_actor")
-    ]
-    + ["converted"]  # which is beside this module
+    [*PRELOADED, "xagents_ray.run.session", "converted"]  # which is beside this module
 )
 # Starting a process polls all others, which only one thread at a time may do.
 _LOCK = threading.Lock()

@@ -2,36 +2,44 @@
 
 from collections.abc import Mapping
 from multiprocessing import Pipe
-from types import MappingProxyType
+from signal import SIGKILL
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 from results import result
 
 from xagents_ray.core.signals import Signals
-from xagents_ray.tuning.seed_runs import Failure, Report, SeedRun, SeedRuns
+from xagents_ray.run.child import Child, Outcome, Report
+from xagents_ray.tuning.seed_runs import SeedRun, SeedRuns
 from xagents_ray.tuning.seeds_result import SeedsResult
 from xagents_ray.watch.result import Result
 
 
-class FakeProcess:
-    """A process that sends what a test says; its pipe is closed unless it runs on."""
+def child(*messages: Any, runs_on: bool = False, stopped: Any = None) -> Child:
+    """Return one that sends messages, and dies unless it runs on until it is stopped.
 
-    def __init__(self, *messages: Any, runs_on: bool = False) -> None:
-        self.messages, self._theirs = Pipe()
-        for message in messages:
-            self._theirs.send(message)
-        if not runs_on:
-            self._theirs.close()
+    Args:
+        messages: what it sends at once.
+        runs_on: whether it waits for SIGTERM then.
+        stopped: value of the outcome that it sends after SIGTERM.
+    """
+    link, theirs = Pipe()
+    for message in messages:
+        theirs.send(message)
+    if not runs_on:
+        theirs.close()
+    process: Any = SimpleNamespace(
+        join=lambda seconds: None,
+        is_alive=lambda: False,
+        exitcode=-SIGKILL,
+        terminate=lambda: theirs.send(Outcome(stopped)),
+    )
+    return Child(process, link)
 
-    def send(self, message: Any) -> None:
-        self._theirs.send(message)
 
-    def terminate(self) -> None:
-        self.send(result(1.0, signal=2))
-
-    def join(self) -> str:
-        return "SIGKILL"
+def ended(mean: float | None) -> Child:
+    return child(Outcome(result(mean)))
 
 
 class Fakes:
@@ -69,7 +77,7 @@ class Fakes:
 
 
 def test_every_seed_is_trained_and_so_many_at_a_time() -> None:
-    fakes = Fakes({seed: FakeProcess(result(seed)) for seed in range(5)})
+    fakes = Fakes({seed: ended(seed) for seed in range(5)})
     assert fakes.train() == dict.fromkeys(range(5), "ended")
     assert fakes.most == 2
     assert fakes.changes[:3] == [(0, "running"), (1, "running"), (0, "ended")]
@@ -79,7 +87,7 @@ def test_every_seed_is_trained_and_so_many_at_a_time() -> None:
 
 
 def test_what_is_over_needs_no_process() -> None:
-    processes = {1: OSError("is not started"), 2: FakeProcess(result(4.0))}
+    processes = {1: OSError("is not started"), 2: ended(4.0)}
     fakes = Fakes(processes, ended={1: result(2.0)})
     assert fakes.train() == {1: "ended", 2: "ended"}
     assert fakes.changes[0] == (1, "ended")
@@ -87,7 +95,7 @@ def test_what_is_over_needs_no_process() -> None:
 
 
 def test_a_run_reports_how_far_it_is() -> None:
-    fakes = Fakes({7: FakeProcess(Report(3, None), Report(5, 1.5))})
+    fakes = Fakes({7: child(Report(3, None), Report(5, 1.5))})
     fakes.train()
     assert fakes.runs.runs[0].newest == Report(5, 1.5)
 
@@ -95,11 +103,11 @@ def test_a_run_reports_how_far_it_is() -> None:
 def test_a_failure_ends_only_its_own_run() -> None:
     fakes = Fakes(
         {
-            1: FakeProcess(Failure("loss is nan", "trace")),
-            2: FakeProcess(result(4.0)),
-            3: FakeProcess(Report(5, 1.5)),  # it dies
+            1: child(Outcome(failure="loss is nan", trace="trace")),
+            2: ended(4.0),
+            3: child(Report(5, 1.5)),  # it dies
             4: OSError("no more processes"),
-            5: FakeProcess(result(None)),
+            5: ended(None),
         }
     )
     states = fakes.train()
@@ -107,7 +115,7 @@ def test_a_failure_ends_only_its_own_run() -> None:
     found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None)
     assert found.failures == {
         1: "loss is nan",
-        3: "its process ended with SIGKILL",
+        3: "the process ended with SIGKILL",
         4: "its process can't be started (no more processes)",
     }
     assert (found.mean, found.standard_error, found.iqm) == (4.0, None, 4.0)
@@ -120,11 +128,7 @@ def test_a_failure_ends_only_its_own_run() -> None:
 
 @pytest.mark.parametrize("last", [None, result(2.0, signal=15)])
 def test_a_signal_stops_what_runs_and_begins_nothing_else(last: Any) -> None:
-    class Stopping(FakeProcess):
-        def terminate(self) -> None:
-            self.send(last)
-
-    fakes = Fakes({n: Stopping(runs_on=True) for n in range(3)})
+    fakes = Fakes({n: child(runs_on=True, stopped=last) for n in range(3)})
     began, shown = fakes.changed, []
 
     def show() -> None:
@@ -141,7 +145,7 @@ def test_a_signal_stops_what_runs_and_begins_nothing_else(last: Any) -> None:
 
 
 def test_the_scores_in_a_sentence() -> None:
-    fakes = Fakes({seed: FakeProcess(result(seed)) for seed in (1, 2, 3, 10)})
+    fakes = Fakes({seed: ended(seed) for seed in (1, 2, 3, 10)})
     fakes.train()
     found = SeedsResult.of(fakes.runs.runs, "runs/seeds/a", None)
     assert found.sentence(2).startswith(

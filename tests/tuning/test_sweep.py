@@ -23,6 +23,7 @@ from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands import cli
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
+from xagents_ray.run.child import Outcome, Report, Supervisor
 from xagents_ray.settings.run import DisplayConfig
 from xagents_ray.tuning.display import SweepDisplay, TrialRow
 from xagents_ray.tuning.plan import (
@@ -34,7 +35,7 @@ from xagents_ray.tuning.plan import (
 )
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of, run_sweep, write_report
-from xagents_ray.tuning.trainee import Training, TrialReport
+from xagents_ray.tuning.trial_training import end_of_trial, train_trial
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}
 
@@ -299,12 +300,19 @@ def test_a_training_that_a_signal_ends_has_no_value() -> None:
         signals.press(signal.SIGTERM)
         return [5]
 
-    told: list[TrialReport] = []
+    reports: list[Report] = []
     row, driver = cloudpickle.dumps(ALGORITHMS["ppo"]), FakeDriver([[5], stop])
-    job = SETTINGS | {"quiet": True}, 1, (), lambda *_: driver, signals
-    Training(told.append, []).run(row, *job)
-    assert told[-1]["mean_reward"] == 5.0 and told[-1]["value"] is None
-    assert told[-1]["failure"] == "Stopped by SIGTERM"
+    supervisor, settings = (
+        Supervisor(reports.append, signals),
+        {**SETTINGS, "quiet": True},
+    )
+    result = train_trial(supervisor, row, settings, 1, (), (), lambda *_: driver)
+    assert reports[-1].mean_reward == 5.0
+    assert end_of_trial(Outcome(result)) == {
+        "value": None,
+        "failure": "Stopped by SIGTERM",
+        "traceback": "",
+    }
 
 
 def test_plain_lines_where_nobody_sees_a_table() -> None:

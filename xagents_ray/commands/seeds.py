@@ -1,18 +1,10 @@
 """`train --seeds` and `train(seeds=…)`: a run for each seed, in its own process."""
 
 import json
-import os
 import shutil
-import sys
-import threading
 import time
-import traceback
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from signal import SIGTERM
 from typing import Any
 
 import cloudpickle
@@ -21,21 +13,13 @@ import psutil
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.plot import plot_seeds
-from xagents_ray.commands.training import train_with
+from xagents_ray.commands.training import train_request
 from xagents_ray.core import objects
-from xagents_ray.core.errors import (
-    Broken,
-    Diverged,
-    UserError,
-    describe_error,
-    one_line,
-    pluralize,
-)
+from xagents_ray.core.errors import Broken, UserError, one_line, pluralize
 from xagents_ray.core.files import replace_bytes
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.signals import Signals
-from xagents_ray.core.timed_subprocess import exit_reason
-from xagents_ray.run import forked
+from xagents_ray.run.child import Child, Job, Supervisor
 from xagents_ray.run.prepare import prepare_run, replay_bytes
 from xagents_ray.run.request import Request
 from xagents_ray.settings.config import Config
@@ -45,48 +29,17 @@ from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.lock import locked_directory
 from xagents_ray.storage.run_directory import RunDirectory
-from xagents_ray.tuning.seed_runs import Failure, Outcome, Report, SeedRuns
+from xagents_ray.tuning.seed_runs import SeedRuns
 from xagents_ray.tuning.seeds_display import SeedsDisplay
 from xagents_ray.tuning.seeds_result import SeedsResult
-from xagents_ray.watch.progress import Progress
+from xagents_ray.tuning.trial_training import ProgressReporter
 from xagents_ray.watch.recorder import BestEffort
 from xagents_ray.watch.result import Result, from_summary
 
 _ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--resume"}
 """Settings that decide when a run ends."""
-_REPORT_SECONDS, _ENDING_SECONDS = 0.5, 30.0
+_REPORT_SECONDS = 0.5
 _PROCESS_BYTES = 2**30  # of a run without its replay
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What the process of a seed does."""
-
-    algorithm: bytes  # its row, pickled; a script may define it
-    settings: dict[str, Any]  # of its run, by flat name
-    definitions: tuple[bytes, ...]  # of objects passed from Python
-    threads: int | None  # cores that it may use; None for all
-    log: Path  # what it prints
-
-
-class _Process:
-    """A process that trains with one seed."""
-
-    def __init__(self, job: _Job) -> None:
-        here = os.getcwd(), dict(os.environ), sys.argv
-        forked.shield(__name__)
-        self._process, self.messages = forked.start(_train_alone, job, *here)
-
-    def terminate(self) -> None:
-        """Ask it to save its run and to end."""
-        self._process.terminate()
-
-    def join(self) -> str:
-        """Wait until it has ended; return its signal or exit code in words."""
-        self._process.join(_ENDING_SECONDS)
-        self._process.kill()
-        self._process.join()
-        return exit_reason(self._process)
 
 
 def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
@@ -115,9 +68,8 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
         if found.unfinished:
             display.note(f"The same command with --name {name} trains what is left")
     if found.failures and not found.results and not found.unfinished:
-        outcomes = (run.outcome for run in seed_runs.runs)
-        traces = (each.trace for each in outcomes if isinstance(each, Failure))
-        raise Broken(found.failure(), next(traces))
+        failed = next(run for run in seed_runs.runs if run.outcome.failure)
+        raise Broken(found.failure(), failed.outcome.trace)
     return found
 
 
@@ -146,9 +98,15 @@ def _plan(
             f"({error.strerror}); name one that can be written."
         ) from None
 
-    def start(seed: int) -> _Process:
-        log = directory / f"seed-{seed}.log"
-        return _Process(_Job(algorithm, settings[seed], definitions, threads, log))
+    def start(seed: int) -> Child:
+        job = Job(
+            f"{__name__}:{train_seed.__name__}",
+            arguments=(algorithm, settings[seed], definitions, threads),
+            output=str(directory / f"seed-{seed}.log"),
+            is_forked=True,
+            saves_alone=True,
+        )
+        return Child.start(job)
 
     side = f", {parallel} at a time" if parallel < len(seeds) else ""
     display.note(f"{directory}: {pluralize(len(seeds), 'seed')}{side}")
@@ -243,50 +201,15 @@ def _draw(result: SeedsResult, title: str) -> None:
         plot_seeds(paths, title, Path(result.directory) / "seeds.png")
 
 
-def _train_alone(
-    link: Connection, job: _Job, folder: str, environment: Any, argv: Any
-) -> None:
-    """Train in this process, and send reports and the outcome."""
-    os.setsid()  # Ctrl-C is the parent's
-    os.chdir(folder)
-    os.environ.update(environment)
-    sys.argv = argv
-    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for number in (1, 2):
-        os.dup2(log, number)
-    threading.Thread(target=_end_with_the_parent, args=(link,), daemon=True).start()
-    outcome: Outcome = None
-    with suppress(SystemExit), Signals():
-        forked.accept_signals()
-        outcome = _outcome(link, job)
-    with suppress(OSError):
-        link.send(outcome)
-
-
-def _outcome(link: Connection, job: _Job) -> Outcome:
-    from xagents_ray.core.objects import install_definitions
-
-    reported = 0.0
-
-    def watch(progress: Progress) -> None:
-        nonlocal reported
-        if time.monotonic() - reported > _REPORT_SECONDS:
-            reported = time.monotonic()
-            with suppress(OSError):
-                link.send(Report(progress.env_steps, progress.mean_reward))
-
-    try:
-        install_definitions(job.definitions)
-        algorithm = cloudpickle.loads(job.algorithm)
-        return train_with(algorithm, job.settings, watch, job.threads)
-    except (UserError, Diverged, Broken) as error:
-        return Failure(str(error), getattr(error, "trace", ""))
-    except Exception as error:
-        return Failure(describe_error(error), traceback.format_exc())
-
-
-def _end_with_the_parent(link: Connection) -> None:
-    """Save the run and end when the parent is gone."""
-    with suppress(EOFError, OSError):
-        link.recv()
-    os.kill(os.getpid(), SIGTERM)
+def train_seed(
+    supervisor: Supervisor,
+    algorithm: bytes,
+    settings: Mapping[str, Any],
+    definitions: tuple[bytes, ...],
+    threads: int | None,
+) -> Result:
+    """Train with one seed in this process; for the arguments see `train_trial`."""
+    objects.install_definitions(definitions)
+    request = Request.of(cloudpickle.loads(algorithm), settings)
+    watch = ProgressReporter(supervisor, _REPORT_SECONDS)
+    return train_request(request, supervisor.signals, watch, threads)

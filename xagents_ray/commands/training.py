@@ -7,40 +7,44 @@ from typing import Any
 from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.signals import Signals
-from xagents_ray.run.driver import Driver, StartDriver
+from xagents_ray.run.driver import LOCAL_DRIVER, Driver, StartDriver
 from xagents_ray.run.request import Request
 from xagents_ray.run.session import run_session
-from xagents_ray.watch.progress import Progress
+from xagents_ray.watch.progress import ProgressListener
 from xagents_ray.watch.result import Result
 
 
-def train_with(
-    algorithm: Algorithm,
-    given: Mapping[str, Any],
-    watch: Callable[[Progress], None] | None = None,
-    threads: int | None = None,
-) -> Result:
-    """Train with settings by their flat names; see `run_session` for the others."""
+def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
+    """Train with settings by their flat names; see `train`."""
     request = Request.of(algorithm, given)
     with Signals() as signals:
-        return run_session(
-            algorithm,
-            request.config,
-            signals,
-            start_driver,
-            request.resumed,
-            watch,
-            threads,
-            notes=request.notes,
-            listeners=request.callbacks,
-        )
+        return train_request(request, signals)
+
+
+def train_request(
+    request: Request,
+    signals: Signals,
+    watch: ProgressListener | None = None,
+    threads: int | None = None,
+) -> Result:
+    """Train as a request says; for the other arguments see `run_session`."""
+    return run_session(
+        request.algorithm,
+        request.config,
+        signals,
+        start_driver,
+        request.resumed,
+        watch,
+        threads,
+        notes=request.notes,
+        listeners=request.callbacks,
+    )
 
 
 def start_driver(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> Driver:
     """Start the parts of a run: in this process with --local, else as Ray actors."""
-    local, ray = (
-        "xagents_ray.run.local:start_local_driver",
-        "xagents_ray.cluster.run.driver:start_ray_driver",
-    )
-    start: StartDriver = resolve_name(local if run.config.placement.local else ray)
+    path = "xagents_ray.cluster.run.driver:start_ray_driver"
+    if run.config.placement.local:
+        path = f"{LOCAL_DRIVER}:start_local_driver"
+    start: StartDriver = resolve_name(path)
     return start(run, signals, note)

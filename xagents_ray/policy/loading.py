@@ -10,11 +10,11 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.installation import check_complete
-from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
 from xagents_ray.run import user_networks
+from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.run.prepare import with_own_names
 from xagents_ray.run.request import check_paths
 from xagents_ray.settings.config import Config
@@ -210,8 +210,8 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
     if file_kind(path) == ".npz":
         file = WeightsFile(path, encode_npz(trained.weights.arrays))
     else:
-        call = _ENCODE, trained.weights.arrays, trained.run.layout, path
-        file = _with_tensorflow(path, *call)
+        arrays = trained.weights.arrays
+        file = _with_tensorflow(path, _ENCODE, arrays, trained.run.layout, path)
     try:
         write_file(file)
     except OSError as error:
@@ -220,7 +220,7 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
         ) from None
 
 
-def _with_tensorflow(path: str, *call: Any) -> Any:
+def _with_tensorflow(path: str, function: str, *arguments: Any) -> Any:
     """Return what a function of `weights_formats` returns, in its own process.
 
     TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process they
@@ -228,16 +228,16 @@ def _with_tensorflow(path: str, *call: Any) -> Any:
     """
     check_complete(path)
     until = time.monotonic() + _SECONDS
-    with TimedSubprocess(*call, seconds=_SECONDS) as process:
+    with Child.start(Job(function, arguments, seconds=_SECONDS)) as child:
         try:
-            found = process.result(until)
+            outcome: Outcome = child.receive(until)
         except TimeoutError:
             raise UserError(
                 f"{path}: TensorFlow took longer than {_SECONDS} s; try again when the "
                 "machine is less busy, or take a .npz file."
             ) from None
-    if isinstance(found, Failure):
-        if found.is_advice:
-            raise UserError(found.sentence)
-        raise Broken(f"{path}: TensorFlow failed: {found.sentence}.")
-    return found
+    if outcome.is_advice:
+        raise UserError(outcome.failure)
+    if outcome.failure:
+        raise Broken(f"{path}: TensorFlow failed: {outcome.failure}.")
+    return outcome.value

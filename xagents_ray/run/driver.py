@@ -18,6 +18,9 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.storage.checkpoints import Checkpoint
 
+LOCAL_DRIVER = "xagents_ray.run.local"
+"""Module of the driver of one process, imported once a run needs it."""
+
 
 class Snapshot(NamedTuple):
     """The state of a run's parts at one moment, or references to it."""

@@ -12,6 +12,9 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
 
+LEARNERS = "xagents_ray.learners.make"
+"""Module that makes learners, with all that they import."""
+
 
 def load_tensorflow() -> Any:
     """Import TensorFlow quietly; return the module with its process-wide settings."""
@@ -30,7 +33,7 @@ def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
         UserError: a weights file is damaged, or of other models; or this machine has no
             fast way to compute in the run's precision.
     """
-    learner = import_module("xagents_ray.learners.make").build_learner(run)
+    learner = import_module(LEARNERS).build_learner(run)
     row, notes = run.algorithm, list[str]()
     for model, layout, file in zip(row.models, run.layouts, run.weights, strict=False):
         extras = row.extras(model, run.config.algorithm, run.spec)

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from xagents_ray.core.errors import pluralize
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning.seed_runs import Failure, SeedRun
+from xagents_ray.tuning.seed_runs import SeedRun
 from xagents_ray.watch.live import Screen
 
 
@@ -35,8 +35,8 @@ class SeedsDisplay:
 
     def changed(self, run: SeedRun) -> None:
         """Show a run's new state."""
-        if isinstance(run.outcome, Failure):
-            self.note(f"Seed {run.seed} failed: {run.outcome.message}")
+        if run.outcome.failure:
+            self.note(f"Seed {run.seed} failed: {run.outcome.failure}")
         elif not self._screen.is_live and run.state != "running":
             steps, reward = self._cells(run)
             self.note(f"Seed {run.seed} {run.state}: {steps} steps, reward {reward}")
@@ -63,8 +63,9 @@ class SeedsDisplay:
 
     def _cells(self, run: SeedRun) -> tuple[str, str]:
         """Return a run's env steps and its mean reward."""
-        digits, (steps, reward) = self._config.display_precision, run.newest
-        return str(steps), "-" if reward is None else f"{reward:.{digits}f}"
+        digits, reward = self._config.display_precision, run.newest.mean_reward
+        shown = "-" if reward is None else f"{reward:.{digits}f}"
+        return str(run.newest.env_steps), shown
 
     def _table(self) -> Table:
         table = Table(expand=True)

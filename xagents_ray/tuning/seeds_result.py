@@ -9,7 +9,7 @@ import numpy as np
 
 from xagents_ray.core.errors import pluralize
 from xagents_ray.tuning import scores
-from xagents_ray.tuning.seed_runs import Failure, SeedRun
+from xagents_ray.tuning.seed_runs import SeedRun
 from xagents_ray.watch.result import Result, result_summary
 
 
@@ -56,18 +56,14 @@ class SeedsResult:
         cls, runs: Sequence[SeedRun], directory: str, signal: int | None
     ) -> "SeedsResult":
         """Return the result of runs that have ended, failed or been stopped."""
-        failed = {r.seed: r.outcome for r in runs if isinstance(r.outcome, Failure)}
-        ended = {
-            run.seed: run.outcome
-            for run in runs
-            if run.state == "ended" and isinstance(run.outcome, Result)
-        }
+        failed = {r.seed: r.outcome.failure for r in runs if r.state == "failed"}
+        ended = {r.seed: r.outcome.value for r in runs if r.state == "ended"}
         means = [r.mean_reward for r in ended.values() if r.mean_reward is not None]
         found = np.array(means, np.float64)
         low, high = map(float, scores.iqm_interval(found)) if means else (None, None)
         return cls(
             results=ended,
-            failures={seed: failure.message for seed, failure in failed.items()},
+            failures=failed,
             unfinished=tuple(
                 r.seed for r in runs if r.seed not in ended and r.seed not in failed
             ),

@@ -27,7 +27,8 @@ from optuna.trial import FrozenTrial
 from processes import python, start
 
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.cluster.tune.trial import Forked
+from xagents_ray.cluster.tune.trial import Trial
+from xagents_ray.run.child import Child
 
 _TUNE = ["-m", "xagents_ray", "tune"]
 _PPO = "ppo --env CartPole-v1 --local --study s"
@@ -284,25 +285,34 @@ def test_a_trial_waits_at_a_point_until_the_one_before_was_compared() -> None:
     """So one that is to be pruned leaves the cores to the others."""
     settings = {"env": "CartPole-v1", "local": True, "n_envs": 4, "quiet": True}
     settings["max_steps"] = 10_000_000
-    row = cloudpickle.dumps(find_algorithm("ppo"))
-    trial = Forked([2000, 4000, 6000], row, settings, 1, ())
+    trial = object.__new__(Trial)  # Tune makes others
+    trial.setup(
+        {
+            "algorithm": cloudpickle.dumps(find_algorithm("ppo")),
+            "settings": settings,
+            "claims": [{"CPU": 1}],
+            "definitions": (),
+            "points": [2000, 4000, 6000],
+        }
+    )
     points: list[int] = []
     spent = []
     while len(points) < 2:
-        report = trial.report()
+        report = trial.step()
         assert "failure" not in report, report
-        if "point" in report:
+        if report["point"] is not None:
             points.append(report["point"])
             time.sleep(2)
-            child = psutil.Process(trial._process.pid)
-            before = child.cpu_times().user
+            assert isinstance(trial._training, Child)
+            child = trial._training.process
+            before = psutil.Process(child.pid).cpu_times().user
             time.sleep(1)
-            spent.append(child.cpu_times().user - before)
+            spent.append(psutil.Process(child.pid).cpu_times().user - before)
     began = time.monotonic()
-    trial.end(10)
+    trial.cleanup(10)
     assert points == [2000, 4000] and max(spent) < 0.1
     assert time.monotonic() - began < 8
-    assert trial._process.exitcode == 0
+    assert child.exitcode == 0
 
 
 def test_what_a_trial_raises_is_in_the_study(cluster: str) -> None:

@@ -31,7 +31,7 @@ from xagents_ray.commands.doctor.row import (
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
+from xagents_ray.run.child import Child, Job, Outcome
 from xagents_ray.run.prepare import build_run
 from xagents_ray.run.request import Request
 from xagents_ray.settings.config import Config
@@ -110,10 +110,10 @@ class _Examination:
         yield machine.check_disk(config, self._run)
         yield machine.check_preset(self._algorithm, config)
 
-    def _start(self, path: str, *arguments: Any) -> TimedSubprocess:
-        return self._stack.enter_context(TimedSubprocess(path, *arguments))
+    def _start(self, path: str, *arguments: Any) -> Child:
+        return self._stack.enter_context(Child.start(Job(path, arguments)))
 
-    def _environment(self, probe: TimedSubprocess) -> Iterator[Check]:
+    def _environment(self, probe: Child) -> Iterator[Check]:
         """Make one, see whether the agent takes it, then step as an env actor does."""
         env = f"--env {self._config.env.env}"
         found = _answer(probe, "environment", "can't be made", env)
@@ -173,12 +173,10 @@ class _Examination:
         name, doing, began = "worker", "be made", time.monotonic()
         envs = pluralize(n_envs, "environment")
         try:
-            for event in diagnosis.items(self._until):
+            while not isinstance(event := diagnosis.receive(self._until), Outcome):
                 match event:
                     case StepBegan(activity):
                         doing = activity
-                    case Failure():
-                        yield failed_call(name, f"can't {doing}", env, event)
                     case EnvsMade(seconds):
                         made = f"{envs} made in {format_seconds(seconds)}"
                         yield Check(name, f"{made} from {size:,} pickled bytes")
@@ -189,6 +187,8 @@ class _Examination:
                         name = "acting"
                     case ActedWithPolicy():
                         self._acted = event
+            if event.failure:
+                yield failed_call(name, f"can't {doing}", env, event)
         except TimeoutError:
             waited = time.monotonic() - began
             if doing == "be made":  # one could be
@@ -219,25 +219,26 @@ class _Examination:
         if not (placement.local or cluster_is_gone):
             yield machine.object_store(run, self._cluster)
 
-    def _usable(self, asking: TimedSubprocess | None) -> Sequence[str] | str:
+    def _usable(self, asking: Child | None) -> Sequence[str] | str:
         if asking is None:
             return "TensorFlow is built without CUDA"
         try:
-            found = asking.result(self._until)
+            outcome: Outcome = asking.receive(self._until)
         except TimeoutError:
             return "TensorFlow took too long to start to be asked"
-        return found.sentence if isinstance(found, Failure) else found
+        found: Sequence[str] = outcome.value
+        return outcome.failure or found
 
 
-def _answer(call: TimedSubprocess, name: str, failure: str, env: str) -> Any:
+def _answer(call: Child, name: str, failure: str, env: str) -> Any:
     """Return what a call that makes an environment gives, or the row of its failure."""
     try:
-        found = call.result(time.monotonic() + _MAKE_SECONDS)
+        outcome: Outcome = call.receive(time.monotonic() + _MAKE_SECONDS)
     except TimeoutError:
         return hanging_env(name, env, "be made", _MAKE_SECONDS)
-    return (
-        failed_call(name, failure, env, found) if isinstance(found, Failure) else found
-    )
+    if outcome.failure:
+        return failed_call(name, failure, env, outcome)
+    return outcome.value
 
 
 def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Check:

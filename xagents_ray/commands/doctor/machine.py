@@ -28,7 +28,7 @@ from xagents_ray.commands.doctor.row import (
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.installation import is_complete
 from xagents_ray.core.process import available_cores
-from xagents_ray.core.timed_subprocess import Failure, TimedSubprocess
+from xagents_ray.run.child import Child, Outcome
 from xagents_ray.run.prepare import replay_bytes
 from xagents_ray.settings.algorithm import ReplayGroup
 from xagents_ray.settings.config import Config
@@ -229,24 +229,25 @@ _GPU_REMEDY = (
 
 
 def check_joining(
-    address: str, connecting: TimedSubprocess, until: float
+    address: str, connecting: Child, until: float
 ) -> tuple[Check, "ClusterFacts | None"]:
     """Return whether the cluster can be joined, and what it has.
 
     Args:
         address: address of the cluster.
-        connecting: process that runs `cluster.run.preflight.inspect_cluster`.
+        connecting: child process that runs `cluster.run.preflight.inspect_cluster`.
         until: time to give up, in seconds of time.monotonic().
     """
     try:
-        found = connecting.result(until)
+        outcome: Outcome = connecting.receive(until)
     except TimeoutError:
         waited = f"{CONNECT_SECONDS:.0f} s"
         remedy = f"Check --address {address}: nothing answered in {waited}."
         return error_check("cluster", "no answer", remedy), None
-    if isinstance(found, Failure):
+    if outcome.failure:
         flag = f"--address {address}"
-        return failed_call("cluster", "can't be joined", flag, found), None
+        return failed_call("cluster", "can't be joined", flag, outcome), None
+    found = outcome.value
     text = (
         f"{pluralize(found.nodes, 'node')}, {found.free_cpus} of {found.cpus} CPUs and "
         f"{found.free_gpus} of {found.gpus} GPUs free; Ray {found.ray}, Python "

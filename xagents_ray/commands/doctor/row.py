@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from xagents_ray.core.timed_subprocess import Failure
+from xagents_ray.run.child import Outcome
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,11 @@ warning_check = partial(Check, verdict="warning")
 """A row of what would slow the run down, or might stop it."""
 
 
-def failed_call(name: str, found: str, flag: str, failure: Failure) -> Check:
+def failed_call(name: str, found: str, flag: str, outcome: Outcome) -> Check:
     """Return the error of a call that raised, about a flag and its value."""
-    remedy = failure.sentence
-    if not failure.is_advice:
-        remedy = f"{flag}: fix this: {remedy}."
-    return error_check(name, found, remedy, trace=failure.trace)
+    if outcome.is_advice:
+        return error_check(name, found, outcome.failure, trace=outcome.trace)
+    return error_check(name, found, f"{flag}: fix this: {outcome.failure}.")
 
 
 def hanging_env(name: str, env: str, doing: str, seconds: float) -> Check:

@@ -1,0 +1,263 @@
+"""Work in a child process: how it starts, reports, ends and is ended.
+
+A job begins in a fresh interpreter, as Ray's workers do, or in a process forked from
+one that has imported everything, TensorFlow too, and run nothing: TensorFlow takes
+seconds to import, and never releases all memory of a graph that it has run.
+"""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from pkgutil import resolve_name
+from typing import Any
+
+import cloudpickle
+import psutil
+
+from xagents_ray.core.errors import Broken, Diverged, UserError, describe_error
+from xagents_ray.core.signals import Signals
+from xagents_ray.run.driver import LOCAL_DRIVER
+from xagents_ray.run.learner_access import LEARNERS
+
+PRELOADED = LOCAL_DRIVER, LEARNERS
+"""Modules that a forked job finds imported, besides the one of its function."""
+_SIGNALS = signal.SIGINT, signal.SIGTERM
+_ENDING_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call of a function in a child process."""
+
+    path: str  # import path `module:function`; a generator's items are its reports
+    arguments: tuple[Any, ...] = ()  # what `__main__` defines is sent by value
+    seconds: int = 60  # after which the child ends itself, unless it is forked
+    output: str | None = os.devnull  # file that it prints to; None for ours
+    # Whether it begins with everything imported, and takes a Supervisor first.
+    is_forked: bool = False
+    # Whether SIGTERM tells a forked job that its supervisor is gone; others just end.
+    saves_alone: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """The progress of a training in a child process."""
+
+    env_steps: int = 0
+    mean_reward: float | None = None  # None before the first episode has ended
+    is_full: bool = False  # whether the mean is that of a full reward buffer
+    began: float | None = None  # time of the first env step, seconds since 1970
+    ended: float | None = None  # time of the newest env step
+    memory: int = 0  # bytes that the process holds
+    point: int | None = None  # env step at which the training waits for a permit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended; without a value and a failure, it was stopped or sent items."""
+
+    value: Any = None  # what the function returned
+    failure: str = ""  # why it failed, in one sentence; "" if it didn't
+    is_advice: bool = False  # whether that sentence has a remedy
+    trace: str = ""  # traceback of an unexpected error, or of the user's code
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """The process that has started a job, as the job sees it."""
+
+    report: Callable[[Any], None]  # sends a report
+    signals: Signals  # end the job early
+    # One for each permit that was given, and one more.
+    permits: threading.Semaphore = field(default_factory=threading.Semaphore)
+
+
+class Child:
+    """A job's process; as a context, it is killed with all that it started on exit."""
+
+    def __init__(self, process: BaseProcess, link: Connection) -> None:
+        self.process, self.link = process, link
+
+    @classmethod
+    def start(cls, job: Job) -> "Child":
+        """Start a job."""
+        context: ForkServerContext | SpawnContext
+        if job.is_forked:
+            context = _fork_server(job.path)
+        else:
+            context = multiprocessing.get_context("spawn")
+        link, theirs = context.Pipe()
+        arguments = {
+            "link": theirs,
+            "job": replace(job, arguments=()),
+            "arguments": cloudpickle.dumps(job.arguments),
+            "folder": os.getcwd(),
+            "environment": dict(os.environ),
+            "argv": sys.argv,
+        }
+        process = context.Process(target=_run, kwargs=arguments)
+        with _without_main():  # it may be Ray's worker
+            process.start()
+        theirs.close()
+        return cls(process, link)
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.join(0)
+        self.link.close()
+
+    def receive(self, until: float) -> Any:
+        """Return the next report, or the Outcome, which is last.
+
+        Raises:
+            TimeoutError: there is none by `until`, in seconds of time.monotonic().
+        """
+        if not self.link.poll(max(0.0, until - time.monotonic())):
+            raise TimeoutError
+        try:
+            return self.link.recv()
+        except (EOFError, OSError):
+            return Outcome(failure=f"the process ended with {self.join()}")
+
+    def permit(self) -> None:
+        """Give the job one more permit."""
+        with contextlib.suppress(OSError):  # it has ended; its last report hasn't
+            self.link.send(None)
+
+    def join(self, seconds: float = _ENDING_SECONDS) -> str:
+        """Wait until the process has ended; after this time, kill it and its children.
+
+        Returns:
+            Its signal or exit code.
+        """
+        self.process.join(seconds)
+        if self.process.is_alive():
+            with contextlib.suppress(psutil.Error):
+                for child in psutil.Process(self.process.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.Error):
+                        child.kill()
+            self.process.kill()
+            self.process.join()
+        code = self.process.exitcode or 0
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def end(self, seconds: float) -> None:
+        """End a forked job in order; kill it after this time."""
+        self.process.terminate()
+        self.join(seconds)
+        self.link.close()
+
+
+def outcome_of(call: Callable[[], Any], supervisor: Supervisor) -> Outcome:
+    """Do a job in this process: report the items of a generator, return the outcome."""
+    try:
+        value = call()
+        if isinstance(value, Iterator):
+            for item in value:
+                supervisor.report(item)
+            value = None
+        return Outcome(value)
+    except (UserError, Diverged, Broken) as error:
+        trace, is_advice = getattr(error, "trace", ""), not isinstance(error, Broken)
+        return Outcome(failure=str(error), is_advice=is_advice, trace=trace)
+    except BaseException as error:  # SystemExit of a user's code too
+        if isinstance(error, SystemExit) and supervisor.signals.received is not None:
+            return Outcome()
+        return Outcome(failure=describe_error(error), trace=traceback.format_exc())
+
+
+def _fork_server(path: str) -> ForkServerContext:
+    """Start the process that jobs are forked from, which no signal ends.
+
+    Ctrl-C in a terminal goes to the whole process group, and would end it while it
+    imports. Both signals wait there forever, and in each job until it lets them in.
+    """
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([*PRELOADED, path.partition(":")[0]])
+    resource_tracker.ensure_running()  # it lets the signals through at its start
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return server
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a new process from importing this one's main module.
+
+    A script would run again, and a notebook has no file.
+    """
+    main = vars(sys.modules["__main__"])
+    kept = {name: main.pop(name, None) for name in ("__file__", "__spec__")}
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        # Ray asks for the file, where the module has one.
+        main.update({name: held for name, held in kept.items() if held is not None})
+
+
+def _run(
+    link: Connection,
+    job: Job,
+    arguments: bytes,
+    folder: str,
+    environment: Mapping[str, str],
+    argv: list[str],
+) -> None:
+    """Do a job in this process, and send its outcome."""
+    os.setsid()  # Ctrl-C is the parent's
+    signal.alarm(0 if job.is_forked else job.seconds)
+    if job.output is not None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        file = os.open(job.output, flags, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+    os.chdir(folder)
+    os.environ.update(environment)
+    sys.argv = argv
+    with contextlib.suppress(OSError), Signals() as signals:
+        supervisor = Supervisor(link.send, signals)
+        if job.is_forked:
+            listening = link, supervisor.permits, job.saves_alone
+            threading.Thread(target=_listen, args=listening, daemon=True).start()
+        outcome = outcome_of(lambda: _call(job, arguments, supervisor), supervisor)
+        signals.on_first = None
+        link.send(outcome)
+
+
+def _call(job: Job, arguments: bytes, supervisor: Supervisor) -> Any:
+    """Call the function of a job, once the signals of its start have come."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    function = resolve_name(job.path)
+    if job.is_forked:
+        function = functools.partial(function, supervisor)
+    return function(*cloudpickle.loads(arguments))
+
+
+def _listen(link: Connection, permits: threading.Semaphore, saves_alone: bool) -> None:
+    """Take permits; end this process when there is nobody left to give one."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            link.recv()
+            permits.release()
+    if saves_alone:
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        os._exit(1)
