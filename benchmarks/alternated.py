@@ -69,17 +69,23 @@ Measured = Mapping[str, float]
 def measure(
     before: Path, after: Path, work: str, mode: str, pairs: int
 ) -> Iterator[tuple[Measured, Measured]]:
-    """Train a work with both commits in turn; yield what each pair measured."""
+    """Train a work with both commits in turn; yield what each pair measured.
+
+    The two of a pair have the same seed, and each pair has another.
+    """
     agent, settings, between = SPEED_WORKS[work]
     for number in range(pairs):
-        measured = {}
+        own = {**settings, **MODES[mode], "quiet": True, "seed": number}
+        pair: list[Measured] = []
         # Each is the first of a pair as often as the other.
-        for where in (before, after)[:: 1 - 2 * (number % 2)]:
+        order = 1 - 2 * (number % 2)
+        for where in (before, after)[::order]:
             with tempfile.TemporaryDirectory() as runs:
-                own = {**settings, **MODES[mode], "quiet": True, "run_dir": runs}
-                asked = {"agent": agent, "settings": own, "between": between}
-                measured[where] = train(where, asked)["measured"]
-        yield measured[before], measured[after]
+                asked = {"agent": agent, "settings": {**own, "run_dir": runs}}
+                asked["between"] = between
+                pair.append(train(where, asked)["measured"])
+        first, second = pair[::order]
+        yield first, second
 
 
 def ratios(pairs: Sequence[tuple[Measured, Measured]]) -> dict[str, Ratio]:
