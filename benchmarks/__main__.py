@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from benchmarks import alternated, commits
+from benchmarks import alternated, commits, mutation
 from benchmarks import chart as charts
 from benchmarks import learning as learns
 from benchmarks import memory as actor_memory
@@ -51,9 +51,15 @@ def cli() -> None:
     """Measure xagents-ray on this machine."""
 
 
-for each in (parts.roofline, parts.updates, parts.replay, parts.weights):
+for each in (
+    parts.roofline,
+    parts.updates,
+    parts.replay,
+    parts.weights,
+    learns.learning,
+):
     cli.add_command(each)
-for each in (learns.learning, commits.same_numbers, alternated.same_speed):
+for each in (commits.same_numbers, alternated.same_speed, mutation.mutants):
     cli.add_command(each)
 
 

@@ -1,0 +1,161 @@
+"""Mutants: sources with one other number, comparison or sign.
+
+A number becomes twice as large, 0 becomes 1, and one below 0.001 a thousand times as
+large; an order takes or loses its equal, `==` and `!=` change, and so do `+` and `-`.
+Left out are types, texts, what an error says, and asserts, which are never false.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_OPERATORS = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+}
+_SEQUENCES = (ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)
+
+
+class Mutant(NamedTuple):
+    """A change of a source file.
+
+    Attributes:
+        file: the path in the checkout.
+        lines: the first and the last line of the statement, without its body.
+        start: the number of bytes before the change.
+        old: the original text.
+        new: the replacement text.
+    """
+
+    file: str
+    lines: tuple[int, int]
+    start: int
+    old: str
+    new: str
+
+    def made(self, source: bytes) -> bytes:
+        """Return the changed source."""
+        end = self.start + len(self.old)
+        assert source[self.start : end] == self.old.encode()
+        return source[: self.start] + self.new.encode() + source[end:]
+
+    def told(self, source: bytes) -> str:
+        """Return the place, and the line before and after the change."""
+        number = source[: self.start].count(b"\n")
+        before, after = (
+            text.decode().splitlines()[number].strip()
+            for text in (source, self.made(source))
+        )
+        return f"{self.file}:{number + 1}: {before} → {after}"
+
+
+class _Visitor(ast.NodeVisitor):
+    """Finds all mutants of a file."""
+
+    def __init__(self, file: str, source: bytes) -> None:
+        self.found: list[Mutant] = []
+        self._file, self._source = file, source
+        lines = source.splitlines(keepends=True)
+        self._starts = [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
+        self._lines = (1, 1)
+
+    def visit(self, node: ast.AST) -> None:
+        """Visit what can be mutated."""
+        if isinstance(node, ast.Assert | ast.Raise | ast.JoinedStr | ast.arg):
+            return
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno
+            self._lines = node.lineno, max(node.lineno, last)
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.AnnAssign):
+            node.annotation = node.target
+        super().visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Shift each order by its equal, and turn each equality."""
+        operands = [node.left, *node.comparators[:-1]]
+        for operator, left, right in zip(
+            node.ops, operands, node.comparators, strict=True
+        ):
+            self._swap(operator, left, right)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        """Turn the sign between two numbers."""
+        if not _is_sequence(node):
+            self._swap(node.op, node.left, node.right)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Turn the sign of what is added."""
+        if not _is_sequence(node.value):
+            self._swap(node.op, node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        """Drop a minus."""
+        if isinstance(node.op, ast.USub):
+            self._add(self._offset(node.lineno, node.col_offset), "-", "")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """Change a number."""
+        if type(node.value) in (int, float):
+            text = ast.get_source_segment(self._source.decode(), node)
+            start = self._offset(node.lineno, node.col_offset)
+            self._add(start, text or "", repr(_other(node.value)))
+
+    def _swap(self, operator: ast.AST, left: ast.expr, right: ast.expr) -> None:
+        if type(operator) not in _OPERATORS:
+            return
+        old, new = _OPERATORS[type(operator)]
+        assert left.end_lineno is not None and left.end_col_offset is not None
+        start = self._offset(left.end_lineno, left.end_col_offset)
+        between = self._source[start : self._offset(right.lineno, right.col_offset)]
+        found = re.search(re.escape(old).encode(), re.sub(rb"#.*", _blank, between))
+        assert found is not None
+        self._add(start + found.start(), old, new)
+
+    def _add(self, start: int, old: str, new: str) -> None:
+        self.found.append(Mutant(self._file, self._lines, start, old, new))
+
+    def _offset(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + column
+
+
+def _blank(comment: re.Match[bytes]) -> bytes:
+    return b" " * len(comment[0])
+
+
+def _is_sequence(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_sequence(node.left) or _is_sequence(node.right)
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+    return is_text or isinstance(node, _SEQUENCES)
+
+
+def _other(number: float) -> float:
+    # Of an epsilon, twice as much is the same to all that can be seen.
+    return number * (2 if abs(number) >= 0.001 else 1_000) or type(number)(1)
+
+
+def find_mutants(root: Path, sources: Sequence[str]) -> list[Mutant]:
+    """Return all mutants of some folders of a checkout."""
+    found = []
+    paths = (path for each in sources for path in (root / each).rglob("*.py"))
+    for path in sorted(paths):
+        source = path.read_bytes()
+        visitor = _Visitor(path.relative_to(root).as_posix(), source)
+        visitor.visit(ast.parse(source))
+        found += visitor.found
+    return found

@@ -1,0 +1,177 @@
+"""Mutation testing: would a test notice another number, comparison or sign?
+
+`python -m benchmarks mutants` draws some of all mutants of the learners, the replay and
+the processes of a run, makes each in a copy of the checkout, and runs the tests that
+execute its line.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import click
+
+from benchmarks.mutants import Mutant, find_mutants
+from benchmarks.subprocesses import ROOT, in_fresh_process, module
+
+SOURCES = ("learners", "xagents_ray/replay", "cluster/run")
+"""Where mutants are made."""
+TESTS = ("tests/learners", "tests/replay", "tests/cluster/run", "tests/contract")
+"""Where tests are chosen."""
+
+_BAR = 0.9
+_SECONDS = 60.0
+_SECONDS_OF_TESTS = 25.0  # with imports not half of that, so a time-out says something
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant.
+
+    Attributes:
+        mutant: the place, and the line before and after the change.
+        verdict: killed, survived or not decided.
+        reason: the test that failed, or the number of those that passed.
+    """
+
+    mutant: str
+    verdict: str
+    reason: str
+
+
+class Copy:
+    """A copy of a checkout, in which mutants are made.
+
+    Args:
+        root: the checkout.
+        folder: the directory to copy into.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._folder = folder / "checkout"
+        others = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "weekly")
+        shutil.copytree(root, self._folder, symlinks=True, ignore=others)
+        # What a test starts finds the copy too, and not the installed package.
+        paths = os.pathsep.join([str(self._folder), str(ROOT)])
+        self._environment = {**os.environ, "PYTHONPATH": paths}
+
+    def outcomes(
+        self, drawn: Sequence[Mutant], tests: Sequence[str] = TESTS
+    ) -> Iterator[Outcome]:
+        """Try each mutant with the tests that run it; yield what became of it."""
+        lines: dict[str, list[int]] = {}
+        for mutant in drawn:
+            first, last = mutant.lines
+            lines.setdefault(mutant.file, []).extend(range(first, last + 1))
+        asked = {"tests": tests, "lines": lines}
+        command = module("coverage_map", asked)
+        covered = in_fresh_process(command, self._folder, self._environment)
+        for mutant in drawn:
+            yield self._outcome(mutant, covered)
+
+    def _outcome(self, mutant: Mutant, covered: Mapping[str, Any]) -> Outcome:
+        path = self._folder / mutant.file
+        source = path.read_bytes()
+        told = mutant.told(source)
+        suited = _suited(mutant, covered)
+        if not suited:
+            return Outcome(told, "survived", "no test runs it")
+        tests, seconds = [], 0.0
+        for test, took in suited.items():
+            seconds += took
+            if seconds <= _SECONDS_OF_TESTS:
+                tests.append(test)
+        if not tests:
+            return Outcome(told, "not decided", "its tests take too long")
+        path.write_bytes(mutant.made(source))
+        try:
+            failed = self._failed(tests)
+        finally:
+            path.write_bytes(source)
+        if failed is not None:
+            return Outcome(told, "killed", failed)
+        return Outcome(told, "survived", f"{len(tests)} of {len(suited)} tests ran")
+
+    def _failed(self, tests: Sequence[str]) -> str | None:
+        """Return what failed, None if nothing did."""
+        # Sources of one size and second would have the same bytecode.
+        for cache in self._folder.rglob("__pycache__"):
+            shutil.rmtree(cache)
+        command = [sys.executable, "-m", "pytest", "-n0", "-xq", "-pno:cacheprovider"]
+        with subprocess.Popen(
+            [*command, *tests],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=_SECONDS)
+            except subprocess.TimeoutExpired:
+                return f"{_SECONDS:.0f} s passed"
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode == 0:
+            return None
+        found = re.search(r"^(FAILED|ERROR) (.*?)( - .*)?$", output, re.MULTILINE)
+        return found[2] if found else f"exit code {process.returncode}"
+
+
+def _suited(mutant: Mutant, covered: Mapping[str, Any]) -> dict[str, float]:
+    """Return the tests that run a mutant with their seconds, the fastest first."""
+    first, last = mutant.lines
+    by_line = covered["by_line"][mutant.file]
+    ran = {test for line in range(first, last + 1) for test in by_line[str(line)]}
+    found = {test: took for test, took in covered["seconds"].items() if test in ran}
+    # It runs on import, or where AutoGraph has converted it.
+    others = covered["by_file"][mutant.file]
+    return found or {t: took for t, took in covered["seconds"].items() if t in others}
+
+
+@click.command("mutants")
+@click.option("--count", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), help="Default: another each time.")
+@click.option(
+    "--json",
+    "file",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    help="Write what became of each mutant here.",
+)
+def mutants(count: int, seed: int | None, file: TextIO | None) -> None:
+    """Whether tests notice changed constants, comparisons and signs.
+
+    The exit code is 1 if fewer than 90 % of the mutants are killed.
+    """
+    seed = random.randrange(10_000) if seed is None else seed
+    everything = find_mutants(ROOT, SOURCES)
+    drawn = random.Random(seed).sample(everything, min(count, len(everything)))
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for outcome in Copy(ROOT, Path(folder)).outcomes(drawn):
+            outcomes.append(outcome)
+            click.echo(f"{outcome.verdict}: {outcome.mutant} ({outcome.reason})")
+    killed, survived, undecided = (
+        sum(outcome.verdict == verdict for outcome in outcomes)
+        for verdict in ("killed", "survived", "not decided")
+    )
+    click.echo(
+        f"Of {len(drawn)} drawn from {len(everything)} by seed {seed}: "
+        f"{killed} killed, {survived} survived, {undecided} not decided."
+    )
+    if file is not None:
+        whole = {"seed": seed, "outcomes": [each._asdict() for each in outcomes]}
+        json.dump(whole, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+    sys.exit(int(killed < _BAR * (killed + survived)))

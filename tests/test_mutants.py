@@ -1,0 +1,136 @@
+"""Mutants: which there are, and what becomes of them."""
+
+from pathlib import Path
+
+import pytest
+from checkout import ROOT  # noqa: F401
+
+from benchmarks import mutation
+from benchmarks.mutants import find_mutants
+from benchmarks.mutation import Copy
+
+SOURCE = '''"""Has 7 words."""
+
+LIMIT: "tuple[3]" = 4_000
+
+
+def doubled(x: "x[2]", é: str = "ü") -> "x[3]":
+    """Return 2 x."""
+    assert x != 5
+    if x > 9:
+        raise ValueError(f"{x + 1} > 9", 8)
+    left = -x
+    while left < 0:
+        left += 1
+    return x + left + (  # + 1
+        x
+    ) - 1e-5 + 1e-5
+
+
+def nobody() -> bool:
+    return doubled(0) == 0 and "1" + "2" is not None
+'''
+TESTS = """
+import time
+
+import pytest
+
+from learners import numbers
+
+
+@pytest.mark.parametrize("x", [2, 3])
+def test_doubled(x):
+    assert numbers.doubled(x) == 2 * x
+
+
+def test_slow():
+    time.sleep(0.5)
+    assert numbers.doubled(9) == 18
+
+
+def test_that_fails():
+    assert numbers.nobody() is None
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for file, text in {
+        "learners/__init__.py": "",
+        "learners/numbers.py": SOURCE,
+        "learners/unused.py": "LIMIT = 3\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+        "tests/test_numbers.py": TESTS,
+    }.items():
+        path = tmp_path / "root" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "root"
+
+
+def test_numbers_comparisons_and_signs_change(checkout: Path) -> None:
+    found = find_mutants(checkout, ["learners"])
+    source = SOURCE.encode()
+    assert sorted(
+        (mutant.lines, mutant.told(source).removeprefix("learners/numbers.py:"))
+        for mutant in found
+        if mutant.file == "learners/numbers.py"
+    ) == [
+        ((3, 3), '3: LIMIT: "tuple[3]" = 4_000 → LIMIT: "tuple[3]" = 8000'),
+        ((9, 9), "9: if x > 9: → if x > 18:"),
+        ((9, 9), "9: if x > 9: → if x >= 9:"),
+        ((11, 11), "11: left = -x → left = x"),
+        ((12, 12), "12: while left < 0: → while left < 1:"),
+        ((12, 12), "12: while left < 0: → while left <= 0:"),
+        ((13, 13), "13: left += 1 → left += 2"),
+        ((13, 13), "13: left += 1 → left -= 1"),
+        ((14, 16), "14: return x + left + (  # + 1 → return x + left - (  # + 1"),
+        ((14, 16), "14: return x + left + (  # + 1 → return x - left + (  # + 1"),
+        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) + 1e-5 + 1e-5"),
+        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 0.01 + 1e-5"),
+        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 + 0.01"),
+        ((14, 16), "16: ) - 1e-5 + 1e-5 → ) - 1e-5 - 1e-5"),
+        (
+            (20, 20),
+            '20: return doubled(0) == 0 and "1" + "2" is not None'
+            ' → return doubled(0) != 0 and "1" + "2" is not None',
+        ),
+        (
+            (20, 20),
+            '20: return doubled(0) == 0 and "1" + "2" is not None'
+            ' → return doubled(0) == 1 and "1" + "2" is not None',
+        ),
+        (
+            (20, 20),
+            '20: return doubled(0) == 0 and "1" + "2" is not None'
+            ' → return doubled(1) == 0 and "1" + "2" is not None',
+        ),
+    ]
+
+
+def test_what_becomes_of_mutants(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_text = {
+        mutant.told((checkout / mutant.file).read_bytes()).partition(" → ")[2]: mutant
+        for mutant in find_mutants(checkout, ["learners"])
+    }
+    drawn = ["left = x", 'LIMIT: "tuple[3]" = 8000', "if x >= 9:", "LIMIT = 6"]
+    nobody = 'return doubled(1) == 0 and "1" + "2" is not None'
+    drawn += [nobody, "left -= 1", "left += 2"]
+    monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.4)
+    outcomes = Copy(checkout, tmp_path).outcomes([by_text[x] for x in drawn], ["tests"])
+    outcome = next(outcomes)
+    assert outcome.verdict == "killed"
+    assert outcome.reason.startswith("tests/test_numbers.py::test_doubled[")
+    # One runs on import, one in a test that takes too long.
+    assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
+    assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
+    assert next(outcomes)[1:] == ("survived", "no test runs it")
+    # Only a test that fails anyway runs it, as if AutoGraph had converted it.
+    assert next(outcomes)[1:] == ("survived", "2 of 3 tests ran")
+    monkeypatch.setattr(mutation, "_SECONDS", 3.0)
+    assert next(outcomes)[1:] == ("killed", "3 s passed")
+    monkeypatch.setattr(mutation, "_SECONDS_OF_TESTS", 0.0)
+    assert next(outcomes)[1:] == ("not decided", "its tests take too long")
+    assert (checkout / "learners" / "numbers.py").read_text("utf-8") == SOURCE
