@@ -189,6 +189,7 @@ def test_a_resumed_learner_publishes_above_its_earlier_versions(ray: FakeRay) ->
 def test_a_phase_that_a_snapshot_includes_is_not_newer() -> None:
     snapshot = LastSnapshot(RayCalls(None, Signals()))
     snapshot.add(2, 10)
+    snapshot.add(3, 100)
     snapshot.keep({}, 3)
     snapshot.add(3, 100)
     snapshot.add(4, 1_000)

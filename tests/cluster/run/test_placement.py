@@ -136,12 +136,13 @@ def test_learners_are_where_tensorflow_is() -> None:
     assert label_selectors(cluster(4, 2), 3) is None
 
 
-@pytest.mark.parametrize("has_claim", [False, True])
-def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
-    """A user's own Ray Tune function has one too, which is no run's."""
+def claimed(
+    has_claim: bool, removed: list[Any], cores: int = 1, lag: int = 0
+) -> tuple[RunParts, Any]:
+    """Return a run's parts on a node of three cores, and the claim of its own."""
     bundles = [{"CPU": 1.0}, {"CPU": 0.5}, {"CPU": 0.5}]
     theirs = SimpleNamespace(bundle_specs=bundles if has_claim else bundles[:1])
-    own, removed = SimpleNamespace(wait=lambda seconds: True), list[Any]()
+    own = SimpleNamespace(wait=lambda seconds: True)
     util = SimpleNamespace(
         get_current_placement_group=lambda: theirs,
         placement_group=lambda *bundles, **options: own,
@@ -152,11 +153,27 @@ def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
         ray=SimpleNamespace(util=util, nodes=lambda: [node]),
         shutdown_requested=lambda: False,
     )
-    run: Any = SimpleNamespace(config=config(n_envs=4), learner_cores=1)
-    parts = RunParts(calls, run, (), has_claim)
+    flags = config(n_envs=4, policy_lag=lag)
+    run: Any = SimpleNamespace(config=flags, learner_cores=cores)
+    return RunParts(calls, run, (), has_claim), own
+
+
+@pytest.mark.parametrize("has_claim", [False, True])
+def test_only_a_trial_of_a_sweep_has_its_claim_already(has_claim: bool) -> None:
+    """A user's own Ray Tune function has one too, which is no run's."""
+    removed: list[Any] = []
+    parts, own = claimed(has_claim, removed)
     assert parts.shares == ([2, 2] if has_claim else [1, 1, 2])
     parts.release()
     assert removed == ([] if has_claim else [own])
+
+
+@pytest.mark.parametrize(("cores", "lag", "actors"), [(2, 1, 2), (1, 1, 3), (2, 0, 3)])
+def test_a_wide_learner_has_a_core_where_actors_run_ahead(
+    cores: int, lag: int, actors: int
+) -> None:
+    parts, _ = claimed(False, [], cores, lag)
+    assert parts.n_actors == actors
 
 
 def test_a_signal_withdraws_a_claim() -> None:
