@@ -73,9 +73,16 @@ class ActorSetup:
 
         Without `env_threads`, its environments may use all cores of the run.
         """
-        parts = run.algorithm, run.config, run.layout, run.seed
-        threads = env_threads or run.cores
-        return cls(*parts, first_env, n_envs, threads, definitions)
+        return cls(
+            run.algorithm,
+            run.config,
+            run.layout,
+            run.seed,
+            first_env,
+            n_envs,
+            env_threads or run.cores,
+            definitions,
+        )
 
     @property
     def places(self) -> Array:

@@ -59,8 +59,9 @@ class Evaluator:
         counter = EpisodeCounter(self._n_envs, self._first_env)
         first = self._envs.reset(seed % SEED_LIMIT + self._first_env)
         generators = noise_generators(seed, self._first_env, self._n_envs)
-        acting = self._policy, first, generators, greedy, random_share
-        steps = play_forever(self._envs, *acting)
+        steps = play_forever(
+            self._envs, self._policy, first, generators, greedy, random_share
+        )
         for row, step in enumerate(steps):
             if self._stopping:
                 raise Stopped

@@ -193,8 +193,14 @@ class Player:
         """
         self._policy.load(weights)
         first, generators = self._envs.reset(seed), noise_generators(seed, 0, 1)
-        how = not self._config.sample, self._config.eval_epsilon
-        steps = play_forever(self._envs, self._policy, first, generators, *how)
+        steps = play_forever(
+            self._envs,
+            self._policy,
+            first,
+            generators,
+            greedy=not self._config.sample,
+            random_share=self._config.eval_epsilon,
+        )
         counter, number = EpisodeCounter(1), 1
         self._see(number, 0)
         for row, step in enumerate(steps):

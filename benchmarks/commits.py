@@ -98,8 +98,13 @@ def compare(
                     lambda where, work=work, mode=mode: _learned(where, work, mode),
                     (before, after),
                 )
-                counts = len(first["episodes"]), int(first["updates"])
-                yield Comparison(work, mode, *counts, _differences(first, second))
+                yield Comparison(
+                    work,
+                    mode,
+                    len(first["episodes"]),
+                    int(first["updates"]),
+                    _differences(first, second),
+                )
 
 
 def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class ActorCritic:
         largest_c: float = 1.0,
     ) -> None:
         self._config, self._setup = setup.config, setup
-        self._largest = largest_rho, largest_c
+        self._largest_rho, self._largest_c = largest_rho, largest_c
         self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
         self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
@@ -124,15 +124,26 @@ class ActorCritic:
         log_probs = tf.reshape(tf.stop_gradient(log_probs), shape)
         values = tf.reshape(tf.stop_gradient(values), [-1, shape[1]])
         c = self._config
-        rows = r.rewards, values, r.terminated, r.truncated, c.gamma
         if is_old:
             targets, advantages = returns.vtrace(
-                log_probs - r.behavior_log_probs, *rows, *self._largest, c.lam
+                log_probs - r.behavior_log_probs,
+                r.rewards,
+                values,
+                r.terminated,
+                r.truncated,
+                c.gamma,
+                self._largest_rho,
+                self._largest_c,
+                c.lam,
             )
         elif c.lam == 1:  # no ratios: rounding would keep them from being 1
-            targets = returns.n_step_returns(*rows)
+            targets = returns.n_step_returns(
+                r.rewards, values, r.terminated, r.truncated, c.gamma
+            )
             advantages = targets - values[:-1]
         else:
-            advantages = returns.gae(*rows, c.lam)
+            advantages = returns.gae(
+                r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
+            )
             targets = advantages + values[:-1]
         return targets, advantages

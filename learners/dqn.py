@@ -79,8 +79,8 @@ class DQN:
             new_metrics, new_errors = self._update(batch_at(batches, k), phase)
             return add_metrics(metrics, new_metrics), with_errors(errors, k, new_errors)
 
-        names = ["loss", "q_value", "grad_norm"]
-        metrics = no_means(*names, *["clipped"] * self._config.distributional)
+        clipped = ["clipped"] * self._config.distributional
+        metrics = no_means("loss", "q_value", "grad_norm", *clipped)
         start = metrics, no_errors(batches)
         metrics, errors = update_on_batches(update, start, phase, self._setup)
         return metrics, update_count(metrics), *errors

@@ -34,9 +34,8 @@ class IMPALA:
     def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
         """Take one step on each batch of trajectories, or on all at once."""
         if self._config.replay_share:
-            part = self._config.replayed_part
-            sizes = phase.batches, phase.width
-            data = append_replayed(data, part, *sizes, self._updates)
+            part, count = self._config.replayed_part, phase.batches
+            data = append_replayed(data, part, count, phase.width, self._updates)
             self._updates.assign_add(1)
             phase = phase._replace(batches=1)
         return self._parts.learn(data, phase, first_version=tf.int64.max)

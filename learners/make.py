@@ -24,8 +24,9 @@ def build_learner(run: RunSpec) -> Learner:
     # Where each rollout is learned from alone, they have one width, or two.
     varies = compiled and row.on_policy and not config.learns_each_rollout
     n_envs = run.config.env.n_envs if varies else None
-    facts = run.spec, run.layouts, run.seed, max_steps, compiled
-    learner = Learner(row, config, *facts, n_envs=n_envs)
+    learner = Learner(
+        row, config, run.spec, run.layouts, run.seed, max_steps, compiled, n_envs
+    )
     begun = set[str]()
     for model, layout, keras_file in zip(
         row.models, run.layouts, run.networks, strict=False

@@ -25,19 +25,23 @@ class FusedAdam(keras.optimizers.Adam):
         self.iterations.assign_add(1)
         step = tf.cast(self.iterations.value, tf.float32)
         beta1, beta2 = tf.constant(self.beta_1), tf.constant(self.beta_2)
-        settings = {
-            "lr": self.learning_rate.value,
-            "beta1": beta1,
-            "beta2": beta2,
-            "beta1_power": tf.pow(beta1, step),
-            "beta2_power": tf.pow(beta2, step),
-            "epsilon": self.epsilon,
-        }
-        slots = variables, self._momentums, self._velocities
-        for gradient, *held in zip(gradients, *slots, strict=True):
-            var, m, v = map(_handle, held)
-            dense = tf.convert_to_tensor(gradient)  # of an embedding it is sparse
-            tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=dense, **settings)
+        lr, epsilon = self.learning_rate.value, self.epsilon
+        power1, power2 = tf.pow(beta1, step), tf.pow(beta2, step)
+        for gradient, variable, momentum, velocity in zip(
+            gradients, variables, self._momentums, self._velocities, strict=True
+        ):
+            tf.raw_ops.ResourceApplyAdam(
+                var=_handle(variable),
+                m=_handle(momentum),
+                v=_handle(velocity),
+                beta1_power=power1,
+                beta2_power=power2,
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                epsilon=epsilon,
+                grad=tf.convert_to_tensor(gradient),  # of an embedding it is sparse
+            )
         for variable in constrained_variables(variables):
             variable.assign(variable.constraint(variable))
 

@@ -119,10 +119,24 @@ class PPO:
         log_probs = policy.log_prob(actions)
         values = tf.reshape(values, [-1, shape[1]])
         log_ratios = tf.reshape(log_probs, shape) - r.behavior_log_probs
-        rows = r.rewards, values, r.terminated, r.truncated, c.gamma
-        targets, advantages = returns.vtrace(log_ratios, *rows, decay=c.lam)
-        columns = map(flatten_time, (values[:-1], advantages, targets))
-        return PPOSamples(actions, log_probs, log_probs, *columns), inputs
+        targets, advantages = returns.vtrace(
+            log_ratios,
+            r.rewards,
+            values,
+            r.terminated,
+            r.truncated,
+            c.gamma,
+            decay=c.lam,
+        )
+        samples = PPOSamples(
+            actions,
+            behavior_log_probs=log_probs,
+            proximal_log_probs=log_probs,
+            behavior_values=flatten_time(values[:-1]),
+            advantages=flatten_time(advantages),
+            targets=flatten_time(targets),
+        )
+        return samples, inputs
 
     def _samples(self, r: Rollout, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""
@@ -176,12 +190,15 @@ class PPO:
             "entropy": entropy,
             "kl": losses.masked_mean(old_log_probs - log_probs, valid),
         }
-        step = self._optimizer, tape, loss, self._variables, c.grad_norm
         if c.target_kl is None:
-            return {**metrics, "grad_norm": gradient_step(*step)}
+            return {**metrics, "grad_norm": self._take_step(tape, loss)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
         # NaN counts as close: the update makes weights of NaN, which end the run.
         is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
         if is_close:
-            norm = gradient_step(*step)
+            norm = self._take_step(tape, loss)
         return {**metrics, "grad_norm": norm, "has_updated": is_close}
+
+    def _take_step(self, tape: tf.GradientTape, loss: tf.Tensor) -> tf.Tensor:
+        largest_norm = self._config.grad_norm
+        return gradient_step(self._optimizer, tape, loss, self._variables, largest_norm)

@@ -50,9 +50,13 @@ class SAC:
 
     def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
         """Update all networks, and alpha, on each of K minibatches."""
-        names = "entropy", "alpha"
         return self._networks.learn(
-            batches, phase, self._value_targets, self._update_policy, *names
+            batches,
+            phase,
+            self._value_targets,
+            self._update_policy,
+            "entropy",
+            "alpha",
         )
 
     def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:

@@ -41,12 +41,12 @@ class GoalRewards:
             raise interface.env_fault(str(config.env), what, place, remedy)
         space: Any = wrapping.space_before_flattening(env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
-        samples = np.stack(goals), np.stack(goals[:1] * 2)
-        self._reward = _by_rows(env.get_wrapper_attr("compute_reward"), *samples)
+        two, same = np.stack(goals), np.stack(goals[:1] * 2)
+        self._reward = _by_rows(env.get_wrapper_attr("compute_reward"), two, same)
         self._terminated = None
         if env.has_wrapper_attr("compute_terminated"):
             ends = env.get_wrapper_attr("compute_terminated")
-            self._terminated = _by_rows(ends, *samples)
+            self._terminated = _by_rows(ends, two, same)
 
     def __call__(
         self, achieved: FloatArray, desired: FloatArray

@@ -235,8 +235,9 @@ class SupervisedLearner:
         if phase.references:
             self.version += 1
             update = self.actor.update.options(num_returns=phase.outputs)
-            facts = self.version, phase.env_steps, phase.statistics
-            outputs = update.remote(*facts, *phase.references)
+            outputs = update.remote(
+                self.version, phase.env_steps, phase.statistics, *phase.references
+            )
             phase.metrics, phase.weights, *phase.answer = outputs
             self.weights = phase.weights
 

@@ -204,8 +204,8 @@ class RunParts:
     def shard(self, number: int) -> Any:
         """Make a shard of the replay."""
         service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
-        setup = self._run, number, self._definitions
-        made = service.options(**self._anywhere).remote(*setup)
+        make = service.options(**self._anywhere)
+        made = make.remote(self._run, number, self._definitions)
         return self._keep("shard", number, made)
 
     def env_actor(self, number: int) -> Any:

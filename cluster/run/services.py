@@ -52,8 +52,10 @@ class ReplayService:
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
         install_definitions(self._definitions)
-        facts = config, n_envs, run.seed, self._shard, goal_rewards(run.config)
-        self._replay = replay_for(kind, run.spec, *facts)
+        rewards = goal_rewards(run.config)
+        self._replay = replay_for(
+            kind, run.spec, config, n_envs, run.seed, self._shard, rewards
+        )
         return self._replay.nbytes
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:

@@ -136,9 +136,11 @@ class SweepController(tune.Callback, tune.Stopper):
             UserError: the cluster lacks the resources.
         """
         nodes = nodes_of(self._ray)
-        arguments = nodes, config, 1 / self._plan.config.n_jobs
-        is_local = config.placement.local
-        claims = [single_claim(*arguments)] if is_local else run_claims(*arguments)
+        share, is_local = 1 / self._plan.config.n_jobs, config.placement.local
+        if is_local:
+            claims = [single_claim(nodes, config, share)]
+        else:
+            claims = run_claims(nodes, config, share)
         check_claims(nodes, claims)
         labels = label_selectors(nodes, len(claims))
         return (claims if is_local else [{}, *claims]), labels

@@ -76,8 +76,9 @@ class OptionalReplayGroup(TrajectoryReplayGroup):
     def check_settings(self) -> None:
         """Raise UserError when settings of a replay buffer are given without one."""
         super().check_settings()
-        names = ("buffer_max_size", "buffer_initial_size", "replay_shards")
-        unused = self.config.not_default(*names)
+        unused = self.config.not_default(
+            "buffer_max_size", "buffer_initial_size", "replay_shards"
+        )
         if unused and not self.is_used:
             raise UserError(
                 f"{flag(unused[0])} is for a replay buffer: add --replay-ratio, or "

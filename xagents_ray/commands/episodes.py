@@ -103,8 +103,8 @@ def _progress(total: int, shown: bool) -> Iterator[Callable[[int, int], object]]
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     steps = TextColumn("episodes, {task.fields[env_steps]:,} env steps")
-    columns = BarColumn(), MofNCompleteColumn(), steps
-    with Progress(*columns, console=console, transient=True) as bar:
+    counted = MofNCompleteColumn()
+    with Progress(BarColumn(), counted, steps, console=console, transient=True) as bar:
         task = bar.add_task("", total=total, env_steps=0)
         yield lambda ended, env_steps: bar.update(
             task, completed=ended, env_steps=env_steps

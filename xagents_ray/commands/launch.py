@@ -114,9 +114,16 @@ def _launch(target: str, /, **given: Any) -> None:
     words = ctx.meta["command"]
     sources, added = _check(ctx, words)
     write = resolve_name("xagents_ray.cluster.launch.folder:write_folder")
-    shape = config.workers, config.gpu, config.image
     folder = Path(config.output)
-    names = write(target, [*words, *added], folder, sources, *shape)
+    names = write(
+        target,
+        [*words, *added],
+        folder,
+        sources,
+        workers=config.workers,
+        gpu=config.gpu,
+        image=config.image,
+    )
     click.echo(f"{folder}: {', '.join(names)}")
     if target != "slurm":
         click.echo(f"Put modules that the training imports into {folder}/files.")

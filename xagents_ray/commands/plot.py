@@ -75,12 +75,12 @@ def plot_history(
     paths = _listed(paths, run_dir)
     _check(paths, agents, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
-    chosen = plot, benchmark, history_interval, smoothing
-    curves = [_curve(path, *chosen) for path in paths]
+    curves = [
+        _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
+    ]
     labels = _labels(paths) if agents is None else agents
     figure = _figure(curves, labels, env or _title(paths), plot, benchmark, time_unit)
-    if output is not None:
-        _save(figure, Path(output))
+    _save(figure, output)
     return figure
 
 
@@ -118,8 +118,7 @@ def plot_seeds(
     figure = _figure([middle], [label], env, "mean_reward", "step", None)
     band = scores.iqm_interval(rewards)
     figure.axes[0].fill_between(steps, *band, color=_COLORS[0], alpha=0.2, linewidth=0)
-    if output is not None:
-        _save(figure, Path(output))
+    _save(figure, output)
     return figure
 
 
@@ -301,7 +300,11 @@ def _count_in_thousands(axis: Any) -> None:
     axis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _save(figure: Figure, output: Path) -> None:
+def _save(figure: Figure, path: str | Path | None) -> None:
+    """Write a figure to a file, if one is named."""
+    if path is None:
+        return
+    output = Path(path)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with replacing_file(output) as file:

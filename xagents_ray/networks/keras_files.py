@@ -202,20 +202,17 @@ def _layer(
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         return None
     facts |= {"activation": activation}
-    sizes: dict[str, Any]
-    weighted: dict[str, Any] = {"initializer": "glorot_uniform", "gain": 1.0}
     if kind == "Dense" and own["use_bias"] and len(shape) == 1:
         units = int(own["units"])
-        sizes = {"output_shape": (units,), "kernel_shape": (*shape, units)}
-        return Dense(**facts, **weighted, **sizes)
+        return Dense(
+            **facts,
+            initializer="glorot_uniform",
+            gain=1.0,
+            output_shape=(units,),
+            kernel_shape=(*shape, units),
+        )
     if kind == "Conv2D" and _is_square(own) and len(shape) == 3:
-        (size, _), stride = own["kernel_size"], int(own["strides"][0])
-        height, width = ((side - size) // stride + 1 for side in shape[:2])
-        sizes = {
-            "output_shape": (height, width, int(own["filters"])),
-            "kernel_shape": (size, size, shape[-1], int(own["filters"])),
-        }
-        return Convolutional(**facts, **weighted, **sizes, stride=stride)
+        return _convolutional(own, shape, facts)
     if kind == "Flatten" and own["data_format"] == "channels_last":
         return Flatten(**facts, output_shape=(math.prod(shape),))
     if kind == "Activation":
@@ -228,6 +225,23 @@ def _layer(
         if own["axis"] in (-1, [-1], len(shape), [len(shape)]):
             return LayerNorm(**facts, output_shape=shape, epsilon=own["epsilon"])
     return None
+
+
+def _convolutional(
+    own: Mapping[str, Any], shape: tuple[int, ...], facts: dict[str, Any]
+) -> Convolutional:
+    """Convert a `Conv2D` of Keras that has the form of ours."""
+    filters, stride = int(own["filters"]), int(own["strides"][0])
+    size, _ = own["kernel_size"]
+    height, width = ((side - size) // stride + 1 for side in shape[:2])
+    return Convolutional(
+        **facts,
+        initializer="glorot_uniform",
+        gain=1.0,
+        output_shape=(height, width, filters),
+        kernel_shape=(size, size, shape[-1], filters),
+        stride=stride,
+    )
 
 
 def _is_square(own: Mapping[str, Any]) -> bool:

@@ -70,8 +70,9 @@ class OnnxGraph:
             [numpy_helper.from_array(a, name) for name, a in self._arrays.items()],
         )
         opsets = [helper.make_opsetid("", _OPSET)]
-        version = {"opset_imports": opsets, "ir_version": _IR_VERSION}
-        return helper.make_model(graph, **version, **facts)
+        return helper.make_model(
+            graph, opset_imports=opsets, ir_version=_IR_VERSION, **facts
+        )
 
     def _constant(self, array: Array) -> str:
         name = f"array-{len(self._arrays)}"

@@ -153,8 +153,14 @@ def evaluate_policy(
     with Signals() as signals, closing(Evaluator(setup)) as evaluator:
         signals.on_first = evaluator.stop
         with suppress(Stopped), errors_name_line(str(run.config.env.env)):
-            how = config.episodes, run.seed, not config.sample, config.eval_epsilon
-            episodes = evaluator.evaluate(weights, *how, progress)
+            episodes = evaluator.evaluate(
+                weights,
+                config.episodes,
+                run.seed,
+                greedy=not config.sample,
+                random_share=config.eval_epsilon,
+                progress=progress,
+            )
     return Evaluation(tuple(episodes), run.seed, signals.received)
 
 

@@ -53,8 +53,13 @@ def build_onnx(
         "output": (outputs, np.float32, units),
     }
     about = f"{run.algorithm.name} of {run.config.env.env}"
-    producer = {"producer_name": "xagents-ray", "producer_version": __version__}
-    return graph.model(given, results, doc_string=about, **producer)
+    return graph.model(
+        given,
+        results,
+        doc_string=about,
+        producer_name="xagents-ray",
+        producer_version=__version__,
+    )
 
 
 def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:

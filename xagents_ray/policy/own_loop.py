@@ -152,8 +152,10 @@ class Agent:
             self._statistics = merge_all(self._statistics, report.statistics)
             fill = self._driver.collect(self.env_steps).replay
             if batches := self._schedule.batches(before, self.env_steps, fill):
-                given = batches, self.env_steps, self._statistics
-                (metrics,), self._statistics = self._driver.learn(*given), {}
+                (metrics,) = self._driver.learn(
+                    batches, self.env_steps, self._statistics
+                )
+                self._statistics = {}
                 check_finite(metrics, self.env_steps)
         return metrics
 

@@ -177,8 +177,8 @@ class TransitionReplay(TransitionRings):
         head, tail = self._head.take(envs), self._tail.take(envs)
         first = np.maximum(self._first_steps.take(places), tail)
         step = head - (head - rows) % self._length
-        bounds = first, step, self._last_steps.take(places)
-        chosen, steps = self._hindsight.draw(*bounds, self._random)
+        last = self._last_steps.take(places)
+        chosen, steps = self._hindsight.draw(first, step, last, self._random)
         return Relabeled(chosen, self._achieved(envs[chosen], steps))
 
     def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
@@ -200,8 +200,9 @@ class TransitionReplay(TransitionRings):
         achieved = self._achieved(envs, steps)
         desired = np.broadcast_to(goals[:, None], achieved.shape)
         size = goals.shape[-1]
-        pairs = achieved.reshape(-1, size), desired.reshape(-1, size)
-        rewards, over = self.goal_rewards(*pairs)
+        rewards, over = self.goal_rewards(
+            achieved.reshape(-1, size), desired.reshape(-1, size)
+        )
         over = None if over is None else over.reshape(steps.shape)
         return rewards.reshape(steps.shape), over
 
@@ -244,10 +245,10 @@ class TransitionReplay(TransitionRings):
         rewards, ends = self._rewards.take(at), self._terminated.take(at)
         if relabeled is not None:
             chosen, goals = relabeled
-            steps_on = envs[chosen, None], rows[chosen, None] + ahead
-            rewards[chosen], over = self._reward(*steps_on, goals)
+            of, steps_on = envs[chosen, None], rows[chosen, None] + ahead
+            rewards[chosen], over = self._reward(of, steps_on, goals)
             if over is not None:
-                others = self._ends_of_other_causes(*steps_on, at[chosen])
+                others = self._ends_of_other_causes(of, steps_on, at[chosen])
                 ends[chosen] = over | others
         # A ring is never full: its head is behind all that it holds.
         left = (self._head.take(envs) - rows) % self._length

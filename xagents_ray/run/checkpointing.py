@@ -145,9 +145,9 @@ class CheckpointPolicy:
         """Take and write the newest state, and the replay with --checkpoint-replay."""
         self._tried = self._progress.env_steps
         with_replay = with_replay and self._config.checkpoint_replay
-        taken = self._driver.state(), self._state.facts()
-        is_written = self._write(*taken, with_replay=with_replay)
-        if is_written or (with_replay and self._write(*taken)):
+        state, facts = self._driver.state(), self._state.facts()
+        is_written = self._write(state, facts, with_replay=with_replay)
+        if is_written or (with_replay and self._write(state, facts)):
             self._written = self._tried
 
     def _why_no_best(self, window: int) -> str:

@@ -68,8 +68,9 @@ class LocalDriver:
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
             rewards = goal_rewards(run.config)
-            facts = config, n_envs, run.seed, 0, rewards
-            self._replay = replay_for(kind, run.spec, *facts)
+            self._replay = replay_for(
+                kind, run.spec, config, n_envs, run.seed, goal_rewards=rewards
+            )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)
         self._seconds = math.inf  # of the last learning phase
@@ -114,11 +115,13 @@ class LocalDriver:
             with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble_batch(parts, size, [self._run.seed, env_steps])
-        phase = batch, env_steps, statistics, self._weights.version + 1
+        version = self._weights.version + 1
 
         def learn() -> tuple[dict[str, float], Weights]:
             began = time.perf_counter()
-            metrics, weights = self._learner.learn(*phase)
+            metrics, weights = self._learner.learn(
+                batch, env_steps, statistics, version
+            )
             self._seconds = time.perf_counter() - began
             return {**metrics, "seconds": self._seconds}, weights
 

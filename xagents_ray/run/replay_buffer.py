@@ -29,8 +29,7 @@ def empty_replay(
 ) -> Replay:
     """Return a replay of a class, before its memory is committed."""
     make: Callable[..., Replay] = resolve_class("replay", kind)
-    own = config.batch_steps, seed, *config.arguments
-    return make(spec, capacity, n_envs, *own)
+    return make(spec, capacity, n_envs, config.batch_steps, seed, *config.arguments)
 
 
 def replay_for(

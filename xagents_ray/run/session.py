@@ -128,8 +128,9 @@ class Session:
         context = RunContext(state.progress, directory.path, recorder.own)
         self._callbacks = called = Callbacks(callbacks, context)
         self._saves = CheckpointPolicy(run, driver, directory, state, recorder, called)
-        shown = recorder, display, watch, called
-        self._telemetry = Telemetry(run.config, driver, state.progress, *shown)
+        self._telemetry = Telemetry(
+            run.config, driver, state.progress, recorder, display, watch, called
+        )
 
     def train(self) -> Result:
         """Train until the run ends.

@@ -190,8 +190,8 @@ class Progress:
         assert mean is not None
         if self.is_full and (self.best_reward is None or mean > self.best_reward):
             self.best_reward = mean
-        means = mean, self.best_reward, success, self.success_rate
-        return EndedEpisode(step, episode_return, length, *means)
+        best, rate = self.best_reward, self.success_rate
+        return EndedEpisode(step, episode_return, length, mean, best, success, rate)
 
     def _achieved(self, config: TrainingConfig, mean: float) -> bool:
         target = config.target_reward
