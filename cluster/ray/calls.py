@@ -31,7 +31,7 @@ class FailureLog:
     warnings: list[str] = field(default_factory=list)  # sentences, oldest first
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count failures or losses; a number of 0 leaves no entry."""
+        """Count failures or what they cost; a number of 0 leaves no entry."""
         if number:
             self.counts[name] += number
 

@@ -19,6 +19,7 @@ from xagents_ray.policy import loading
 from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.history import read_history
 from xagents_ray.storage.weights import read_file
+from xagents_ray.watch.result import from_summary
 
 FILES = Path(__file__).parents[1] / "data" / "format-1"
 RUNS = {run.parts[-3]: run for run in sorted(FILES.glob("trained/*/*/*"))}
@@ -72,6 +73,12 @@ def test_a_run_is_resumed(agent: str, tmp_path: Path) -> None:
     assert len(rows) and (after["step"][len(rows) :] > steps).all()
     newest = arrays_of(max((mine / "checkpoints").iterdir()) / "arrays.npz")
     assert any((old[x] != newest[x]).any() for x in old if "kernel" in x)
+
+
+def test_a_summary_has_failures_by_their_earlier_name() -> None:
+    kept = json.loads((RUNS["a2c"] / "summary.json").read_text())
+    result = from_summary({**kept, "losses": {"env actors": 2}})
+    assert result is not None and result.failures == {"env actors": 2}
 
 
 @agents

@@ -187,7 +187,7 @@ def test_what_is_left_of_a_broken_run_is_saved() -> None:
         train(driver)
     assert steps() == [2]
     assert summary()["reason"] == "No env actor is left."
-    assert summary()["losses"] == {"env actors": 4}
+    assert summary()["failures"] == {"env actors": 4}
 
 
 def test_phases_that_failed_do_not_keep_the_rest_from_being_saved() -> None:
@@ -342,7 +342,7 @@ def test_failures_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     supervision.failures["env actors"] = 1
     supervision.warnings.append("Env actor 0 died; it is replaced")
     result = train(driver, max_steps=2)
-    assert result.losses == {"env actors": 1}
+    assert result.failures == {"env actors": 1}
     assert supervision.published[-1]["lost/env actors"] == 1
     assert supervision.published[-1]["env_steps"] == 2
     out = capsys.readouterr().out

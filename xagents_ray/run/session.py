@@ -157,8 +157,8 @@ class Session:
         if self._signals.received is not None:
             self._saves.hint_at_resume(self._display.note)
         result = self._summarize(reason, completed=self._signals.received is None)
-        if lost := ", ".join(f"{name}: {n}" for name, n in result.losses.items()):
-            self._display.note(f"Lost and replaced: {lost}")
+        if failed := ", ".join(f"{name}: {n}" for name, n in result.failures.items()):
+            self._display.note(f"Lost and replaced: {failed}")
         return result
 
     def _introduce(self) -> None:
@@ -310,7 +310,7 @@ class Session:
             directory=str(self._directory.path),
             n_actors=self._driver.n_actors,
             learner_threads=self._driver.learner_threads,
-            losses=self._telemetry.failures,
+            failures=self._telemetry.failures,
             profile=self._telemetry.profile.summary(),
             completed=completed,
         )

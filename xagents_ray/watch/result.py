@@ -30,7 +30,8 @@ class Result:
             environment's info has neither `is_success` nor `success`.
         episodes: (env step, return) of every episode of this session, in order.
         dropped: number of unfinished episodes that were lost on resuming.
-        losses: costs of failures in this session, by name.
+        failures: costs of failures in this session by name, such as `env actors` and
+            `rollouts`.
         policy_lag: smallest, mean and largest lag of this session's rollouts.
         profile: shares of time by part, what limits the run, and what to change.
         n_actors: number of env actors; 0 if there was nothing to do.
@@ -69,7 +70,7 @@ class Result:
     precision: str = "float32"
     signal: int | None = None
     completed: bool = False
-    losses: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     policy_lag: dict[str, float] = field(default_factory=dict)
     profile: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -132,6 +133,8 @@ def stopped_by(number: int | None) -> str:
 
 def from_summary(kept: Mapping[str, Any]) -> Result | None:
     """Return the result in a `summary.json`; None if it lacks a value."""
+    if "losses" in kept:  # as earlier runs call them
+        kept = {**kept, "failures": kept["losses"]}
     try:
         values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}
         return Result(**{each.name: values[each.name] for each in fields(Result)})

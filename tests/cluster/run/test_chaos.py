@@ -124,8 +124,8 @@ def _chaos(
     assert "it is replaced" in text
     assert _lost(text, "replay shards") == killed[_SHARD]
     assert ("an empty one refills" in text) == (_SHARD in victims)
-    losses = summary["losses"]
-    assert losses["env actors"] == _lost(text, "env actors")
+    failures = summary["failures"]
+    assert failures["env actors"] == _lost(text, "env actors")
     assert "Traceback" not in text
     return text, summary
 
@@ -139,10 +139,9 @@ def test_dqn_survives(seed: int, greedy_mean: Callable[[str, Path], float]) -> N
     run = Path("runs/dqn/CartPole-v1/chaos")
     newest = newest_valid(run / "checkpoints")
     assert newest is not None
-    kept = int(
-        load_checkpoint(newest).arrays["optimizer/0"]
-    )  # updates since the first weights
-    assert kept + summary["losses"].get("updates", 0) == summary["updates"]
+    # Updates since the first weights.
+    kept = int(load_checkpoint(newest).arrays["optimizer/0"])
+    assert kept + summary["failures"].get("updates", 0) == summary["updates"]
     final = greedy_mean("dqn", run)
     print(f"seed {seed}: final weights {final}", text.splitlines()[-3:], sep="\n")
     assert final >= 450

@@ -27,7 +27,7 @@ def stopping(self, *arguments):
 
 ReplayShards.sample = stopping
 run = xagents_ray.train("dqn", quiet=True, **json.loads(sys.argv[1]))
-print(json.dumps([run.reason, run.updates, run.losses]))
+print(json.dumps([run.reason, run.updates, run.failures]))
 """
 
 
@@ -41,10 +41,10 @@ def test_a_shard_that_hangs_while_it_draws_is_replaced() -> None:
     assert done.returncode == 0, done.stderr
     warning, last = done.stdout.splitlines()
     assert re.match(r"Warning: Replay shard \d hangs with \d+ transitions;", warning)
-    reason, updates, losses = json.loads(last)
+    reason, updates, failures = json.loads(last)
     assert reason == "Reached --max-steps"
     # No phase is learned twice, and few env steps answer none.
     assert 6_000 / 4 * 0.8 < updates <= 6_000 / 4 + 64
-    assert losses["replay shards"] == 1
-    assert losses["batches with lost parts"] >= 1
-    assert "learners" not in losses
+    assert failures["replay shards"] == 1
+    assert failures["batches with lost parts"] >= 1
+    assert "learners" not in failures

@@ -14,7 +14,7 @@ for where in ({"local": True}, {"address": "ADDRESS", "n_actors": 1}):
         file.unlink()
     made = xagents_ray.train("own-dqn", max_steps=500, name=f"{len(where)}",
                              checkpoints=["w.npz"], **settings, **where)
-    print(sorted(x.name for x in SEEN.iterdir()), made.env_steps, made.losses)
+    print(sorted(x.name for x in SEEN.iterdir()), made.env_steps, made.failures)
 print(sorted(np.load("w.npz").files))
 swept = xagents_ray.tune("own-dqn", trial_steps=300, lr=[1e-4, 1e-3], local=True,
                          **settings, address="ADDRESS")

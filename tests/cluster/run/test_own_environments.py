@@ -14,7 +14,7 @@ made = xagents_ray.train(
     "ppo", env="own/Vector-v0", max_steps=2_000, eval_every=1_000, eval_episodes=2,
     **where,
 )
-print(made.games > 0, made.best_evaluation is not None, made.losses)
+print(made.games > 0, made.best_evaluation is not None, made.failures)
 swept = xagents_ray.tune(
     "ppo", env="__main__:factory", trial_steps=1_000, n_trials=1, lr=[1e-4, 1e-3],
     **where,

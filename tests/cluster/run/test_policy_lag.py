@@ -62,9 +62,9 @@ def test_free_actors_stay_within_the_bound(
     assert 0 <= run["policy_lag"]["min"] <= run["policy_lag"]["max"]
     if find_algorithm(agent).config().replay is None:
         assert run["policy_lag"]["max"] <= 2
-        assert set(run["losses"]) <= {"rollouts older than --policy-lag"}
+        assert set(run["failures"]) <= {"rollouts older than --policy-lag"}
     else:
-        assert run["losses"] == {}
+        assert run["failures"] == {}
 
 
 @pytest.mark.parametrize("agent", ["a3c", "impala"])
@@ -76,7 +76,7 @@ def test_agents_whose_actors_run_free_by_default(
     run = train(agent, **settings)
     rollout = 5 if agent == "a3c" else 4 * 20
     rollouts = run["env_steps"] / rollout
-    assert run["losses"] == {}
+    assert run["failures"] == {}
     assert 0.5 * rollouts < run["updates"] < 1.2 * rollouts
     assert run["policy_lag"]["max"] > 0
 
@@ -89,7 +89,7 @@ def test_shards_hold_the_whole_replay(train: Train, cluster: str) -> None:
     resumed = train("acer", resume=run["directory"], max_steps=more, address=cluster)
     # What was held need not be collected again before learning continues.
     assert resumed["updates"] > run["updates"]
-    assert resumed["losses"] == {}
+    assert resumed["failures"] == {}
 
 
 @pytest.mark.alone
@@ -106,7 +106,7 @@ def test_free_actors_fill_a_replay_as_fast_as_rounds_do(
     for free in (False, True) * 3:
         lag = {"policy_lag": 2, "asynchronous": True} if free else {"policy_lag": 1}
         run = train("dqn", **settings, **lag)
-        assert run["losses"] == {}
+        assert run["failures"] == {}
         assert "--n-actors" in run["profile"]["advice"]
         speeds[free].append(run["steps_per_second"])
     rounds, apart = (statistics.median(speeds[free]) for free in (False, True))
@@ -125,4 +125,4 @@ def test_slow_actors_hold_nobody_up(train: Train, cluster: str) -> None:
     for run in (apart, late):
         assert run["updates"] > 0
         assert run["steps_per_second"] > 3 * in_rounds
-    assert apart["losses"] == {}  # a replay takes rollouts of any age
+    assert apart["failures"] == {}  # a replay takes rollouts of any age
