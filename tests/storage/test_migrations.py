@@ -62,6 +62,16 @@ def test_files_of_the_first_format_are_migrated(second: None) -> None:
     assert arrays and all(name.startswith("new-") for name in arrays)
 
 
+def test_steps_that_wait_for_a_batch_have_their_name() -> None:
+    run = RUN.parents[2] / "dqn/CartPole-v1/before"
+    saved = all_checkpoints(run / "checkpoints")[0]
+    before = json.loads((saved / "facts.json").read_text())
+    facts = load_checkpoint(saved).facts
+    renamed = {"owed": "pending_steps"}
+    assert facts == {renamed.get(name, name): fact for name, fact in before.items()}
+    assert facts["pending_steps"] == 1
+
+
 def test_files_of_the_newest_format_are_left_alone(second: None) -> None:
     data = encode_npz({"kernel": np.ones(2, np.float32)})[""]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

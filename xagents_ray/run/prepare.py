@@ -134,7 +134,7 @@ def _sessions(checkpoint: Checkpoint) -> int:
     """Return how often a run has been resumed; UserError if it can't be again."""
     facts = checkpoint.facts
     try:
-        int(facts["seed"]), int(facts["owed"]), facts["progress"]["env_steps"]
+        int(facts["seed"]), int(facts["pending_steps"]), facts["progress"]["env_steps"]
         list(facts["actors"]), dict(facts["plateau"])
         return int(facts["session"])
     except (KeyError, TypeError, ValueError):

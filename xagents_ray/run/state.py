@@ -69,7 +69,7 @@ class UpdateSchedule:
 
     def __init__(self, run: RunSpec) -> None:
         self._run = run
-        self.steps = 0  # env steps that have made no batch due yet
+        self.pending_steps = 0  # env steps that have made no batch due yet
         self._has_begun = False
 
     def batches(self, before: int, now: int, replay: Fill | None) -> int:
@@ -89,7 +89,8 @@ class UpdateSchedule:
         self._has_begun = True
         # A resumed run draws what an unbroken one would have drawn.
         generator = np.random.default_rng([self._run.seed, now])
-        sampled, self.steps = c.due(self.steps + now - before, generator)
+        pending = self.pending_steps + now - before
+        sampled, self.pending_steps = c.due(pending, generator)
         return fresh + sampled
 
 
@@ -119,7 +120,7 @@ class RunState:
             written = resumed.directory.checkpoints
             progress.best_evaluation = evaluation_by(written, progress.env_steps)
             self.plateau.restore(facts["plateau"])
-            self.schedule.steps = int(facts["owed"])
+            self.schedule.pending_steps = int(facts["pending_steps"])
             self.goes_back = resumed.goes_back
             for history in histories:
                 history.cut(progress.env_steps, is_held=self.goes_back)
@@ -136,5 +137,5 @@ class RunState:
             "session": self.session,
             "progress": self.progress.state(),
             "plateau": self.plateau.state(),
-            "owed": self.schedule.steps,
+            "pending_steps": self.schedule.pending_steps,
         }

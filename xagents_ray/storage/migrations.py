@@ -32,7 +32,15 @@ class Migration(NamedTuple):
     weights: Callable[[Arrays], Arrays] = lambda arrays: arrays
 
 
-MIGRATIONS: list[Migration] = []
+def _name_pending_steps(
+    arrays: Arrays, facts: dict[str, Any]
+) -> tuple[Arrays, dict[str, Any]]:
+    """Give the env steps that have made no batch due yet their name."""
+    renamed = {"owed": "pending_steps"}
+    return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
+
+
+MIGRATIONS: list[Migration] = [Migration(checkpoint=_name_pending_steps)]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
 
