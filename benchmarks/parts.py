@@ -147,10 +147,11 @@ class Parts:
     def learn(self) -> int:
         """Do a learning phase; return its updates."""
         statistics = self.report.statistics
-        metrics, self._weights = self._learner.learn(
+        outputs = self._learner.learn(
             self._batch, _ENV_STEPS, statistics, self._weights.version + 1
         )
-        return int(metrics["updates"])
+        self._weights = outputs.weights
+        return int(outputs.metrics["updates"])
 
     def publish(self) -> Weights:
         """Copy the weights to act with."""

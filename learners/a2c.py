@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import tensorflow as tf
-
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.learners.actor_critic import ActorCritic
-from xagents_ray.learners.metrics import Means
+from xagents_ray.learners.metrics import AlgorithmOutputs
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase
 
@@ -27,6 +25,6 @@ class A2C:
         self.data, self.variables = parts.data, parts.variables
         self.models, self.optimizers = parts.models, parts.optimizers
 
-    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each batch of trajectories."""
         return self._parts.learn(data, phase, phase.weights_version)

@@ -5,7 +5,13 @@ import tensorflow as tf
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
-from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    Means,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup
@@ -33,7 +39,7 @@ class ACER:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables: dict[str, tf.Variable] = {}
 
-    def learn(self, batches: RolloutBatches, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, batches: RolloutBatches, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each of K batches [T, B] with valid rows."""
         metrics = no_means(
             "policy_loss",
@@ -51,7 +57,7 @@ class ACER:
             return metrics
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, update_count(metrics)
+        return AlgorithmOutputs(metrics, update_count(metrics))
 
     def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
         """Take one gradient step on [T, B] rows."""

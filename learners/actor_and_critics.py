@@ -11,8 +11,8 @@ from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
     Means,
-    PhaseOutputs,
     add_metrics,
     no_means,
     update_count,
@@ -86,7 +86,7 @@ class ActorAndCritics:
         value_targets: Callable[[SampledBatches, tf.Tensor], tf.Tensor],
         update_policy: Callable[[tf.Tensor, Means], Means],
         *names: str,
-    ) -> PhaseOutputs:
+    ) -> AlgorithmOutputs:
         """Update the critics on each of K minibatches, and what follows them.
 
         Args:
@@ -123,7 +123,8 @@ class ActorAndCritics:
         )
         ended = update_on_batches(update, start, phase, self._setup)
         critic_metrics, policy_metrics, errors = ended
-        return critic_metrics | policy_metrics, update_count(critic_metrics), *errors
+        metrics = critic_metrics | policy_metrics
+        return AlgorithmOutputs(metrics, update_count(critic_metrics), *errors)
 
     def update_critics(
         self,

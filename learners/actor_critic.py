@@ -11,7 +11,13 @@ from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    Means,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -56,9 +62,7 @@ class ActorCritic:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {f"policy/{k}": v for k, v in log_std.items()}
 
-    def learn(
-        self, data: Any, phase: Phase, first_version: Any
-    ) -> tuple[Means, tf.Tensor]:
+    def learn(self, data: Any, phase: Phase, first_version: Any) -> AlgorithmOutputs:
         """Take one step on a round [T, B], and on each batch that was replayed.
 
         V-trace corrects for weights that acted and are older than the first version;
@@ -69,13 +73,13 @@ class ActorCritic:
         if self._config.replay is None:
             if ~self._setup.stopping:
                 metrics = self._step(data, first_version, metrics)
-            return metrics, update_count(metrics)
+            return AlgorithmOutputs(metrics, update_count(metrics))
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             return self._step(batch_at(data, k), first_version, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, update_count(metrics)
+        return AlgorithmOutputs(metrics, update_count(metrics))
 
     def _step(self, batch: Any, first_version: Any, metrics: Means) -> Means:
         """Take one step on rows [T, B], none if none is valid."""

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.learners.actor_and_critics import ActorAndCritics, action_values
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
+from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -27,7 +27,7 @@ class DDPG:
         self.optimizers = networks.optimizers
         self.variables: dict[str, tf.Variable] = {}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
+    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
         """Update all networks on each of K minibatches."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy

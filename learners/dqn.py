@@ -10,8 +10,8 @@ from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
 from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
     Means,
-    PhaseOutputs,
     add_metrics,
     no_means,
     update_count,
@@ -67,7 +67,7 @@ class DQN:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {"count/syncs": self._syncs}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
+    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
         """Update on each of K minibatches; sync the target when that is due."""
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
@@ -83,7 +83,7 @@ class DQN:
         metrics = no_means("loss", "q_value", "grad_norm", *clipped)
         start = metrics, no_errors(batches)
         metrics, errors = update_on_batches(update, start, phase, self._setup)
-        return metrics, update_count(metrics), *errors
+        return AlgorithmOutputs(metrics, update_count(metrics), *errors)
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
         """Return how many syncs of the whole run come before an update.

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xagents_ray.algorithms.impala import IMPALAConfig
 from xagents_ray.learners.actor_critic import ActorCritic
-from xagents_ray.learners.metrics import Means
+from xagents_ray.learners.metrics import AlgorithmOutputs
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import CorrectedBatches, Phase
 
@@ -31,7 +31,7 @@ class IMPALA:
             self.variables = {**parts.variables, "count/updates": self._updates}
         self.models, self.optimizers = parts.models, parts.optimizers
 
-    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each batch of trajectories, or on all at once."""
         if self._config.replay_share:
             part, count = self._config.replayed_part, phase.batches

@@ -16,13 +16,14 @@ from xagents_ray.core.trajectory import (
     VERSION,
     Array,
     Batch,
+    PhaseOutputs,
     PrioritizedTransitions,
     PriorityUpdate,
     Weights,
 )
 from xagents_ray.learners import runtime
 from xagents_ray.learners.math import trust_region
-from xagents_ray.learners.metrics import PhaseOutputs, pack_metrics, unpack_metrics
+from xagents_ray.learners.metrics import AlgorithmOutputs, pack_metrics, unpack_metrics
 from xagents_ray.learners.normalizer import Normalizer
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.setup import LearnerSetup
@@ -58,11 +59,8 @@ class LearningAlgorithm(Protocol):
     optimizers: Mapping[str, Any]
     variables: Mapping[str, Any]
 
-    def learn(self, data: Any, phase: Phase) -> PhaseOutputs:
-        """Return means of metrics and the int32 [] updates of one learning phase.
-
-        It runs in the graph; rewards are normalized already.
-        """
+    def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
+        """Run one learning phase in the graph; rewards are normalized already."""
 
 
 @final
@@ -82,10 +80,7 @@ class Learner:
         algorithm: the algorithm that learns.
         normalizer: normalizer of observations and rewards.
         state: all variables that a checkpoint holds.
-        answer: priority update of the newest phase; None for a uniform replay.
     """
-
-    answer: PriorityUpdate | None = None
 
     def __init__(
         self,
@@ -145,8 +140,8 @@ class Learner:
 
     def learn(
         self, batch: Batch, env_steps: int, statistics: Statistics, version: int
-    ) -> tuple[Metrics, Weights]:
-        """Run one learning phase; return its metrics and the weights after it.
+    ) -> PhaseOutputs:
+        """Run one learning phase; return its results.
 
         Args:
             batch: data to learn from.
@@ -163,24 +158,22 @@ class Learner:
         self.normalizer.take(now)
         if self._config.lr_decay:
             self.state.decay_lr(self.remaining)
-        metrics, flat = self._run(batch, env_steps, version)
+        outputs = self._run(batch, env_steps, version)
         if not later:
-            return metrics, self._weights(version, flat)
+            return outputs
         self.normalizer.take(later)
-        return metrics, self.policy_weights(version)
+        return outputs._replace(weights=self.policy_weights(version))
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Run the updates of one learning phase; return metrics, `updates` last."""
-        return self._run(batch, env_steps, self.version)[0]
+        return self._run(batch, env_steps, self.version).metrics
 
     def policy_weights(self, version: int) -> Weights:
         """Return the weights to act with, published under this version."""
         return self._weights(version, self._publish(tf.constant(version, tf.int64)))
 
-    def _run(
-        self, batch: Batch, env_steps: int, version: int
-    ) -> tuple[Metrics, tf.Tensor]:
-        """Run one learning phase; return its metrics and the weights after it."""
+    def _run(self, batch: Batch, env_steps: int, version: int) -> PhaseOutputs:
+        """Run one learning phase with the normalizer as it is."""
         data = self.algorithm.data.of(batch)
         shape = data.rewards.shape
         if self._widths:
@@ -188,13 +181,14 @@ class Learner:
         if self._compiled and self._config.replay is not None:
             data = pad_batches(data)
         facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
-        numbers, flat, *errors = self._traced(*map(tf.constant, data), facts)
+        numbers, flat, errors = self._traced(*map(tf.constant, data), facts)
         metrics = unpack_metrics(self._names, numbers.numpy())
+        priorities = None
         if isinstance(batch.sampled, PrioritizedTransitions):
             done = int(metrics["updates"])  # fewer if it was stopped
             rows = batch.sampled.rows[:done].reshape(-1, 2)
-            self.answer = PriorityUpdate(rows, errors[0].numpy()[:done].reshape(-1))
-        return metrics, flat
+            priorities = PriorityUpdate(rows, errors.numpy()[:done].reshape(-1))
+        return PhaseOutputs(metrics, self._weights(version, flat), priorities)
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
         """Return the weights to act with of one float32 [P]."""
@@ -231,17 +225,19 @@ class Learner:
         """Raise UserError when a prioritized replay would get no errors."""
         if self._config.replay is None or not self._config.replay.takes_errors:
             return
-        phase = self._phase.get_concrete_function()
-        if len(phase.structured_outputs) < 3:
+        _, _, errors = self._phase.get_concrete_function().structured_outputs
+        if errors is None:
             raise UserError(
                 f"{self._row.name} returns no errors of what it samples: leave out "
                 "--prioritized."
             )
 
-    def _learn(self, data: Any, facts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _learn(
+        self, data: Any, facts: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Run a learning phase in the graph.
 
-        Return packed metrics, the weights, and the errors of a prioritized replay.
+        Return packed metrics, the weights, and the algorithm's errors.
         The facts are the run's env steps, the weights' new version, the number of
         minibatches to learn from, and that of trajectories side by side.
         """
@@ -251,10 +247,11 @@ class Learner:
         before = self._version.read_value()
         phase = Phase(env_steps, self._remaining(), before, *sizes)
         data = data._replace(rewards=rewards)
-        means, updates, *errors = self.algorithm.learn(data, phase)
+        learned = self.algorithm.learn(data, phase)
         self._env_steps.assign(env_steps)
-        self._names = list(means)
-        return pack_metrics(means, updates), self._publish_as(version), *errors
+        self._names = list(learned.means)
+        packed = pack_metrics(learned.means, learned.updates)
+        return packed, self._publish_as(version), learned.errors
 
     def _remaining(self) -> tf.Tensor:
         """Return the part of the run that is ahead of the newest batch, float32 []."""

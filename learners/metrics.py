@@ -1,7 +1,7 @@
 """Means of metrics over the updates of one learning phase, in the graph."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -19,11 +19,19 @@ Means = dict[tuple[str, ...], Mean]
 """By the names of metrics that come together; those of no values are left out."""
 
 
-PhaseOutputs = tuple[Any, ...]
-"""Means of a learning phase and its updates, int32 []; last what goes to the replay.
+class AlgorithmOutputs(NamedTuple):
+    """What an algorithm returns of one learning phase, in the graph.
 
-That is the size of each sample's error, float32 [K, N], where one is prioritized.
-"""
+    Attributes:
+        means: means of its metrics.
+        updates: int32 [], the number of its updates.
+        errors: float32 [K, N], the size of each sample's error, for a replay that
+            samples in proportion to errors; None for any other.
+    """
+
+    means: Means
+    updates: tf.Tensor
+    errors: tf.Tensor | None = None
 
 
 def no_means(*names: str) -> Means:

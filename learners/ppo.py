@@ -9,7 +9,7 @@ from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, no_means, update_count
+from xagents_ray.learners.metrics import AlgorithmOutputs, Means, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
@@ -61,7 +61,7 @@ class PPO:
         self.variables = {f"policy/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
-    def learn(self, data: Any, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Make all passes over one round, then over each batch that was replayed."""
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
@@ -69,7 +69,7 @@ class PPO:
         if c.replay is None:
             samples = self._samples(data, phase)
             metrics = self._pass_over(*samples, data.valid, clip, metrics)
-            return metrics, update_count(metrics)
+            return AlgorithmOutputs(metrics, update_count(metrics))
 
         def update(k: tf.Tensor, metrics: Means) -> Means:
             batch = batch_at(data, k)
@@ -77,7 +77,7 @@ class PPO:
             return self._pass_over(*samples, batch.valid, clip, metrics)
 
         metrics = update_on_batches(update, metrics, phase, self._setup)
-        return metrics, update_count(metrics)
+        return AlgorithmOutputs(metrics, update_count(metrics))
 
     def _pass_over(
         self,

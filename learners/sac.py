@@ -13,7 +13,7 @@ from xagents_ray.learners.actor_and_critics import (
 )
 from xagents_ray.learners.math.distributions import SquashedGaussian
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
+from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import make_optimizer, update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -48,7 +48,7 @@ class SAC:
         target = config.target_entropy
         self._target_entropy = -setup.spec.action_units if target is None else target
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
+    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
         """Update all networks, and alpha, on each of K minibatches."""
         return self._networks.learn(
             batches,

@@ -8,7 +8,7 @@ from xagents_ray.learners.actor_and_critics import (
     smooth_target_actions,
 )
 from xagents_ray.learners.math.noise import normal_noise
-from xagents_ray.learners.metrics import Means, PhaseOutputs, add_metrics
+from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
@@ -32,7 +32,7 @@ class TD3:
         self._updates = setup.counter()
         self.variables = {"count/updates": self._updates}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> PhaseOutputs:
+    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
         """Update the critics on each of K minibatches, and the actor on some."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy

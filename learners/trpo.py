@@ -10,7 +10,13 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
-from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    Means,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import (
     constrained_variables,
@@ -66,7 +72,7 @@ class TRPO:
         self.variables = {f"actor/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
-    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, rollout: Rollout, phase: Phase) -> AlgorithmOutputs:
         """Update both networks from [T, B] rows."""
         c, r = self._config, rollout
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
@@ -87,7 +93,7 @@ class TRPO:
             )
         self._phases.assign_add(1)
         updates = update_count(actor_metrics) + update_count(critic_metrics)
-        return {**actor_metrics, **critic_metrics}, updates
+        return AlgorithmOutputs(actor_metrics | critic_metrics, updates)
 
     def _policy(self, inputs: tf.Tensor) -> Distribution:
         """Return the distributions at each of the inputs."""

@@ -85,7 +85,7 @@ class RayDriver:
         kept, fill, seconds = self._round, None, 0.0
         if self._shards is not None:  # the replay takes rollouts of any age
             kept, stale = [*stale, *self._round], []
-            self._answer(self._shards)
+            self._update_priorities(self._shards)
             before = self._shards.seconds
             fill = self._shards.insert([rollout.trajectory for rollout in kept])
             seconds = self._shards.seconds - before
@@ -104,8 +104,8 @@ class RayDriver:
         data = PhaseData(
             self._calls, self._shards, fresh, lambda: self._sample(sampled, env_steps)
         )
-        outputs = 3 if self._takes_errors else 2
-        self._learner.learn(RequestedPhase(data, env_steps, statistics, outputs))
+        phase = RequestedPhase(data, env_steps, statistics, self._takes_errors)
+        self._learner.learn(phase)
         ahead = self._pipeline.policy_lag > 0 and not self._pipeline.asynchronous
         if ahead:  # the next rollouts need not wait for the metrics
             self._fleet.launch(self._learner.weights, env_steps)
@@ -176,7 +176,7 @@ class RayDriver:
 
     def save_replay(self, directory: Path) -> None:
         if self._shards is not None:
-            self._answer(self._shards)
+            self._update_priorities(self._shards)
             self._shards.save(directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
@@ -233,13 +233,13 @@ class RayDriver:
         generator = np.random.default_rng([self._run.seed, env_steps])
         return self._shards.sample(batches, config.buffer_batch_size, generator)
 
-    def _answer(self, shards: ReplayShards) -> None:
+    def _update_priorities(self, shards: ReplayShards) -> None:
         """Send the priority updates of past phases to the replay.
 
         This happens before the next round, while the drawn transitions are still held.
         """
-        if self._takes_errors and (answers := self._learner.answers()):
-            shards.update(answers)
+        if self._takes_errors and (updates := self._learner.priority_updates()):
+            shards.update(updates)
 
     def _start_replay(self) -> ReplayShards | None:
         """Return the replay once its memory is allocated; None without a replay."""

@@ -14,7 +14,7 @@ from xagents_ray.cluster.ray.calls import (
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
 from xagents_ray.cluster.run.phases import RequestedPhase
 from xagents_ray.core.errors import Broken, Stopped, UserError
-from xagents_ray.core.trajectory import VERSION, Array
+from xagents_ray.core.trajectory import VERSION, Array, PhaseOutputs
 
 _PING_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
@@ -51,7 +51,7 @@ class SupervisedLearner:
         self._phases: deque[RequestedPhase] = deque()
         self._requested = self._failures = 0
         self._finished: list[dict[str, float]] = []
-        self._answers: list[Any] = []
+        self._priority_updates: list[Any] = []
         self._backoff = StoreBackoff(calls)
         self._longest, self._is_abandoned = 0.0, False
         self._snapshot = LastSnapshot(calls)
@@ -100,11 +100,11 @@ class SupervisedLearner:
         finished, self._finished = self._finished, []
         return finished
 
-    def answers(self) -> list[Any]:
+    def priority_updates(self) -> list[Any]:
         """Wait for all phases; return references to their priority updates."""
         self._wait_for_phases()
-        answers, self._answers = self._answers, []
-        return answers
+        updates, self._priority_updates = self._priority_updates, []
+        return updates
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Return the result of a short method, from a new learner if this one dies."""
@@ -176,7 +176,8 @@ class SupervisedLearner:
             metrics = self._get(phase.metrics, patience=self._patience)
         self._backoff.reset()
         self._available, self._failures = phase.weights, 0
-        self._answers += phase.answer
+        if phase.takes_errors:
+            self._priority_updates.append(phase.priorities)
         self._longest = max(self._longest, metrics["seconds"])
         self._snapshot.add(phase.number, int(metrics["updates"]))
         return metrics
@@ -234,11 +235,11 @@ class SupervisedLearner:
     def _request(self, phase: RequestedPhase) -> None:
         if phase.references:
             self.version += 1
-            update = self.actor.update.options(num_returns=phase.outputs)
-            outputs = update.remote(
+            count = len(PhaseOutputs._fields)
+            outputs = self.actor.update.options(num_returns=count).remote(
                 self.version, phase.env_steps, phase.statistics, *phase.references
             )
-            phase.metrics, phase.weights, *phase.answer = outputs
+            phase.metrics, phase.weights, phase.priorities = outputs
             self.weights = phase.weights
 
     def _count_failure(self, what: str) -> None:

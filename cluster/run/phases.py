@@ -49,11 +49,11 @@ class RequestedPhase:
     data: PhaseData
     env_steps: int  # of the run, after the data was collected
     statistics: Statistics  # of the steps since the previous phase
-    outputs: int = 2  # 3 where the replay takes errors
+    takes_errors: bool = False  # whether the replay samples in proportion to errors
     number: int = 0  # from 1, in the order of the requests
     # To the data; empty if all of it was lost, and nothing is learned.
     references: Sequence[Any] = ()
-    metrics: Any = None  # a reference
-    weights: Any = None  # a reference to those after the phase
-    # A reference to what goes to a replay that takes errors; nothing to another.
-    answer: Sequence[Any] = ()
+    # References to the fields of its PhaseOutputs.
+    metrics: Any = None
+    weights: Any = None
+    priorities: Any = None

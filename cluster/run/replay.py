@@ -105,12 +105,12 @@ class ReplayShards:
         self.seconds += max(seconds)  # they insert at the same time
         return self.fill
 
-    def update(self, answers: Sequence[Any]) -> None:
+    def update(self, updates: Sequence[Any]) -> None:
         """Give each shard the errors of its draws; count those that come too late.
 
         A silent shard is replaced at the next insertion.
         """
-        calls = [actor.update.remote(*answers) for actor in self.actors]
+        calls = [actor.update.remote(*updates) for actor in self.actors]
         for call in calls:
             try:
                 late = self._calls.get(call, _LIMIT_SECONDS)

@@ -16,6 +16,7 @@ from xagents_ray.core.trajectory import (
     Array,
     BatchPart,
     Fill,
+    PhaseOutputs,
     PrioritizedTransitions,
     PriorityUpdate,
     Replayed,
@@ -114,13 +115,14 @@ class ReplayService:
             return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
         return drawn
 
-    def update(self, *answers: PriorityUpdate) -> int:
+    def update(self, *updates: PriorityUpdate) -> int:
         """Update errors of the shard's rows; return how many are no longer held."""
         late, first = 0, np.array([self._first, 0])
-        for rows, errors in answers:
-            own = (rows[:, 0] >= self._first) & (rows[:, 0] < self._end)
+        for each in updates:
+            envs = each.rows[:, 0]
+            own = (envs >= self._first) & (envs < self._end)
             with self._work:
-                late += self._replay.update(rows[own] - first, errors[own])
+                late += self._replay.update(each.rows[own] - first, each.errors[own])
         return late
 
 
@@ -148,13 +150,8 @@ class LearnerService:
         env_steps: int,
         statistics: Statistics,
         *batch: BatchPart,
-    ) -> (
-        tuple[dict[str, float], Weights]
-        | tuple[dict[str, float], Weights, PriorityUpdate]
-    ):
-        """Run one learning phase; return its metrics and the weights after it.
-
-        A third result is the priority update of a replay that takes errors.
+    ) -> PhaseOutputs:
+        """Run one learning phase; return its results.
 
         Args:
             version: version of the weights after the phase.
@@ -166,11 +163,9 @@ class LearnerService:
         replay = self._run.config.algorithm.replay
         size = 0 if replay is None else replay.buffer_batch_size
         data = assemble_batch(batch, size, [self._run.seed, env_steps])
-        learn = self._learner.learn
-        metrics, weights = learn(data, env_steps, statistics, version)
-        metrics = {**metrics, "seconds": time.perf_counter() - began}
-        answer = self._learner.answer
-        return (metrics, weights) if answer is None else (metrics, weights, answer)
+        outputs = self._learner.learn(data, env_steps, statistics, version)
+        seconds = time.perf_counter() - began
+        return outputs._replace(metrics={**outputs.metrics, "seconds": seconds})
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""

@@ -84,7 +84,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     first = batch(case, publish(learner), 1, 8)
     publish(by_hand)
     with deterministic():
-        _, weights = learner.learn(first, 10, STATISTICS, 2)
+        weights = learner.learn(first, 10, STATISTICS, 2).weights
         expected = learned(by_hand, first, STATISTICS, {})
     assert_equal(weights, expected)
     np.testing.assert_allclose(weights.arrays["observation/mean"], MEAN)
@@ -97,8 +97,8 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
     more = {**observations, **rewards}
     before, after = (rewards, observations) if case.row.on_policy else (more, {})
     with deterministic():
-        _, one = learner.learn(data, 20, more, 3)
-        _, two = resumed.learn(data, 20, more, 3)
+        one = learner.learn(data, 20, more, 3).weights
+        two = resumed.learn(data, 20, more, 3).weights
         expected = learned(by_hand, data, before, after)
     assert_equal(one, expected)
     assert_equal(two, expected)

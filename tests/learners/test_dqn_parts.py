@@ -91,9 +91,9 @@ def test_all_rows_share_factorised_noise(noise: str, is_shared: bool) -> None:
     priorities, places = np.ones((1, 16), np.float32), np.zeros((1, 16, 2), np.int64)
     drawn = PrioritizedTransitions(*rows, priorities, places)
     learner = make(noisy=noise, prioritized=True)
-    learner.update(sampled(drawn), 1)
-    assert learner.answer is not None
-    assert (np.ptp(learner.answer.errors) < 1e-5) == is_shared
+    priorities = learner.learn(sampled(drawn), 1, {}, 1).priorities
+    assert priorities is not None
+    assert (np.ptp(priorities.errors) < 1e-5) == is_shared
 
 
 def test_deviations_are_learned() -> None:

@@ -12,6 +12,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import PrioritizedTransitions, Transitions
 from xagents_ray.learners.dqn import DQN
+from xagents_ray.learners.metrics import AlgorithmOutputs
 
 BOX = EnvSpec((3,), "float32", 1, 0, (-1.0,), (1.0,))
 FEW = EnvSpec((3,), "float32", 1, 2)
@@ -63,7 +64,7 @@ def test_the_loss_is_weighted_and_errors_are_returned(agent: str) -> None:
     learner, case = make(agent), drawn(SPECS[agent], 1)
     learner.update(sampled(case), 25)  # a phase knows the steps of the one before
     errors = [case.rewards[0] - x for x in values_of(learner, agent, case)]
-    metrics = learner.update(sampled(case), 25)
+    outputs = learner.learn(sampled(case), 25, {}, 1)
     beta = BETA + (1 - BETA) * (1 - REMAINING)
     weights = weights_of(case.priorities[0], 1234.5, 1000, beta)
     expected = sum(float(np.mean(weights * x**2)) for x in errors)
@@ -72,10 +73,10 @@ def test_the_loss_is_weighted_and_errors_are_returned(agent: str) -> None:
         huber = np.where(size <= 1, 0.5 * size**2, size - 0.5)
         expected = float(np.mean(weights * huber))
     name = "loss" if agent == "dqn" else "value_loss"
-    assert metrics[name] == pytest.approx(expected, rel=1e-4)
-    np.testing.assert_array_equal(learner.answer.rows, case.rows[0])
+    assert outputs.metrics[name] == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_array_equal(outputs.priorities.rows, case.rows[0])
     sizes = np.mean(np.abs(errors), axis=0)
-    np.testing.assert_allclose(learner.answer.errors, sizes, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs.priorities.errors, sizes, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("agent", SPECS)
@@ -86,20 +87,19 @@ def test_weights_of_equal_priorities_are_1(agent: str) -> None:
     one, other = make(agent), make(agent, prioritized=False, priority_beta=0.4)
     for _ in range(2):
         metrics = one.update(sampled(alike), 50)
-        expected = other.update(sampled(Transitions(*alike[:5])), 50)
-    assert metrics == pytest.approx(expected, rel=1e-5)
-    assert other.answer is None
+        expected = other.learn(sampled(Transitions(*alike[:5])), 50, {}, 1)
+    assert metrics == pytest.approx(expected.metrics, rel=1e-5)
+    assert expected.priorities is None
 
 
 def test_compiled_phases_answer_alike() -> None:
     """XLA sees four batches, as three are padded; the fourth answers nothing."""
     case = drawn(FEW, 3)
-    answers = []
+    updates = []
     for compiled in (False, True):
         learner = make("dqn", compiled)
-        learner.update(sampled(case), 0)
-        answers.append(learner.answer)
-    one, other = answers
+        updates.append(learner.learn(sampled(case), 0, {}, 1).priorities)
+    one, other = updates
     assert len(one.errors) == 18
     np.testing.assert_array_equal(one.rows, case.rows.reshape(-1, 2))
     np.testing.assert_array_equal(one.rows, other.rows)
@@ -109,13 +109,14 @@ def test_compiled_phases_answer_alike() -> None:
 def test_batches_that_were_not_learned_from_answer_nothing() -> None:
     learner = make("dqn")
     learner.stop()
-    assert learner.update(sampled(drawn(FEW, 3)), 0)["updates"] == 0
-    assert len(learner.answer.errors) == len(learner.answer.rows) == 0
+    metrics, _, priorities = learner.learn(sampled(drawn(FEW, 3)), 0, {}, 1)
+    assert metrics["updates"] == 0
+    assert len(priorities.errors) == len(priorities.rows) == 0
 
 
 def test_an_algorithm_without_errors_is_refused(monkeypatch: Any) -> None:
     def learn(self: Any, data: Any, phase: Any) -> Any:
-        return {}, tf.constant(0)
+        return AlgorithmOutputs({}, tf.constant(0))
 
     monkeypatch.setattr(DQN, "learn", learn)
     with pytest.raises(UserError, match=r"dqn returns no errors.*--prioritized"):

@@ -36,9 +36,10 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
     replay.insert(seen)
     assert (replay.fill.size, seen.rewards.sum()) == (size, 1)
     for updates in range(PHASE, UPDATES + 1, PHASE):
-        learner.update(sampled(replay.sample(PHASE, BATCH)), updates)
-        if learner.answer is not None:
-            replay.update(*learner.answer)
+        batch = sampled(replay.sample(PHASE, BATCH))
+        update = learner.learn(batch, updates, {}, 1).priorities
+        if update is not None:
+            replay.update(update.rows, update.errors)
     start = np.eye(STATES, dtype=np.float32)[:1]
     return float(learner.algorithm.models["q"](start)[0, 0]) / GAMMA ** (STATES - 1)
 

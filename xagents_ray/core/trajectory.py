@@ -127,6 +127,15 @@ VERSION = "count/version"
 """Where a learner's state holds the version of its newest weights."""
 
 
+class PhaseOutputs(NamedTuple):
+    """The results of one learning phase."""
+
+    metrics: dict[str, float]  # means by name, and the number of `updates`
+    weights: Weights  # those to act with after the phase
+    # For a replay that samples in proportion to errors; None for any other.
+    priorities: PriorityUpdate | None
+
+
 class WeightsFile(NamedTuple):
     """The bytes of a weights file, which another process may decode."""
 

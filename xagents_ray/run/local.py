@@ -20,6 +20,7 @@ from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
 from xagents_ray.core.trajectory import (
     BatchPart,
+    PhaseOutputs,
     RolloutReport,
     Trajectory,
     Weights,
@@ -115,15 +116,14 @@ class LocalDriver:
             with errors_name_line(str(self._run.config.env.env)):
                 parts.append(self._replay.sample(sampled, size))
         batch = assemble_batch(parts, size, [self._run.seed, env_steps])
-        version = self._weights.version + 1
 
-        def learn() -> tuple[dict[str, float], Weights]:
+        def learn() -> PhaseOutputs:
             began = time.perf_counter()
-            metrics, weights = self._learner.learn(
-                batch, env_steps, statistics, version
+            outputs: PhaseOutputs = self._learner.learn(
+                batch, env_steps, statistics, self._weights.version + 1
             )
             self._seconds = time.perf_counter() - began
-            return {**metrics, "seconds": self._seconds}, weights
+            return outputs
 
         if self._seconds < _SHORT_SECONDS and not self._lag:
             self._take(learn())
@@ -136,12 +136,12 @@ class LocalDriver:
                 self._take(ended.result())
         return self.drain()
 
-    def _take(self, learned: tuple[dict[str, float], Weights]) -> None:
-        """Take the metrics and the weights of a phase, and its answer to the replay."""
-        metrics, self._weights = learned
-        self._finished.append(metrics)
-        if self._replay is not None and self._learner.answer is not None:
-            self._replay.update(*self._learner.answer)
+    def _take(self, outputs: PhaseOutputs) -> None:
+        """Take the metrics and weights of a phase; update the replay's priorities."""
+        self._weights, update = outputs.weights, outputs.priorities
+        self._finished.append({**outputs.metrics, "seconds": self._seconds})
+        if self._replay is not None and update is not None:
+            self._replay.update(update.rows, update.errors)
 
     def _act(self, ahead: int) -> None:
         """Roll out until this many rounds wait to be learned from."""

@@ -6,7 +6,12 @@ from own_algorithm.algorithm import ReinforceConfig
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
-from xagents_ray.learners.metrics import Means, add_metrics, no_means, update_count
+from xagents_ray.learners.metrics import (
+    AlgorithmOutputs,
+    add_metrics,
+    no_means,
+    update_count,
+)
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase, Rollout, flatten_time
@@ -34,12 +39,12 @@ class Reinforce:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {f"policy/{name}": v for name, v in log_std.items()}
 
-    def learn(self, rollout: Rollout, phase: Phase) -> tuple[Means, tf.Tensor]:
+    def learn(self, rollout: Rollout, phase: Phase) -> AlgorithmOutputs:
         """Take one step on [T, B] rows, none if none is valid."""
         metrics = no_means("policy_loss", "entropy", "grad_norm")
         if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
             metrics = add_metrics(metrics, self._update(rollout))
-        return metrics, update_count(metrics)
+        return AlgorithmOutputs(metrics, update_count(metrics))
 
     def _update(self, r: Rollout) -> dict[str, tf.Tensor]:
         c, count, valid = self._config, tf.size(r.rewards), flatten_time(r.valid)

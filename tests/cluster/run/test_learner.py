@@ -50,7 +50,7 @@ class _Service:
     ) -> Takes:
         self.learned.append(batch)
         metrics = {"updates": len(batch), "seconds": self.seconds}
-        return Takes(self.seconds, (metrics, self.weights(version)))
+        return Takes(self.seconds, (metrics, self.weights(version), None))
 
     def state(self) -> dict[str, Any]:
         return {"learned": np.array(len(self.learned))}
