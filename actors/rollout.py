@@ -96,18 +96,18 @@ class TrajectoryWriter:
             last = policy.values(self.input(len(values)))
             values = np.array([*values, last])
         return Trajectory(
-            self.observations,
-            self.starts,
-            rows.stored,
-            self._rewards,
-            self._terminated,
-            self._truncated,
-            ~self.starts[self._stack :],
-            policy.log_probs(rows, noise),
-            values,
-            version,
-            first_env,
-            policy.probabilities(rows),
+            observations=self.observations,
+            starts=self.starts,
+            actions=rows.stored,
+            rewards=self._rewards,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            valid=~self.starts[self._stack :],
+            log_probs=policy.log_probs(rows, noise),
+            values=values,
+            weights_version=version,
+            first_env=first_env,
+            probabilities=policy.probabilities(rows),
         )
 
 

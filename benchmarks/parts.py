@@ -24,9 +24,9 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import (
     Array,
     Batch,
-    PrioritizedTransitions,
     RolloutReport,
     Trajectory,
+    Transitions,
     Weights,
     assemble_batch,
     stack_frames,
@@ -136,7 +136,7 @@ class Parts:
         replay = self._replay
         assert replay is not None
         drawn = replay.sample(1, 1_000)
-        assert isinstance(drawn, PrioritizedTransitions)
+        assert isinstance(drawn, Transitions) and drawn.rows is not None
         rows, errors = drawn.rows[0], drawn.rewards[0]
 
         def prioritize() -> None:

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.acer import ACERConfig
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import importance, losses, returns
 from xagents_ray.learners.metrics import (
@@ -15,7 +16,7 @@ from xagents_ray.learners.metrics import (
 from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, RolloutBatches, batch_at, flatten_time
+from xagents_ray.learners.tensors import ROLLOUT_BATCHES, Phase, batch_at, flatten_time
 
 
 class ACER:
@@ -28,7 +29,7 @@ class ACER:
     Source: arXiv:1611.01224.
     """
 
-    data = RolloutBatches
+    data = ROLLOUT_BATCHES
 
     def __init__(self, setup: LearnerSetup[ACERConfig]) -> None:
         self._config, self._setup = setup.config, setup
@@ -39,7 +40,7 @@ class ACER:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables: dict[str, tf.Variable] = {}
 
-    def learn(self, batches: RolloutBatches, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each of K batches [T, B] with valid rows."""
         metrics = no_means(
             "policy_loss",
@@ -59,7 +60,7 @@ class ACER:
         metrics = update_on_batches(update, metrics, phase, self._setup)
         return AlgorithmOutputs(metrics, update_count(metrics))
 
-    def _update(self, batch: RolloutBatches) -> dict[str, tf.Tensor]:
+    def _update(self, batch: Trajectory) -> dict[str, tf.Tensor]:
         """Take one gradient step on [T, B] rows."""
         c, valid, actions = (
             self._config,
@@ -77,7 +78,7 @@ class ACER:
             values = tf.reduce_sum(tf.stop_gradient(policy * q_values), axis=-1)
             policy, q_values = policy[:count], q_values[:count]
             ratios = importance.ratios(
-                policy, flatten_time(batch.behavior_probs), c.epsilon
+                policy, flatten_time(batch.probabilities), c.epsilon
             )
             taken, ratio = (
                 tf.gather(x, actions, axis=-1, batch_dims=1) for x in (q_values, ratios)
@@ -95,7 +96,7 @@ class ACER:
         return {**means, "value_loss": value_loss, "grad_norm": norm}
 
     def _retrace(
-        self, b: RolloutBatches, ratio: tf.Tensor, taken: tf.Tensor, values: tf.Tensor
+        self, b: Trajectory, ratio: tf.Tensor, taken: tf.Tensor, values: tf.Tensor
     ) -> tf.Tensor:
         """Return the taken actions' value targets, float32 [T * B]."""
         shape = tf.shape(b.rewards)

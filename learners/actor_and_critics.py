@@ -9,6 +9,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.ddpg import DDPGConfig
 from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
@@ -26,7 +27,7 @@ from xagents_ray.learners.priorities import (
     with_errors,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, batch_at
+from xagents_ray.learners.tensors import Phase, batch_at
 
 PolicyLoss: TypeAlias = tuple[tf.Tensor, Mapping[str, tf.Tensor]]
 """A loss, float32 [], and metrics by name."""
@@ -81,9 +82,9 @@ class ActorAndCritics:
 
     def learn(
         self,
-        batches: SampledBatches,
+        batches: Transitions,
         phase: Phase,
-        value_targets: Callable[[SampledBatches, tf.Tensor], tf.Tensor],
+        value_targets: Callable[[Transitions, tf.Tensor], tf.Tensor],
         update_policy: Callable[[tf.Tensor, Means], Means],
         *names: str,
     ) -> AlgorithmOutputs:
@@ -97,9 +98,6 @@ class ActorAndCritics:
             update_policy: updates the actor on observations [N, D], and targets, as far
                 as it is their turn; returns the policy's metrics so far with its own.
             names: names of further policy metrics beside the loss and gradient norm.
-        Returns:
-            Means of metrics, the int32 [] updates, and the errors, float32 [K, N], of
-            each sample of a prioritized replay.
         """
 
         def update(

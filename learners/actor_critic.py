@@ -22,9 +22,9 @@ from xagents_ray.learners.minibatches import update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
-    CorrectedBatches,
+    CORRECTED_BATCHES,
+    ROLLOUT,
     Phase,
-    Rollout,
     batch_at,
     flatten_time,
 )
@@ -38,7 +38,7 @@ class ActorCritic:
         largest_rho: bound of V-trace's ratios that weight errors and advantages.
         largest_c: bound of V-trace's ratios that pass later errors back.
     Attributes:
-        data: type of the tensors to learn from.
+        data: what it reads of each batch.
         models: the network by name.
         optimizers: optimizers by name.
         variables: learned besides the network's weights, by name.
@@ -52,7 +52,7 @@ class ActorCritic:
     ) -> None:
         self._config, self._setup = setup.config, setup
         self._largest_rho, self._largest_c = largest_rho, largest_c
-        self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
+        self.data = CORRECTED_BATCHES if setup.config.replay else ROLLOUT
         self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
@@ -130,7 +130,7 @@ class ActorCritic:
         c = self._config
         if is_old:
             targets, advantages = returns.vtrace(
-                log_probs - r.behavior_log_probs,
+                log_probs - r.log_probs,
                 r.rewards,
                 values,
                 r.terminated,

@@ -3,12 +3,13 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.actor_and_critics import ActorAndCritics, action_values
 from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
+from xagents_ray.learners.tensors import Phase
 
 
 class DDPG:
@@ -16,8 +17,6 @@ class DDPG:
 
     Source: arXiv:1509.02971.
     """
-
-    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[DDPGConfig]) -> None:
         self._config = setup.config
@@ -27,13 +26,13 @@ class DDPG:
         self.optimizers = networks.optimizers
         self.variables: dict[str, tf.Variable] = {}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update all networks on each of K minibatches."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy
         )
 
-    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
+    def _value_targets(self, batch: Transitions, next_obs: tf.Tensor) -> tf.Tensor:
         actions = self._networks.actor_target(next_obs)
         (critic,) = self._networks.critic_targets
         next_values = action_values(critic, next_obs, actions)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from xagents_ray.algorithms.dqn import DQNConfig
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.math.categorical import logits_of, projected_targets
@@ -26,12 +27,7 @@ from xagents_ray.learners.priorities import (
     with_errors,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import (
-    Phase,
-    SampledBatches,
-    TransitionBatches,
-    batch_at,
-)
+from xagents_ray.learners.tensors import Phase, batch_at
 from xagents_ray.networks.noisy import FACTORISED
 
 
@@ -54,8 +50,6 @@ class DQN:
         arXiv:1511.06581; noisy, arXiv:1706.10295; distributional, arXiv:1707.06887.
     """
 
-    data: type[SampledBatches] = TransitionBatches
-
     def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
         self._config, self._setup = setup.config, setup
         self.data = sampled_batches(setup.config)
@@ -67,7 +61,7 @@ class DQN:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {"count/syncs": self._syncs}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update on each of K minibatches; sync the target when that is due."""
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
@@ -96,7 +90,7 @@ class DQN:
         return (env_steps - periods * c.train_frequency) // c.target_sync_steps
 
     def _update(
-        self, batch: SampledBatches, phase: Phase
+        self, batch: Transitions, phase: Phase
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Take one gradient step on [N, ...] transitions; return their errors, [N]."""
         weights = importance_weights(batch, self._config.priority_beta, phase)
@@ -134,7 +128,7 @@ class DQN:
         return metrics, errors
 
     def _target_probs(
-        self, batch: SampledBatches, target: _Predicted, selection: _Predicted
+        self, batch: Transitions, target: _Predicted, selection: _Predicted
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return distributions to learn, [N, atoms], and the clipped share, [N]."""
         best = tf.argmax(selection.values, axis=-1)

@@ -6,10 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from xagents_ray.algorithms.impala import IMPALAConfig
+from xagents_ray.core.trajectory import Trajectory, map_arrays
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import AlgorithmOutputs
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import CorrectedBatches, Phase
+from xagents_ray.learners.tensors import Phase
 
 
 class IMPALA:
@@ -42,12 +43,12 @@ class IMPALA:
 
 
 def append_replayed(
-    batches: CorrectedBatches,
+    batches: Trajectory,
     part: float,
     count: tf.Tensor,
     width: tf.Tensor,
     update: tf.Tensor,
-) -> CorrectedBatches:
+) -> Trajectory:
     """Return a round and what was replayed behind it as one batch, [1, T, K * B, ...].
 
     Args:
@@ -61,13 +62,12 @@ def append_replayed(
             with the environment at which the one before ended.
     """
     most = 1 + math.ceil(part)
-    held = CorrectedBatches(*(x[:most] for x in batches))
+    held = map_arrays(lambda x: x[:most], batches)
     whole = tf.cast(width, tf.float64) * part
     before = tf.cast(update, tf.float64) * whole
     begin, end = (tf.cast(tf.floor(x), tf.int64) for x in (before, before + whole))
     sampled = tf.cast(width * (count - 1), tf.int64)
-    *arrays, versions = held
-    joined = CorrectedBatches._make([*map(_side_by_side, arrays), versions[:1]])
+    joined = map_arrays(_side_by_side, held)
     places, padded = tf.range(tf.shape(joined.valid)[2]), tf.shape(held.valid)[2]
     number = tf.cast(places // padded * width + places % padded - width, tf.int64)
     turn = tf.math.floormod(number - begin, tf.maximum(sampled, 1))
@@ -76,7 +76,9 @@ def append_replayed(
 
 
 def _side_by_side(x: tf.Tensor) -> tf.Tensor:
-    """Return [K, T, B, ...] as [1, T, K * B, ...]."""
+    """Return [K, T, B, ...] as [1, T, K * B, ...], and the first one of [K]."""
+    if x.shape.rank == 1:
+        return x[:1]
     shape, rest = tf.shape(x), x.shape[3:]
     x = tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
     return tf.reshape(x, [1, shape[1], shape[0] * shape[2], *rest])

@@ -17,8 +17,8 @@ from xagents_ray.core.trajectory import (
     Array,
     Batch,
     PhaseOutputs,
-    PrioritizedTransitions,
     PriorityUpdate,
+    Transitions,
     Weights,
 )
 from xagents_ray.learners import runtime
@@ -30,9 +30,9 @@ from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.state import COUNT, LearnerState
 from xagents_ray.learners.tensors import (
     Phase,
+    Reader,
     pad_batches,
     round_widths,
-    tensor_signature,
     widen_rounds,
 )
 from xagents_ray.networks.layout import Layout
@@ -46,14 +46,14 @@ class LearningAlgorithm(Protocol):
     """What an algorithm gives the learner.
 
     Attributes:
-        data: NamedTuple of the tensors that it learns from; `of` makes it of a batch.
+        data: what it reads of each batch, such as `tensors.ROLLOUT`.
         models: networks by the names that a checkpoint gives them.
         targets: pairs of a target network and the one that it follows.
         optimizers: optimizers by name; the first one's learning rate is shown.
         variables: all else that a checkpoint holds, by name.
     """
 
-    data: type[Any]
+    data: Reader
     models: Mapping[str, Any]
     targets: Sequence[tuple[Any, Any]]
     optimizers: Mapping[str, Any]
@@ -115,13 +115,13 @@ class Learner:
         self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
         self._compiled = compiled
         self._widths: tuple[int, ...] = ()
-        if n_envs is not None and "valid" in algorithm.data._fields:
+        if n_envs is not None and "valid" in algorithm.data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
         facts = tf.TensorSpec([4], tf.int64)
         self._phase = tf.function(
             self._learn,
-            input_signature=(tensor_signature(algorithm.data, spec), facts),
+            input_signature=(algorithm.data.signature(spec), facts),
             jit_compile=compiled or None,
         )
         self._check_errors()
@@ -181,10 +181,11 @@ class Learner:
         if self._compiled and self._config.replay is not None:
             data = pad_batches(data)
         facts = tf.constant([env_steps, version, shape[0], shape[-1]], tf.int64)
-        numbers, flat, errors = self._traced(*map(tf.constant, data), facts)
+        arguments = tf.nest.flatten((self.algorithm.data.tensors(data), facts))
+        numbers, flat, errors = self._traced(*arguments)
         metrics = unpack_metrics(self._names, numbers.numpy())
         priorities = None
-        if isinstance(batch.sampled, PrioritizedTransitions):
+        if isinstance(batch.sampled, Transitions) and batch.sampled.rows is not None:
             done = int(metrics["updates"])  # fewer if it was stopped
             rows = batch.sampled.rows[:done].reshape(-1, 2)
             priorities = PriorityUpdate(rows, errors.numpy()[:done].reshape(-1))
@@ -233,7 +234,7 @@ class Learner:
             )
 
     def _learn(
-        self, data: Any, facts: tf.Tensor
+        self, tensors: dict[str, tf.Tensor], facts: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Run a learning phase in the graph.
 
@@ -242,11 +243,11 @@ class Learner:
         minibatches to learn from, and that of trajectories side by side.
         """
         env_steps, version, *sizes = tf.unstack(facts)
-        rewards = self.normalizer.rewards(data.rewards)
+        data = self.algorithm.data.record(**tensors)
+        data = data._replace(rewards=self.normalizer.rewards(data.rewards))
         sizes = [tf.cast(size, tf.int32) for size in sizes]
         before = self._version.read_value()
         phase = Phase(env_steps, self._remaining(), before, *sizes)
-        data = data._replace(rewards=rewards)
         learned = self.algorithm.learn(data, phase)
         self._env_steps.assign(env_steps)
         self._names = list(learned.means)

@@ -14,9 +14,9 @@ from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
-    CorrectedBatches,
+    CORRECTED_BATCHES,
+    ROLLOUT,
     Phase,
-    Rollout,
     batch_at,
     flatten_time,
     take_rows,
@@ -49,7 +49,7 @@ class PPO:
 
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self.data: type[Any] = CorrectedBatches if setup.config.replay else Rollout
+        self.data = CORRECTED_BATCHES if setup.config.replay else ROLLOUT
         self._model = setup.network(setup.layouts[0], "policy")
         self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
         log_std = self._head.variables
@@ -118,7 +118,7 @@ class PPO:
         policy = self._head(outputs, *log_std)[: tf.size(r.rewards)]
         log_probs = policy.log_prob(actions)
         values = tf.reshape(values, [-1, shape[1]])
-        log_ratios = tf.reshape(log_probs, shape) - r.behavior_log_probs
+        log_ratios = tf.reshape(log_probs, shape) - r.log_probs
         targets, advantages = returns.vtrace(
             log_ratios,
             r.rewards,
@@ -138,14 +138,14 @@ class PPO:
         )
         return samples, inputs
 
-    def _samples(self, r: Rollout, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
+    def _samples(self, r: Any, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
         """Return the rows to learn from and what the network reads at each."""
         c, values = self._config, r.values[:-1]
         advantages = returns.gae(
             r.rewards, r.values, r.terminated, r.truncated, c.gamma, c.lam
         )
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
-        log_probs, targets = r.behavior_log_probs, advantages + values
+        log_probs, targets = r.log_probs, advantages + values
         rows = r.actions, log_probs, log_probs, values, advantages, targets
         samples = PPOSamples(*map(flatten_time, rows))
         if c.decoupled_loss and r.weights_version < phase.weights_version:

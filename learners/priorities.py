@@ -5,11 +5,12 @@ Source: arXiv:1511.05952.
 
 import tensorflow as tf
 
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.tensors import (
+    PRIORITIZED_BATCHES,
+    TRANSITION_BATCHES,
     Phase,
-    PrioritizedBatches,
-    SampledBatches,
-    TransitionBatches,
+    Reader,
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
@@ -17,14 +18,14 @@ Errors = tuple[tf.Tensor, ...]
 """float32 [K, N], of each sample; nothing where the replay samples uniformly."""
 
 
-def sampled_batches(config: AlgorithmConfig) -> type[SampledBatches]:
-    """Return the tensors of what the replay samples."""
+def sampled_batches(config: AlgorithmConfig) -> Reader:
+    """Return the reader of what the replay samples."""
     takes_errors = config.replay is not None and config.replay.takes_errors
-    return PrioritizedBatches if takes_errors else TransitionBatches
+    return PRIORITIZED_BATCHES if takes_errors else TRANSITION_BATCHES
 
 
 def importance_weights(
-    batch: SampledBatches, first_beta: float, phase: Phase
+    batch: Transitions, first_beta: float, phase: Phase
 ) -> tf.Tensor | None:
     """Return float32 [N], what each sample's loss weighs, 1 at most; None if alike.
 
@@ -33,15 +34,15 @@ def importance_weights(
 
     Source: arXiv:1511.05952, section 3.4.
     """
-    if not isinstance(batch, PrioritizedBatches):
+    if batch.priorities is None:
         return None
     beta = 1 + (first_beta - 1) * phase.remaining
     return (tf.reduce_min(batch.priorities) / batch.priorities) ** beta
 
 
-def no_errors(batches: SampledBatches) -> Errors:
+def no_errors(batches: Transitions) -> Errors:
     """Return the errors of K batches that were not learned from."""
-    if not isinstance(batches, PrioritizedBatches):
+    if batches.priorities is None:
         return ()
     return (tf.zeros_like(batches.priorities),)
 

@@ -44,6 +44,7 @@ def _leave_as_they_are(config: Any, modules: Sequence[str]) -> None:
 
 
 _PLAIN = (
+    "core.trajectory",
     "learners.frames",
     "learners.math.categorical",
     "learners.math.distributions",

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from xagents_ray.algorithms.sac import LOG_STD_BOUNDS, SACConfig
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     PolicyLoss,
@@ -17,7 +18,7 @@ from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import make_optimizer, update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
+from xagents_ray.learners.tensors import Phase
 
 
 class SAC:
@@ -27,8 +28,6 @@ class SAC:
 
     Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """
-
-    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[SACConfig]) -> None:
         config = setup.config
@@ -48,7 +47,7 @@ class SAC:
         target = config.target_entropy
         self._target_entropy = -setup.spec.action_units if target is None else target
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update all networks, and alpha, on each of K minibatches."""
         return self._networks.learn(
             batches,
@@ -59,7 +58,7 @@ class SAC:
             "alpha",
         )
 
-    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
+    def _value_targets(self, batch: Transitions, next_obs: tf.Tensor) -> tf.Tensor:
         """Return the soft value targets of all critics, float32 [N]."""
         actions, log_probs = self._drawn(next_obs, 0)
         values = self._networks.target_values(next_obs, actions, self._updates)

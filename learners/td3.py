@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from xagents_ray.algorithms.td3 import TD3Config
+from xagents_ray.core.trajectory import Transitions
 from xagents_ray.learners.actor_and_critics import (
     ActorAndCritics,
     smooth_target_actions,
@@ -12,7 +13,7 @@ from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
 from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, SampledBatches, TransitionBatches
+from xagents_ray.learners.tensors import Phase
 
 
 class TD3:
@@ -20,8 +21,6 @@ class TD3:
 
     Source: arXiv:1802.09477.
     """
-
-    data: type[SampledBatches] = TransitionBatches
 
     def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
         self._config, self._setup = setup.config, setup
@@ -32,13 +31,13 @@ class TD3:
         self._updates = setup.counter()
         self.variables = {"count/updates": self._updates}
 
-    def learn(self, batches: SampledBatches, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update the critics on each of K minibatches, and the actor on some."""
         return self._networks.learn(
             batches, phase, self._value_targets, self._update_policy
         )
 
-    def _value_targets(self, batch: SampledBatches, next_obs: tf.Tensor) -> tf.Tensor:
+    def _value_targets(self, batch: Transitions, next_obs: tf.Tensor) -> tf.Tensor:
         """Return the value targets of all critics, float32 [N]."""
         c = self._config
         noise = normal_noise(self._setup.seed, self._updates, tf.shape(batch.actions))

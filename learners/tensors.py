@@ -1,21 +1,23 @@
-"""What crosses into the graph: tensors by name, each with its dtype and shape.
-
-A field's annotation gives its dtype, or what sets it (`observation`, `action`), and
-how many dimensions of unknown size come first: [T, B, …] of rollouts, [K, N, …] of K
-minibatches.
-"""
+"""What crosses into the graph: tensors with the names of a record's fields."""
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Batch, Replayed
-
-_T = TypeVar("_T", bound=tuple[Any, ...])
+from xagents_ray.core.trajectory import (
+    FRAME_FIELDS,
+    Batch,
+    Trajectory,
+    Transitions,
+    field_types,
+    map_arrays,
+    required_fields,
+)
 
 
 class Phase(NamedTuple):
@@ -37,167 +39,136 @@ class Phase(NamedTuple):
     width: tf.Tensor
 
 
-class Rollout(NamedTuple):
-    """One round of trajectories side by side; the fields are a Trajectory's.
+@dataclass(frozen=True)
+class Reader:
+    """Reads of each batch what an algorithm learns from.
 
     Attributes:
-        values: values of the network that acted; zeros if it gives none.
-        weights_version: the oldest that acted.
+        record: the kind of record that it reads, `Trajectory` or `Transitions`.
+        optional: names of the fields that it reads besides those of every record; all
+            others are None.
+        sources: function of a batch that returns the records to read, which are joined
+            along their first dimension.
+        dims: number of dimensions of unknown size that a field begins with.
+        other_dims: numbers that differ from `dims`, by field.
     """
 
-    observations: Annotated[tf.Tensor, "observation", 2]
-    starts: Annotated[tf.Tensor, "bool", 2]
-    actions: Annotated[tf.Tensor, "action", 2]
-    rewards: Annotated[tf.Tensor, "float32", 2]
-    terminated: Annotated[tf.Tensor, "bool", 2]
-    truncated: Annotated[tf.Tensor, "bool", 2]
-    valid: Annotated[tf.Tensor, "bool", 2]
-    behavior_log_probs: Annotated[tf.Tensor, "float32", 2]
-    values: Annotated[tf.Tensor, "float32", 2]
-    weights_version: Annotated[tf.Tensor, "int64", 0]
+    record: type[Any]
+    optional: tuple[str, ...]
+    sources: Callable[[Batch], Sequence[Any]]
+    dims: int
+    other_dims: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, batch: Batch) -> "Rollout":
-        """Return the fresh round of a batch."""
-        t = batch.fresh
-        assert t is not None
-        length, width = t.rewards.shape
-        values = t.values
-        if values is None:
-            values = np.zeros((length + 1, width), np.float32)
-        return cls(*t[:7], t.log_probs, values, np.int64(t.weights_version))
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields that it reads."""
+        return (*required_fields(self.record), *self.optional)
 
+    def of(self, batch: Batch) -> Any:
+        """Return the record of a batch's arrays, with None for what is not read."""
+        records = [
+            self.record(**{name: getattr(each, name) for name in self.fields})
+            for each in self.sources(batch)
+        ]
+        if len(records) == 1:
+            return records[0]
+        return map_arrays(lambda *x: np.concatenate(x), *records)
 
-class RolloutBatches(NamedTuple):
-    """K batches of trajectories; the fields are a Trajectory's."""
+    def tensors(self, record: Any) -> dict[str, tf.Tensor]:
+        """Return tensors of a record's arrays by name."""
+        return {name: tf.constant(getattr(record, name)) for name in self.fields}
 
-    observations: Annotated[tf.Tensor, "observation", 3]
-    starts: Annotated[tf.Tensor, "bool", 3]
-    actions: Annotated[tf.Tensor, "action", 3]
-    rewards: Annotated[tf.Tensor, "float32", 3]
-    terminated: Annotated[tf.Tensor, "bool", 3]
-    truncated: Annotated[tf.Tensor, "bool", 3]
-    valid: Annotated[tf.Tensor, "bool", 3]
-    behavior_probs: Annotated[tf.Tensor, "probabilities", 3]
-
-    @classmethod
-    def of(cls, batch: Batch) -> "RolloutBatches":
-        """Return the fresh round of a batch, and what was sampled behind it."""
-        return cls(*_with_replayed(batch, "probabilities"))
+    def signature(self, spec: EnvSpec) -> dict[str, tf.TensorSpec]:
+        """Return the dtypes and shapes of the tensors by name."""
+        types, specs = field_types(spec), dict[str, tf.TensorSpec]()
+        for name in self.fields:
+            dtype, shape = types[name]
+            unknown = self.other_dims.get(name, self.dims)
+            specs[name] = tf.TensorSpec([*[None] * unknown, *shape], dtype)
+        return specs
 
 
-class CorrectedBatches(NamedTuple):
-    """K batches of trajectories that V-trace corrects; the fields are a Trajectory's.
+def _round(batch: Batch) -> list[Trajectory]:
+    """Return the fresh round of a batch, with values of 0 where there are none."""
+    fresh = batch.fresh
+    assert fresh is not None
+    if fresh.values is None:
+        length, width = fresh.rewards.shape
+        fresh = fresh._replace(values=np.zeros((length + 1, width), np.float32))
+    version: Any = np.int64(fresh.weights_version)
+    return [fresh._replace(weights_version=version)]
 
-    Attributes:
-        weights_version: the oldest that acted in a batch, -1 of those replayed.
+
+def _round_and_replayed(batch: Batch) -> list[Trajectory]:
+    """Return the fresh round of a batch, [1, T, B, …], and what was sampled behind it.
+
+    The weights' versions are int64 [K].
     """
-
-    observations: Annotated[tf.Tensor, "observation", 3]
-    starts: Annotated[tf.Tensor, "bool", 3]
-    actions: Annotated[tf.Tensor, "action", 3]
-    rewards: Annotated[tf.Tensor, "float32", 3]
-    terminated: Annotated[tf.Tensor, "bool", 3]
-    truncated: Annotated[tf.Tensor, "bool", 3]
-    valid: Annotated[tf.Tensor, "bool", 3]
-    behavior_log_probs: Annotated[tf.Tensor, "float32", 3]
-    weights_version: Annotated[tf.Tensor, "int64", 1]
-
-    @classmethod
-    def of(cls, batch: Batch) -> "CorrectedBatches":
-        """Return the fresh round of a batch, and what was sampled behind it."""
-        assert batch.fresh is not None
-        arrays = _with_replayed(batch, "log_probs")
-        versions = np.full(len(arrays[0]), -1, np.int64)
-        versions[0] = batch.fresh.weights_version
-        return cls._make([*arrays, versions])
-
-
-class TransitionBatches(NamedTuple):
-    """K minibatches of transitions; the fields are those of Transitions."""
-
-    observations: Annotated[tf.Tensor, "observation", 3]
-    starts: Annotated[tf.Tensor, "bool", 3]
-    actions: Annotated[tf.Tensor, "action", 2]
-    rewards: Annotated[tf.Tensor, "float32", 2]
-    discounts: Annotated[tf.Tensor, "float32", 2]
-
-    @classmethod
-    def of(cls, batch: Batch) -> "TransitionBatches":
-        """Return what was sampled."""
-        assert batch.sampled is not None
-        return cls(*batch.sampled[: len(cls._fields)])
-
-
-class PrioritizedBatches(NamedTuple):
-    """TransitionBatches that were drawn in proportion to their priorities."""
-
-    observations: Annotated[tf.Tensor, "observation", 3]
-    starts: Annotated[tf.Tensor, "bool", 3]
-    actions: Annotated[tf.Tensor, "action", 2]
-    rewards: Annotated[tf.Tensor, "float32", 2]
-    discounts: Annotated[tf.Tensor, "float32", 2]
-    priorities: Annotated[tf.Tensor, "float32", 2]
-
-    @classmethod
-    def of(cls, batch: Batch) -> "PrioritizedBatches":
-        """Return what was sampled."""
-        assert batch.sampled is not None
-        return cls(*batch.sampled[: len(cls._fields)])
-
-
-SampledBatches = TransitionBatches | PrioritizedBatches
-
-
-def _with_replayed(batch: Batch, behavior: str) -> list[Array]:
-    """Return a fresh round's arrays, [1, T, B, …], and those sampled behind them.
-
-    The last one is what `behavior` names of the policies that acted.
-    """
-    t = batch.fresh
-    assert t is not None
-    names = [*Replayed._fields[:7], behavior]
-    fresh = [getattr(t, name)[None] for name in names]
-    if batch.sampled is None:
-        return fresh
+    fresh, sampled = batch.fresh, batch.sampled
+    assert fresh is not None and not isinstance(sampled, Transitions)
+    version: Any = np.array([fresh.weights_version])
+    first = map_arrays(lambda x: x[None], fresh)._replace(weights_version=version)
+    if sampled is None:
+        return [first]
     # As many trajectories as the round, which may lack those of a lost actor; where
     # one actor made it, its own.
-    width, held = t.rewards.shape[1], batch.sampled.rewards.shape[2]
-    columns = (t.first_env + np.arange(width)) % held
-    sampled = [getattr(batch.sampled, name) for name in names]
-    return [
-        np.concatenate([x, y if width == held else np.take(y, columns, axis=2)])
-        for x, y in zip(fresh, sampled, strict=True)
-    ]
+    width, held = fresh.rewards.shape[1], sampled.rewards.shape[2]
+    if width != held:
+        columns = (fresh.first_env + np.arange(width)) % held
+        sampled = map_arrays(lambda x: np.take(x, columns, axis=2), sampled)
+    versions: Any = np.full(len(sampled.rewards), sampled.weights_version)
+    return [first, sampled._replace(weights_version=versions)]
 
 
-def tensor_signature(tensors: type[_T], spec: EnvSpec) -> _T:
-    """Return the dtypes and shapes of tensors, as their fields are annotated."""
-    observation = spec.observation_shape
-    action = ("int32" if spec.is_discrete else "float32", spec.action_shape)
-    kinds: dict[str, tuple[str, tuple[int, ...]]] = {
-        "observation": (spec.observation_dtype, observation),
-        "action": action,
-        "probabilities": ("float32", (spec.n_actions,)),
-    }
-    specs = []
-    for hint in get_type_hints(tensors, include_extras=True).values():
-        kind, unknown = hint.__metadata__
-        dtype, shape = kinds.get(kind, (kind, ()))
-        specs.append(tf.TensorSpec([*[None] * unknown, *shape], dtype))
-    return tensors(*specs)
+ROLLOUT = Reader(
+    record=Trajectory,
+    optional=("log_probs", "values", "weights_version"),
+    sources=_round,
+    dims=2,
+    other_dims={"weights_version": 0},
+)
+"""One round of trajectories side by side; its version is the oldest that acted."""
+
+ROLLOUT_BATCHES = Reader(
+    record=Trajectory,
+    optional=("probabilities",),
+    sources=_round_and_replayed,
+    dims=3,
+)
+"""K batches of trajectories with the probabilities of all actions."""
+
+CORRECTED_BATCHES = Reader(
+    record=Trajectory,
+    optional=("log_probs", "weights_version"),
+    sources=_round_and_replayed,
+    dims=3,
+    other_dims={"weights_version": 1},
+)
+"""K batches of trajectories that V-trace corrects."""
+
+TRANSITION_BATCHES = Reader(
+    record=Transitions,
+    optional=(),
+    sources=lambda batch: [batch.sampled],
+    dims=2,
+    other_dims=dict.fromkeys(FRAME_FIELDS, 3),
+)
+"""K minibatches of transitions."""
+
+PRIORITIZED_BATCHES = replace(TRANSITION_BATCHES, optional=("priorities",))
+"""K minibatches of transitions that were drawn in proportion to their priorities."""
 
 
-def pad_batches(batches: _T) -> _T:
+def pad_batches(batches: Any) -> Any:
     """Return K batches with copies of the first ones behind, 4, 16, 64, … in total.
 
     XLA compiles a program for each K.
     """
-    count, size = len(batches[0]), 4
+    count, size = len(batches.rewards), 4
     while size < count:
         size *= 4
     rows = np.arange(size) % count
-    return batches if size == count else type(batches)(*(x[rows] for x in batches))
+    return batches if size == count else map_arrays(lambda x: x[rows], batches)
 
 
 def round_widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
@@ -221,16 +192,16 @@ def widen_rounds(rounds: Any, widths: Sequence[int]) -> Any:
     if width == count:
         return rounds
     axis, columns = rounds.valid.ndim - 1, np.arange(width) % count
-    wide = rounds._make(
-        np.take(x, columns, axis) if np.ndim(x) > axis else x for x in rounds
+    wide = map_arrays(
+        lambda x: np.take(x, columns, axis) if x.ndim > axis else x, rounds
     )
     wide.valid[..., count:] = False
     return wide
 
 
-def batch_at(batches: _T, k: tf.Tensor) -> _T:
+def batch_at(batches: Any, k: tf.Tensor) -> Any:
     """Return batch k of K."""
-    return type(batches)(*(x[k] for x in batches))
+    return map_arrays(lambda x: x[k], batches)
 
 
 def take_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.algorithms.trpo import TRPOConfig
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
 from xagents_ray.learners.math.distributions import Distribution, PolicyHead
@@ -25,7 +26,7 @@ from xagents_ray.learners.optimizer import (
     regularization_loss,
 )
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout, flatten_time, take_rows
+from xagents_ray.learners.tensors import ROLLOUT, Phase, flatten_time, take_rows
 
 
 class TRPOSamples(NamedTuple):
@@ -46,7 +47,7 @@ class TRPO:
     Source: arXiv:1502.05477; advantages, arXiv:1506.02438.
     """
 
-    data = Rollout
+    data = ROLLOUT
     targets = ()
 
     def __init__(self, setup: LearnerSetup[TRPOConfig]) -> None:
@@ -72,7 +73,7 @@ class TRPO:
         self.variables = {f"actor/{k}": v for k, v in log_std.items()}
         self.variables["count/phases"] = self._phases
 
-    def learn(self, rollout: Rollout, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, rollout: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Update both networks from [T, B] rows."""
         c, r = self._config, rollout
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
@@ -81,7 +82,7 @@ class TRPO:
             r.rewards, values, r.terminated, r.truncated, c.gamma, c.lam
         )
         targets = flatten_time(advantages + values[:-1])
-        columns = r.actions, r.behavior_log_probs, advantages, r.valid
+        columns = r.actions, r.log_probs, advantages, r.valid
         samples = TRPOSamples(*map(flatten_time, columns))
         actor_metrics = no_means("policy_loss", "kl", "entropy", "step_fraction")
         critic_metrics = no_means("value_loss", "value_grad_norm")

@@ -17,11 +17,10 @@ from xagents_ray.core.trajectory import (
     BatchPart,
     Fill,
     PhaseOutputs,
-    PrioritizedTransitions,
     PriorityUpdate,
     Replayed,
-    Sampled,
     Trajectory,
+    Transitions,
     Weights,
     WeightsFile,
     assemble_batch,
@@ -103,7 +102,7 @@ class ReplayService:
     def _bytes(self, name: str) -> Array:
         return self._arrays[name].reshape(-1, copy=False).view(np.uint8)
 
-    def sample(self, batches: int, count: int) -> Sampled | Replayed:
+    def sample(self, batches: int, count: int) -> Transitions | Replayed:
         """Draw K batches of transitions, or of trajectories per environment."""
         try:
             with self._work, errors_name_line(str(self._run.config.env.env)):
@@ -111,7 +110,7 @@ class ReplayService:
         except UserError as error:
             self._fault = error
             raise
-        if isinstance(drawn, PrioritizedTransitions):
+        if isinstance(drawn, Transitions) and drawn.rows is not None:
             return drawn._replace(rows=drawn.rows + np.array([self._first, 0]))
         return drawn
 

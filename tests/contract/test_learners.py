@@ -26,7 +26,7 @@ from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Batch, Trajectory, Weights
+from xagents_ray.core.trajectory import Batch, Trajectory, Weights, map_arrays
 from xagents_ray.learners.tensors import pad_batches
 
 
@@ -179,8 +179,9 @@ def test_xla_computes_the_same(case: Case) -> None:
 
 def _program(learner: Any, given: Batch, batches: int) -> str:
     """Return what XLA would compile for so many batches."""
-    data = pad_batches(learner.algorithm.data.of(given))
-    tensors = type(data)(*map(tf.constant, data))
+    reader = learner.algorithm.data
+    data = pad_batches(reader.of(given))
+    tensors = reader.tensors(data)
     facts = tf.constant([100, 1, batches, data.rewards.shape[-1]], tf.int64)
     text: str = learner._phase.experimental_get_compiler_ir(tensors, facts)("hlo")
     return text
@@ -249,9 +250,7 @@ def test_wrong_action_spaces_are_refused(row: Algorithm, kind: str) -> None:
 
 def copied(t: Trajectory) -> Trajectory:
     """Return a rollout with arrays of its own."""
-    parts = t._asdict().items()
-    own = {name: x.copy() for name, x in parts if isinstance(x, np.ndarray)}
-    return t._replace(**own)
+    return map_arrays(np.copy, t)
 
 
 def with_resets(case: Case, weights: Weights, length: int) -> Trajectory:

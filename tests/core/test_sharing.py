@@ -9,6 +9,7 @@ from xagents_ray.core.trajectory import (
     Transitions,
     assemble_batch,
     mix_transitions,
+    required_fields,
     side_by_side,
     slice_envs,
 )
@@ -116,7 +117,7 @@ def test_each_place_of_a_batch_is_drawn_from_all_shards() -> None:
 
 def test_trajectories_of_shards_lie_side_by_side() -> None:
     one, other = (
-        Replayed(*(np.full((2, 5, width), n) for _ in Replayed._fields))
+        Replayed(**{x: np.full((2, 5, width), n) for x in required_fields(Replayed)})
         for n, width in ((1, 3), (2, 4))
     )
     both = side_by_side([one, other])

@@ -8,7 +8,7 @@ from learner_support import assert_same, make_learner, resumed_states, sampled
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import PrioritizedTransitions, Transitions
+from xagents_ray.core.trajectory import Transitions, map_arrays
 from xagents_ray.learners.learner import Learner
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
@@ -77,7 +77,7 @@ def test_each_update_has_noise_of_its_own(noise: str) -> None:
     losses = [learner.update(sampled(batch()), 1)["loss"] for _ in range(3)]
     assert len(set(losses)) == 3
     # The same updates as one phase.
-    three = Transitions(*(np.repeat(x, 3, axis=0) for x in batch()))
+    three = map_arrays(lambda x: np.repeat(x, 3, axis=0), batch())
     mean = other.update(sampled(three), 1)["loss"]
     assert mean == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -87,9 +87,9 @@ def test_each_update_has_noise_of_its_own(noise: str) -> None:
 )
 def test_all_rows_share_factorised_noise(noise: str, is_shared: bool) -> None:
     """It is that of the weights; rows that are equal have equal errors then."""
-    rows = (np.repeat(x[:, :1], 16, axis=1) for x in batch())
+    alike = map_arrays(lambda x: np.repeat(x[:, :1], 16, axis=1), batch())
     priorities, places = np.ones((1, 16), np.float32), np.zeros((1, 16, 2), np.int64)
-    drawn = PrioritizedTransitions(*rows, priorities, places)
+    drawn = alike._replace(priorities=priorities, rows=places)
     learner = make(noisy=noise, prioritized=True)
     priorities = learner.learn(sampled(drawn), 1, {}, 1).priorities
     assert priorities is not None

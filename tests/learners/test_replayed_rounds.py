@@ -12,10 +12,10 @@ from linear import ENVS, LENGTH, SPECS, linear_layout, rollout
 from xagents_ray import UserError, train
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Batch, Trajectory
+from xagents_ray.core.trajectory import Batch, Trajectory, map_arrays
 from xagents_ray.learners.impala import append_replayed
 from xagents_ray.learners.learner import Learner
-from xagents_ray.learners.tensors import CorrectedBatches, widen_rounds
+from xagents_ray.learners.tensors import CORRECTED_BATCHES, widen_rounds
 
 RATIO = {"replay_ratio": 1.0}
 
@@ -103,14 +103,29 @@ def test_ppo_corrects_as_impala_does(spec: EnvSpec, tmp_path: Path) -> None:
             np.testing.assert_allclose(array, expected[name], atol=1e-5, err_msg=name)
 
 
-def numbered(k: int, t: int, b: int) -> CorrectedBatches:
+def numbered(k: int, t: int, b: int) -> Trajectory:
     """Return K batches whose rewards say where they come from: 100 k + 10 t + b."""
     k_, t_, b_ = np.ogrid[:k, :t, :b]
     rewards = (100 * k_ + 10 * t_ + b_).astype(np.float32)
     ones = np.ones((k, t, b), bool)
     observations = np.repeat(rewards[..., None], 2, axis=-1)
-    parts = observations, ones, rewards, rewards, ~ones, ~ones, ones, rewards
-    return CorrectedBatches(*map(tf.constant, (*parts, np.arange(k))))
+    versions: Any = np.arange(k)
+    return Trajectory(
+        observations=observations,
+        starts=ones,
+        actions=rewards,
+        rewards=rewards,
+        terminated=~ones,
+        truncated=~ones,
+        valid=ones,
+        log_probs=rewards,
+        weights_version=versions,
+    )
+
+
+def constant(batches: Trajectory) -> Trajectory:
+    """Return them as tensors."""
+    return map_arrays(tf.constant, batches)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +138,7 @@ def numbered(k: int, t: int, b: int) -> CorrectedBatches:
     ],
 )
 def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) -> None:
-    batch = append_replayed(numbered(4, 3, 2), part, count, 2, 8)
+    batch = append_replayed(constant(numbered(4, 3, 2)), part, count, 2, 8)
     valid = batch.valid.numpy()[0]
     assert valid.shape == batch.rewards.shape[1:] == (3, 2 * (1 + int(np.ceil(part))))
     rewards = batch.rewards.numpy()[0]
@@ -131,13 +146,9 @@ def test_a_share_is_side_by_side(part: float, count: int, columns: list[int]) ->
         assert rewards[t][valid[t]].tolist() == [c + 10 * t for c in columns]
     np.testing.assert_array_equal(batch.observations[0, ..., 1], rewards)
     # Of a round that lacks some, with copies beside it.
-    wide = widen_rounds(
-        CorrectedBatches(*(x.numpy() for x in numbered(4, 3, 2))), (1, 5)
-    )
+    wide = widen_rounds(numbered(4, 3, 2), (1, 5))
     assert wide.rewards.shape == (4, 3, 5)
-    batch = append_replayed(
-        CorrectedBatches(*map(tf.constant, wide)), part, count, 2, 8
-    )
+    batch = append_replayed(constant(wide), part, count, 2, 8)
     same = batch.rewards.numpy()[batch.valid.numpy()]
     assert same.tolist() == rewards[valid].tolist()
 
@@ -147,9 +158,8 @@ def test_a_share_of_less_than_one_is_that_of_many_updates(
     width: int, part: float
 ) -> None:
     """An environment's share of 0.2 is one replayed trajectory in every fourth."""
-    parts = (
-        append_replayed(numbered(2, 3, width), part, 2, width, n) for n in range(100)
-    )
+    batches = constant(numbered(2, 3, width))
+    parts = (append_replayed(batches, part, 2, width, n) for n in range(100))
     replayed = [int(each.valid.numpy()[0, 0].sum()) - width for each in parts]
     assert set(replayed) == {0, 1}
     assert sum(replayed) == pytest.approx(100 * width * part, abs=1)
@@ -158,7 +168,7 @@ def test_a_share_of_less_than_one_is_that_of_many_updates(
 @pytest.mark.parametrize("part", [0.333333, 1.5])
 def test_a_share_is_of_all_environments_in_turn(part: float) -> None:
     width, count = 8, 1 + int(np.ceil(part))
-    batches = numbered(count, 3, width)
+    batches = constant(numbered(count, 3, width))
     parts = (append_replayed(batches, part, count, width, n) for n in range(48))
     replayed = np.sum([each.valid.numpy()[0, 0] for each in parts], axis=0)[width:]
     assert replayed.sum() == pytest.approx(48 * width * part, abs=1)
@@ -184,10 +194,9 @@ def test_a_rollout_of_one_actor_replays_its_environments() -> None:
     """An update of its own takes its own trajectories of the whole replay's."""
     spec = SPECS["discrete"]
     t = rollout(spec)
-    arrays = {k: x[:, :1] for k, x in t._asdict().items() if isinstance(x, np.ndarray)}
-    alone = t._replace(**arrays, first_env=2)
+    alone = map_arrays(lambda x: x[:, :1], t)._replace(first_env=2)
     held = replayed([rollout(spec, 2)])
-    got = CorrectedBatches.of(Batch(alone, held))
+    got = CORRECTED_BATCHES.of(Batch(alone, held))
     assert got.rewards.shape == (2, LENGTH, 1) and ENVS == 3
     np.testing.assert_array_equal(got.rewards[1], held.rewards[0][:, 2:])
     assert got.weights_version.tolist() == [t.weights_version, -1]

@@ -8,7 +8,7 @@ from learner_support import make_learner, sampled
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Transitions
+from xagents_ray.core.trajectory import Transitions, map_arrays
 from xagents_ray.learners.learner import Learner
 
 SPEC = EnvSpec((3,), "float32", 1, 2)
@@ -28,7 +28,7 @@ def batch(gamma_matters: bool = True, updates: int = 1) -> Transitions:
 
 def row(case: Transitions, k: int) -> Transitions:
     """Return batch k alone, as the only one of a phase."""
-    return Transitions(*(x[k : k + 1] for x in case))
+    return map_arrays(lambda x: x[k : k + 1], case)
 
 
 def arrays(learner: Learner, model: str) -> list[Any]:

@@ -7,35 +7,36 @@ from learner_support import fresh, replayed
 from linear import SPECS, rollout
 
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import FRAME_FIELDS, map_arrays
 from xagents_ray.learners.tensors import (
-    Rollout,
-    RolloutBatches,
-    TransitionBatches,
+    ROLLOUT,
+    ROLLOUT_BATCHES,
+    TRANSITION_BATCHES,
     take_rows,
-    tensor_signature,
 )
 
 
 def test_a_signature_is_what_the_fields_say() -> None:
     frames = EnvSpec((36, 40, 3), "uint8", 2, 4)
-    got = tensor_signature(TransitionBatches, frames)
-    assert got.observations == tf.TensorSpec([None, None, None, 36, 40, 3], tf.uint8)
-    assert got.starts == tf.TensorSpec([None, None, None], tf.bool)
-    assert got.actions == tf.TensorSpec([None, None], tf.int32)
-    assert got.rewards == tf.TensorSpec([None, None], tf.float32)
-    assert tensor_signature(Rollout, frames).weights_version == tf.TensorSpec(
-        [], tf.int64
-    )
-    probabilities = tensor_signature(RolloutBatches, frames).behavior_probs
+    got = TRANSITION_BATCHES.signature(frames)
+    assert got["observations"] == tf.TensorSpec([None] * 3 + [36, 40, 3], tf.uint8)
+    assert got["starts"] == tf.TensorSpec([None, None, None], tf.bool)
+    assert got["actions"] == tf.TensorSpec([None, None], tf.int32)
+    assert got["rewards"] == tf.TensorSpec([None, None], tf.float32)
+    version = ROLLOUT.signature(frames)["weights_version"]
+    assert version == tf.TensorSpec([], tf.int64)
+    probabilities = ROLLOUT_BATCHES.signature(frames)["probabilities"]
     assert probabilities == tf.TensorSpec([None, None, None, 4], tf.float32)
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
 def test_a_round_fits_its_signature(spec: EnvSpec) -> None:
     """A network without values gives zeros."""
-    made = Rollout.of(fresh(rollout(spec, 1), rollout(spec, 2)))
-    for array, expected in zip(made, tensor_signature(Rollout, spec), strict=True):
-        assert expected.is_compatible_with(tf.constant(array))
+    made = ROLLOUT.of(fresh(rollout(spec, 1), rollout(spec, 2)))
+    tensors, specs = ROLLOUT.tensors(made), ROLLOUT.signature(spec)
+    assert tensors.keys() == specs.keys()
+    for name, expected in specs.items():
+        assert expected.is_compatible_with(tensors[name])
     assert not made.values.any()
 
 
@@ -47,9 +48,10 @@ def test_replayed_rounds_become_as_wide_as_the_fresh_one(width: int) -> None:
     )
     old = replayed([t])
     columns = np.arange(width) % 3
-    old = old._make(np.take(x, columns, axis=2) for x in old)
-    made = RolloutBatches.of(fresh(t, sampled=old))
-    assert {x.shape[:3] for x in made[2:]} == {(2, 9, 3)}
+    old = map_arrays(lambda x: np.take(x, columns, axis=2), old)
+    made = ROLLOUT_BATCHES.of(fresh(t, sampled=old))
+    others = set(ROLLOUT_BATCHES.fields) - set(FRAME_FIELDS)
+    assert {getattr(made, name).shape[:3] for name in others} == {(2, 9, 3)}
     for i, column in enumerate(columns[:3]):
         np.testing.assert_array_equal(made.rewards[1, :, i], t.rewards[:, column])
 

@@ -16,7 +16,7 @@ from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Fill, Replayed, Trajectory
+from xagents_ray.core.trajectory import Fill, Trajectory, required_fields
 from xagents_ray.learners.frames import stack_rollout
 from xagents_ray.replay.trajectories import TrajectoryReplay
 from xagents_ray.run.replay_buffer import load_replay, replay_for, save_replay
@@ -60,7 +60,8 @@ def rolled(spec: EnvSpec, length: int, first: int, envs: int, rng: Any) -> Traje
 
 def contents(t: Any, column: int, batch: int | None = None) -> tuple[bytes, ...]:
     """Return one environment's part of a trajectory, to the bit."""
-    parts = [getattr(t, name) for name in Replayed._fields]
+    own = (*required_fields(Trajectory), "log_probs", "probabilities")
+    parts = [getattr(t, name) for name in own]
     parts = [part for part in parts if part is not None]
     parts = parts if batch is None else [part[batch] for part in parts]
     return tuple(part[:, column].tobytes() for part in parts)

@@ -11,7 +11,7 @@ from learner_support import make_learner
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Transitions
+from xagents_ray.core.trajectory import Transitions, map_arrays
 
 SPEC = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
 RAM = EnvSpec((3,), "uint8", 1, 0, (-1.0, -1.0), (1.0, 1.0))
@@ -174,4 +174,4 @@ def assert_close(got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def cut(case: Transitions, start: int, stop: int) -> Transitions:
-    return Transitions._make(x[start:stop] for x in case)
+    return map_arrays(lambda x: x[start:stop], case)

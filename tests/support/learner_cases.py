@@ -152,18 +152,17 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
     if values is not None:
         values = np.stack([*values, policy.values(seen(length))])
     return Trajectory(
-        observations,
-        starts,
-        actions,
-        rewards_of(spec, newest, actions),
-        np.ones(shape, bool),
-        np.zeros(shape, bool),
-        np.ones(shape, bool),
-        policy.log_probs(rows, noise),
-        values,
-        weights.version,
-        0,
-        policy.probabilities(rows),
+        observations=observations,
+        starts=starts,
+        actions=actions,
+        rewards=rewards_of(spec, newest, actions),
+        terminated=np.ones(shape, bool),
+        truncated=np.zeros(shape, bool),
+        valid=np.ones(shape, bool),
+        log_probs=policy.log_probs(rows, noise),
+        values=values,
+        weights_version=weights.version,
+        probabilities=policy.probabilities(rows),
     )
 
 
@@ -189,7 +188,15 @@ def batch(
         actions = rng.normal(size=(k, n, spec.action_units)).astype(np.float32)
     rewards = rewards_of(spec, observations[:, :, -2], actions)
     discounts = np.zeros((k, n), np.float32)
-    return sampled(Transitions(observations, starts, actions, rewards, discounts))
+    return sampled(
+        Transitions(
+            observations=observations,
+            starts=starts,
+            actions=actions,
+            rewards=rewards,
+            discounts=discounts,
+        )
+    )
 
 
 def assert_equal(one: Weights, other: Weights) -> None:

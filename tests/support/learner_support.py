@@ -13,6 +13,7 @@ from xagents_ray.core.trajectory import (
     Trajectory,
     Transitions,
     Weights,
+    map_arrays,
     merge_trajectories,
 )
 from xagents_ray.learners.learner import Learner
@@ -47,8 +48,8 @@ def fresh(*trajectories: Trajectory, sampled: Replayed | None = None) -> Batch:
 
 def replayed(trajectories: Sequence[Trajectory]) -> Replayed:
     """Return trajectories as batches that a replay gave."""
-    parts = ([getattr(t, name) for t in trajectories] for name in Replayed._fields)
-    return Replayed._make(None if p[0] is None else np.stack(p) for p in parts)
+    joined = map_arrays(lambda *x: np.stack(x), *trajectories)
+    return Replayed(*joined)._replace(values=None, weights_version=-1, first_env=0)
 
 
 def sampled(transitions: Transitions) -> Batch:

@@ -1,19 +1,23 @@
 """Trajectories with frames stored once, batches of them, and weights.
 
+A new kind of data enters here, as a field and in `field_types`; records are joined by
+the names of fields.
+
 Row `t` of a trajectory holds the action taken on observation `t` and its results;
 observation `t + 1` is in the next row. After an end the environment resets on the
 following step (Gymnasium's NEXT_STEP), so the final observation is a row like any
 other; the step that only resets has `valid = False`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from xagents_ray.core.moments import Statistics
+from xagents_ray.core.spec import EnvSpec
 
 Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
@@ -22,7 +26,11 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Trajectory(NamedTuple):
-    """T steps of B environments, time-major, with the weights of one version."""
+    """T steps of B environments, time-major, with the weights of one version.
+
+    In the learner's graph, the arrays are tensors, and fields that its algorithm does
+    not read are None. Fields without a default are in every trajectory.
+    """
 
     # [T + stack, B, *observation_shape], each once; the first stack - 1 rows are the
     # frames before, the last row follows step T - 1.
@@ -35,10 +43,10 @@ class Trajectory(NamedTuple):
     truncated: BoolArray  # bool [T, B], cut off; the next observation has a value
     valid: BoolArray  # bool [T, B], False for a step that only reset its environment
     # float32 [T, B] of the actions under the acting policy, or None.
-    log_probs: FloatArray | None
-    values: FloatArray | None  # float32 [T + 1, B], the acting network's, or None
-    weights_version: int  # which weights acted
-    first_env: int  # index of the first environment among all of the run
+    log_probs: FloatArray | None = None
+    values: FloatArray | None = None  # float32 [T + 1, B], of the acting network
+    weights_version: int = -1  # which weights acted; -1 if unknown
+    first_env: int = 0  # index of the first environment among all of the run
     # float32 [T, B, n] of all actions under the acting policy, or None.
     probabilities: FloatArray | None = None
 
@@ -46,6 +54,14 @@ class Trajectory(NamedTuple):
     def stack(self) -> int:
         """Number of frames per stack."""
         return len(self.observations) - len(self.rewards)
+
+
+FRAME_FIELDS = ("observations", "starts")
+"""Fields with a row for each frame instead of one for each step."""
+
+
+class Replayed(Trajectory):
+    """K batches of trajectories from the replay: [K, ...] of each array."""
 
 
 class Transitions(NamedTuple):
@@ -61,43 +77,57 @@ class Transitions(NamedTuple):
     # float32 [K, N], of the next observation's value; 0 where no value follows, as the
     # last step terminated.
     discounts: FloatArray
-
-
-class PrioritizedTransitions(NamedTuple):
-    """Transitions that were drawn in proportion to their priorities."""
-
-    observations: Array
-    starts: BoolArray
-    actions: Array
-    rewards: FloatArray
-    discounts: FloatArray
-    priorities: FloatArray  # float32 [K, N]
+    # float32 [K, N], in proportion to which they were drawn; None if uniformly.
+    priorities: FloatArray | None = None
     # int64 [K, N, 2], each one's environment and the number of its first step there, by
-    # which its error goes back to the replay.
-    rows: IntArray
+    # which its error goes back to a replay with priorities.
+    rows: IntArray | None = None
+
+
+def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the dtype and shape of one step's part of each field, by name."""
+    flags = "starts", "terminated", "truncated", "valid"
+    numbers = "rewards", "log_probs", "values", "discounts", "priorities"
+    return {
+        "observations": (spec.observation_dtype, spec.observation_shape),
+        "actions": ("int32" if spec.is_discrete else "float32", spec.action_shape),
+        "probabilities": ("float32", (spec.n_actions,)),
+        "weights_version": ("int64", ()),
+        **dict.fromkeys(flags, ("bool", ())),
+        **dict.fromkeys(numbers, ("float32", ())),
+    }
+
+
+BatchPart = Trajectory | Replayed | Transitions
+"""What a batch is assembled from."""
+_RecordT = TypeVar("_RecordT", Trajectory, Replayed, Transitions)
+
+
+def required_fields(record: type[Trajectory] | type[Transitions]) -> tuple[str, ...]:
+    """Return the names of the fields that every record of a kind has."""
+    defaults = record._field_defaults
+    return tuple(name for name in record._fields if name not in defaults)
+
+
+def map_arrays(function: Callable[..., Any], *records: _RecordT) -> _RecordT:
+    """Return what a function makes of the arrays, or tensors, of each field.
+
+    The function gets one of each record; scalars are those of the first record.
+    """
+    first = records[0]
+    arrays: dict[str, Any] = {
+        name: function(*(getattr(record, name) for record in records))
+        for name in first._fields
+        if getattr(getattr(first, name), "ndim", 0)
+    }
+    return first._replace(**arrays)
 
 
 class PriorityUpdate(NamedTuple):
     """New errors of M transitions that a learner reports to its replay."""
 
-    rows: IntArray  # int64 [M, 2], as in PrioritizedTransitions
+    rows: IntArray  # int64 [M, 2], as in Transitions
     errors: FloatArray  # float32 [M], differences to what was to be learned
-
-
-class Replayed(NamedTuple):
-    """K batches of trajectories of B environments, as they were inserted."""
-
-    observations: Array  # [K, T + stack, B, *observation_shape], as in a Trajectory
-    starts: BoolArray  # bool [K, T + stack, B]
-    actions: Array  # [K, T, B, ...], as in a Trajectory
-    rewards: FloatArray  # float32 [K, T, B]
-    terminated: BoolArray  # bool [K, T, B]
-    truncated: BoolArray  # bool [K, T, B]
-    valid: BoolArray  # bool [K, T, B]
-    # Of the policies that acted, one of the two: float32 [K, T, B, n] of all actions,
-    # float32 [K, T, B] of those taken.
-    probabilities: FloatArray | None = None
-    log_probs: FloatArray | None = None
 
 
 class Fill(NamedTuple):
@@ -214,13 +244,9 @@ def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectories of one round side by side: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
-    arrays: dict[str, Any] = {
-        name: np.concatenate(parts, axis=1)
-        for name, *parts in zip(Trajectory._fields, *trajectories, strict=True)
-        if isinstance(parts[0], np.ndarray)
-    }
+    merged = map_arrays(lambda *x: np.concatenate(x, axis=1), *trajectories)
     oldest = min(t.weights_version for t in trajectories)
-    return trajectories[0]._replace(**arrays, weights_version=oldest)
+    return merged._replace(weights_version=oldest)
 
 
 def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
@@ -231,17 +257,8 @@ def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | Non
         return None
     if (low, high) == (0, count):
         return trajectory
-    columns: dict[str, Any] = {
-        name: value[:, low:high]
-        for name, value in zip(Trajectory._fields, trajectory, strict=True)
-        if isinstance(value, np.ndarray)
-    }
-    return trajectory._replace(**columns, first_env=own + low)
-
-
-Sampled = Transitions | PrioritizedTransitions
-BatchPart = Trajectory | Replayed | Sampled
-"""What a batch is assembled from."""
+    columns = map_arrays(lambda x: x[:, low:high], trajectory)
+    return columns._replace(first_env=own + low)
 
 
 class Batch(NamedTuple):
@@ -251,7 +268,7 @@ class Batch(NamedTuple):
     # learns from its replay only.
     fresh: Trajectory | None = None
     # K batches drawn from the replay; None when nothing was drawn.
-    sampled: Sampled | Replayed | None = None
+    sampled: Transitions | Replayed | None = None
 
 
 def assemble_batch(
@@ -264,21 +281,21 @@ def assemble_batch(
         batch_size: transitions per batch, used if several shards drew some.
         seed: seed of the order in which transitions of several shards are mixed.
     """
-    rounds = [each for each in parts if isinstance(each, Trajectory)]
+    replayed = [each for each in parts if isinstance(each, Replayed)]
+    transitions = [each for each in parts if isinstance(each, Transitions)]
+    rounds = [x for x in parts if not isinstance(x, (Replayed, Transitions))]
     fresh = merge_trajectories(rounds) if rounds else None
-    transitions = [each for each in parts if isinstance(each, Sampled)]
     if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
         return Batch(fresh, transitions[0])
     if transitions:  # a single one of another size: the other shards had nothing
         mixed = mix_transitions(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
-    replayed = [each for each in parts if isinstance(each, Replayed)]
     return Batch(fresh, side_by_side(replayed) if replayed else None)
 
 
 def mix_transitions(
-    parts: Sequence[Sampled], batch_size: int, generator: np.random.Generator
-) -> Sampled:
+    parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
+) -> Transitions:
     """Return transitions of several shards as K batches, in random order.
 
     The parts are [1, n, ...] each and have at least N transitions together, where N is
@@ -291,14 +308,11 @@ def mix_transitions(
         rows = np.concatenate([array[0] for array in arrays])[order]
         return rows.reshape(batches, batch_size, *rows.shape[1:])
 
-    return type(parts[0])(*map(mixed, *parts))
+    return map_arrays(mixed, *parts)
 
 
 def side_by_side(parts: Sequence[Replayed]) -> Replayed:
     """Return batches with the trajectories of all shards: [K, T, B1 + B2 + ...]."""
     if len(parts) == 1:
         return parts[0]
-    columns = zip(*parts, strict=True)
-    return Replayed._make(
-        None if x[0] is None else np.concatenate(x, axis=2) for x in columns
-    )
+    return map_arrays(lambda *x: np.concatenate(x, axis=2), *parts)

@@ -13,8 +13,8 @@ from xagents_ray.core.trajectory import (
     FloatArray,
     IntArray,
     Replayed,
-    Sampled,
     Trajectory,
+    Transitions,
 )
 
 GoalRewardFunction = Callable[
@@ -44,7 +44,7 @@ class Replay(ABC):
         """Copy a trajectory in, overwriting the oldest contents."""
 
     @abstractmethod
-    def sample(self, batches: int, batch_size: int) -> Sampled | Replayed:
+    def sample(self, batches: int, batch_size: int) -> Transitions | Replayed:
         """Draw K batches with replacement.
 
         Args:
@@ -58,7 +58,7 @@ class Replay(ABC):
         """Update errors of sampled transitions; return how many are no longer held.
 
         Args:
-            rows: int64 [M, 2], see `PrioritizedTransitions`; other replays ignore them.
+            rows: int64 [M, 2], see `Transitions`; other replays ignore them.
             errors: float32 [M], differences from the learning targets.
         """
         raise NotImplementedError

@@ -1,11 +1,19 @@
 """The replay buffer of whole trajectories."""
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Array, Fill, Replayed, Trajectory
+from xagents_ray.core.trajectory import (
+    FRAME_FIELDS,
+    Array,
+    Fill,
+    Replayed,
+    Trajectory,
+    field_types,
+    required_fields,
+)
 from xagents_ray.replay.base import Replay, env_quotas
 
 
@@ -37,21 +45,13 @@ class TrajectoryReplay(Replay):
     ) -> None:
         self._quota = env_quotas(capacity, n_envs)
         # Time-major within a slot, as trajectories and what is sampled are.
-        shape = (int(self._quota[0]), longest, n_envs)
-        rows = (shape[0], longest + spec.stack, n_envs)
-        frames = (*rows, *spec.observation_shape)
-        self._observations = np.zeros(frames, spec.observation_dtype)
-        self._starts = np.zeros(rows, np.bool_)
-        kind = np.int32 if spec.is_discrete else np.float32
-        self._actions = np.zeros((*shape, *spec.action_shape), kind)
-        self._rewards = np.zeros(shape, np.float32)
-        self._terminated = np.zeros(shape, np.bool_)
-        self._truncated = np.zeros(shape, np.bool_)
-        self._valid = np.zeros(shape, np.bool_)
-        if behavior == "probabilities":
-            self._probabilities = np.zeros((*shape, spec.n_actions), np.float32)
-        else:
-            self._log_probs = np.zeros(shape, np.float32)
+        self._stored: dict[str, Array] = {}
+        types, slots = field_types(spec), int(self._quota[0])
+        for name in (*required_fields(Trajectory), behavior):
+            dtype, shape = types[name]
+            rows = longest + (spec.stack if name in FRAME_FIELDS else 0)
+            self._stored[name] = np.zeros((slots, rows, n_envs, *shape), dtype)
+        self._observations = self._stored["observations"]
         self._inserted = np.zeros(n_envs, np.int64)
         self._random = np.random.default_rng([seed, capacity])
 
@@ -66,7 +66,7 @@ class TrajectoryReplay(Replay):
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
             at = slot, slice(None), env
-            for name, ring in self._contents():
+            for name, ring in self._stored.items():
                 ring[at] = getattr(trajectory, name)[:, column]
             self._inserted[env] += 1
 
@@ -82,13 +82,12 @@ class TrajectoryReplay(Replay):
         envs = np.tile(np.flatnonzero(self._inserted), batch_size)
         held = np.minimum(self._inserted, self._quota)[envs]
         slots = self._random.integers(held, size=(batches, len(envs)))[:, None]
-        drawn = {
+        drawn: dict[str, Any] = {
             name: ring[slots, np.arange(ring.shape[1])[:, None], envs]
-            for name, ring in self._contents()
+            for name, ring in self._stored.items()
         }
         return Replayed(**drawn)
 
-    def _contents(self) -> Iterator[tuple[str, Array]]:
-        """Yield the name and the ring of each array of a trajectory."""
-        rings = self._rings()
-        yield from ((n, rings[n]) for n in Replayed._fields if n in rings)
+    def _rings(self) -> dict[str, Array]:
+        # In the order of the files that there are.
+        return {"quota": self._quota, **self._stored, **super()._rings()}

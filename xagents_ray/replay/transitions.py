@@ -12,8 +12,6 @@ from xagents_ray.core.trajectory import (
     Fill,
     FloatArray,
     IntArray,
-    PrioritizedTransitions,
-    Sampled,
     Transitions,
 )
 from xagents_ray.replay.hindsight import Hindsight, Relabeled
@@ -131,7 +129,7 @@ class TransitionReplay(TransitionRings):
             rings["largest_priority"] = self._priorities.largest
         return rings
 
-    def sample(self, batches: int, batch_size: int) -> Sampled:
+    def sample(self, batches: int, batch_size: int) -> Transitions:
         """Draw K batches of N transitions; ValueError if the replay is empty."""
         if not self._count.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
@@ -154,19 +152,19 @@ class TransitionReplay(TransitionRings):
             return array.reshape(batches, batch_size, *array.shape[1:])
 
         transitions = Transitions(
-            batched(observations),
-            batched(self._starts.take(frames)),
-            batched(_take(self._actions, places)),
-            batched(rewards),
-            batched(discounts),
+            observations=batched(observations),
+            starts=batched(self._starts.take(frames)),
+            actions=batched(_take(self._actions, places)),
+            rewards=batched(rewards),
+            discounts=batched(discounts),
         )
         if self._priorities is None:
             return transitions
         drawn = self._priorities.at(places).astype(np.float32)
         heads = self._head.take(envs)
         steps = heads - (heads - rows) % self._length
-        drawn_rows = np.stack([envs, steps], axis=1)
-        return PrioritizedTransitions(*transitions, batched(drawn), batched(drawn_rows))
+        drawn_rows = batched(np.stack([envs, steps], axis=1))
+        return transitions._replace(priorities=batched(drawn), rows=drawn_rows)
 
     def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from own_algorithm.algorithm import ReinforceConfig
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
 from xagents_ray.learners.math.distributions import PolicyHead
@@ -14,7 +15,7 @@ from xagents_ray.learners.metrics import (
 )
 from xagents_ray.learners.optimizer import gradient_step, make_optimizer
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase, Rollout, flatten_time
+from xagents_ray.learners.tensors import ROLLOUT, Phase, flatten_time
 
 
 class Reinforce:
@@ -25,7 +26,7 @@ class Reinforce:
     Source: doi:10.1007/BF00992696.
     """
 
-    data = Rollout
+    data = ROLLOUT
     targets = ()
 
     def __init__(self, setup: LearnerSetup[ReinforceConfig]) -> None:
@@ -39,14 +40,14 @@ class Reinforce:
         self.optimizers = {"optimizer": self._optimizer}
         self.variables = {f"policy/{name}": v for name, v in log_std.items()}
 
-    def learn(self, rollout: Rollout, phase: Phase) -> AlgorithmOutputs:
+    def learn(self, rollout: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Take one step on [T, B] rows, none if none is valid."""
         metrics = no_means("policy_loss", "entropy", "grad_norm")
         if tf.reduce_any(rollout.valid) & ~self._setup.stopping:
             metrics = add_metrics(metrics, self._update(rollout))
         return AlgorithmOutputs(metrics, update_count(metrics))
 
-    def _update(self, r: Rollout) -> dict[str, tf.Tensor]:
+    def _update(self, r: Trajectory) -> dict[str, tf.Tensor]:
         c, count, valid = self._config, tf.size(r.rewards), flatten_time(r.valid)
         no_values = tf.zeros_like(r.values)
         rows = r.rewards, no_values, r.terminated, r.truncated, c.gamma
