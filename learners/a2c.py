@@ -6,7 +6,7 @@ from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import AlgorithmOutputs
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase
+from xagents_ray.learners.tensors import Phase, rounds_of
 
 
 class A2C:
@@ -18,12 +18,9 @@ class A2C:
         with --lam, arXiv:1506.02438.
     """
 
-    targets = ()
-
     def __init__(self, setup: LearnerSetup[A2CConfig]) -> None:
-        self._parts = parts = ActorCritic(setup)
-        self.data, self.variables = parts.data, parts.variables
-        self.models, self.optimizers = parts.models, parts.optimizers
+        self.data = rounds_of(setup.config)
+        self._parts = ActorCritic(setup)
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each batch of trajectories."""

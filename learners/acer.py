@@ -14,7 +14,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
+from xagents_ray.learners.optimizer import gradient_step, update_targets
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import ROLLOUT_BATCHES, Phase, batch_at, flatten_time
 
@@ -33,12 +33,9 @@ class ACER:
 
     def __init__(self, setup: LearnerSetup[ACERConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self._model, self._average = setup.with_target(setup.layouts[0], "policy")
-        self._optimizer = make_optimizer(setup.config, self._model.trainable_variables)
-        self.models = {"policy": self._model, "average": self._average}
-        self.targets = [(self._average, self._model)]
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables: dict[str, tf.Variable] = {}
+        layout = setup.layouts[0]
+        self._model, self._average = setup.with_target(layout, "policy", "average")
+        self._optimizer = setup.optimizer(self._model.trainable_variables)
 
     def learn(self, batches: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each of K batches [T, B] with valid rows."""
@@ -90,7 +87,7 @@ class ACER:
             loss = c.value_loss_coef * value_loss
             loss -= losses.masked_mean(objective, valid)
         norm = gradient_step(self._optimizer, tape, loss, variables, c.grad_norm)
-        update_targets(self.targets, 1 - c.ema_alpha)
+        update_targets(self._setup.targets, 1 - c.ema_alpha)
         parts = {**parts, "importance_ratio": ratio}
         means = {name: losses.masked_mean(x, valid) for name, x in parts.items()}
         return {**means, "value_loss": value_loss, "grad_norm": norm}

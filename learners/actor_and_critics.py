@@ -19,7 +19,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -40,9 +40,6 @@ class ActorAndCritics:
         setup: setup of the learner; the first network is the actor, others critics.
         actor_target: whether the actor has a target too.
     Attributes:
-        models: networks by name.
-        targets: each target with the network that it follows, the actor's first.
-        optimizers: the actor's and the critics' by name.
         actor: network.
         actor_target: network; the actor itself if it has no target.
         critics: networks.
@@ -57,27 +54,22 @@ class ActorAndCritics:
         self._setup, config = setup, setup.config
         more = (f"critic-{i}" for i in range(2, len(setup.layouts)))
         names = "actor", "critic", *more
-        self.models: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
         for name, layout in zip(names, setup.layouts, strict=True):
             if pairs or actor_target:
                 model, target = setup.with_target(layout, name)
-                self.models |= {name: model, f"{name}-target": target}
             else:
-                model = target = self.models[name] = setup.network(layout, name)
+                model = target = setup.network(layout, name)
             pairs.append((target, model))
-        self.targets = pairs if actor_target else pairs[1:]
         (self.actor_target, self.actor), *critics = pairs
         self.critic_targets, self.critics = zip(*critics, strict=True)
         self._critic_variables = [v for _, x in critics for v in x.trainable_variables]
-        self._actor_optimizer = make_optimizer(config, self.actor.trainable_variables)
-        self._critic_optimizer = make_optimizer(
-            config, self._critic_variables, config.critic_lr
+        self._actor_optimizer = setup.optimizer(
+            self.actor.trainable_variables, "actor-optimizer"
         )
-        self.optimizers = {
-            "actor-optimizer": self._actor_optimizer,
-            "critic-optimizer": self._critic_optimizer,
-        }
+        self._critic_optimizer = setup.optimizer(
+            self._critic_variables, "critic-optimizer", config.critic_lr
+        )
         self._grad_norm = config.grad_norm
 
     def learn(

@@ -10,7 +10,6 @@ from xagents_ray.algorithms.impala import IMPALAConfig
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
-from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
@@ -19,11 +18,9 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
-    CORRECTED_BATCHES,
-    ROLLOUT,
     Phase,
     batch_at,
     flatten_time,
@@ -37,11 +34,6 @@ class ActorCritic:
         setup: setup of the learner.
         largest_rho: bound of V-trace's ratios that weight errors and advantages.
         largest_c: bound of V-trace's ratios that pass later errors back.
-    Attributes:
-        data: what it reads of each batch.
-        models: the network by name.
-        optimizers: optimizers by name.
-        variables: learned besides the network's weights, by name.
     """
 
     def __init__(
@@ -52,15 +44,12 @@ class ActorCritic:
     ) -> None:
         self._config, self._setup = setup.config, setup
         self._largest_rho, self._largest_c = largest_rho, largest_c
-        self.data = CORRECTED_BATCHES if setup.config.replay else ROLLOUT
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
-        log_std = self._head.variables
-        self._variables = [*self._model.trainable_variables, *log_std.values()]
-        self._optimizer = make_optimizer(setup.config, self._variables)
-        self.models = {"policy": self._model}
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
+        log_std = noise_of(setup.config).shared_log_std
+        self._head = setup.policy_head("policy", log_std)
+        more = self._head.variables.values()
+        self._variables = [*self._model.trainable_variables, *more]
+        self._optimizer = setup.optimizer(self._variables)
 
     def learn(self, data: Any, phase: Phase, first_version: Any) -> AlgorithmOutputs:
         """Take one step on a round [T, B], and on each batch that was replayed.

@@ -19,12 +19,9 @@ class DDPG:
     """
 
     def __init__(self, setup: LearnerSetup[DDPGConfig]) -> None:
-        self._config = setup.config
+        self._config, self._setup = setup.config, setup
         self.data = sampled_batches(setup.config)
-        self._networks = networks = ActorAndCritics(setup)
-        self.models, self.targets = networks.models, networks.targets
-        self.optimizers = networks.optimizers
-        self.variables: dict[str, tf.Variable] = {}
+        self._networks = ActorAndCritics(setup)
 
     def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update all networks on each of K minibatches."""
@@ -40,5 +37,5 @@ class DDPG:
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         metrics = add_metrics(metrics, self._networks.update_actor(obs))
-        update_targets(self.targets, self._config.tau)
+        update_targets(self._setup.targets, self._config.tau)
         return metrics

@@ -18,7 +18,7 @@ from xagents_ray.learners.metrics import (
     update_count,
 )
 from xagents_ray.learners.minibatches import update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer, update_targets
+from xagents_ray.learners.optimizer import gradient_step, update_targets
 from xagents_ray.learners.priorities import (
     Errors,
     importance_weights,
@@ -53,13 +53,9 @@ class DQN:
     def __init__(self, setup: LearnerSetup[DQNConfig]) -> None:
         self._config, self._setup = setup.config, setup
         self.data = sampled_batches(setup.config)
-        self._q, self._target = setup.with_target(setup.layouts[0], "q")
-        self._optimizer = make_optimizer(setup.config, self._q.trainable_variables)
-        self._syncs = setup.counter()
-        self.models = {"q": self._q, "target": self._target}
-        self.targets = [(self._target, self._q)]
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {"count/syncs": self._syncs}
+        self._q, self._target = setup.with_target(setup.layouts[0], "q", "target")
+        self._optimizer = setup.optimizer(self._q.trainable_variables)
+        self._syncs = setup.counter("syncs")
 
     def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update on each of K minibatches; sync the target when that is due."""
@@ -68,7 +64,7 @@ class DQN:
             metrics, errors = so_far
             due = self._syncs_due(phase.batches - 1 - k, phase.env_steps)
             if due > self._syncs:
-                update_targets(self.targets, self._config.tau)
+                update_targets(self._setup.targets, self._config.tau)
                 self._syncs.assign(due)
             new_metrics, new_errors = self._update(batch_at(batches, k), phase)
             return add_metrics(metrics, new_metrics), with_errors(errors, k, new_errors)

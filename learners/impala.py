@@ -10,7 +10,7 @@ from xagents_ray.core.trajectory import Trajectory, map_arrays
 from xagents_ray.learners.actor_critic import ActorCritic
 from xagents_ray.learners.metrics import AlgorithmOutputs
 from xagents_ray.learners.setup import LearnerSetup
-from xagents_ray.learners.tensors import Phase
+from xagents_ray.learners.tensors import Phase, rounds_of
 
 
 class IMPALA:
@@ -21,16 +21,12 @@ class IMPALA:
     Source: arXiv:1802.01561.
     """
 
-    targets = ()
-
     def __init__(self, setup: LearnerSetup[IMPALAConfig]) -> None:
         self._config = c = setup.config
-        self._parts = parts = ActorCritic(setup, c.rho_clip, c.c_clip)
-        self.data, self.variables = parts.data, parts.variables
+        self.data = rounds_of(c)
+        self._parts = ActorCritic(setup, c.rho_clip, c.c_clip)
         if c.replay_share:
-            self._updates = setup.counter()
-            self.variables = {**parts.variables, "count/updates": self._updates}
-        self.models, self.optimizers = parts.models, parts.optimizers
+            self._updates = setup.counter("updates")
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Take one step on each batch of trajectories, or on all at once."""

@@ -43,21 +43,13 @@ Metrics = dict[str, float]
 
 
 class LearningAlgorithm(Protocol):
-    """What an algorithm gives the learner.
+    """What an algorithm gives the learner; its setup holds what it made.
 
     Attributes:
-        data: what it reads of each batch, such as `tensors.ROLLOUT`.
-        models: networks by the names that a checkpoint gives them.
-        targets: pairs of a target network and the one that it follows.
-        optimizers: optimizers by name; the first one's learning rate is shown.
-        variables: all else that a checkpoint holds, by name.
+        data: reader of the batches, such as `tensors.ROLLOUT`.
     """
 
     data: Reader
-    models: Mapping[str, Any]
-    targets: Sequence[tuple[Any, Any]]
-    optimizers: Mapping[str, Any]
-    variables: Mapping[str, Any]
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Run one learning phase in the graph; rewards are normalized already."""
@@ -77,6 +69,7 @@ class Learner:
         compiled: whether XLA compiles learning phases; `stop` then ends none early.
         n_envs: environments of the run, where rounds that lack some take few shapes.
     Attributes:
+        setup: networks, optimizers and variables that the algorithm made.
         algorithm: the algorithm that learns.
         normalizer: normalizer of observations and rewards.
         state: all variables that a checkpoint holds.
@@ -95,35 +88,35 @@ class Learner:
     ) -> None:
         self._row, self._config, self._max_steps = row, config, max_steps
         self.normalizer = Normalizer(config, spec)
-        counters = "GPU" if compiled and runtime.usable_gpus() else "CPU"
-        with tf.device(counters):
+        device = "GPU" if compiled and runtime.usable_gpus() else "CPU"
+        with tf.device(device):
             self._stopping = tf.Variable(False, trainable=False)
-        inputs = partial(self.normalizer.inputs, layouts[0])
-        parts = config, spec, tuple(layouts), seed, inputs, self._stopping, counters
         make: Callable[..., LearningAlgorithm] = resolve_class("learner", row.learner)
-        setup: LearnerSetup[Any] = LearnerSetup(*parts)
+        self.setup = setup = LearnerSetup[Any](
+            config=config,
+            spec=spec,
+            layouts=tuple(layouts),
+            seed=seed,
+            inputs=partial(self.normalizer.inputs, layouts[0]),
+            stopping=self._stopping,
+            counter_device=device,
+        )
         self.algorithm = algorithm = make(setup)
         if not isinstance(row.learner, str):
             _check_source(algorithm)
-        self._version, self._env_steps = setup.counter(), setup.counter()
-        others = {
-            **self.normalizer.named(row.models[0].name),
-            **algorithm.variables,
-            VERSION: self._version,
-            f"{COUNT}env_steps": self._env_steps,
-        }
-        self.state = LearnerState(algorithm.models, algorithm.optimizers, others)
+        self._version = setup.counter(VERSION.removeprefix(COUNT))
+        self._env_steps = setup.counter("env_steps")
+        normalized = self.normalizer.named(row.models[0].name)
+        self.state = LearnerState(
+            setup.models, setup.optimizers, {**normalized, **setup.variables}
+        )
         self._compiled = compiled
         self._widths: tuple[int, ...] = ()
         if n_envs is not None and "valid" in algorithm.data.fields:
             self._widths = round_widths(n_envs, config.replay is not None)
         self._names: list[tuple[str, ...]] = []
-        facts = tf.TensorSpec([4], tf.int64)
-        self._phase = tf.function(
-            self._learn,
-            input_signature=(algorithm.data.signature(spec), facts),
-            jit_compile=compiled or None,
-        )
+        signature = algorithm.data.signature(spec), tf.TensorSpec([4], tf.int64)
+        self._phase = tf.function(self._learn, signature, jit_compile=compiled or None)
         self._check_errors()
         publish = tf.function(self._publish_as)
         self._publish = runtime.traced(publish, tf.TensorSpec([], tf.int64))
@@ -208,7 +201,7 @@ class Learner:
             UserError: a name or shape is not this learner's.
         """
         self.state.assign(arrays)
-        update_targets(self.algorithm.targets, 1)
+        update_targets(self.setup.targets, 1)
 
     def stop(self) -> None:
         """Make an update in progress, and all later ones, end after the current pass.

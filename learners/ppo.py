@@ -8,17 +8,15 @@ from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.state_dependent import noise_of
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
-from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import AlgorithmOutputs, Means, no_means, update_count
 from xagents_ray.learners.minibatches import update_in_passes, update_on_batches
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import (
-    CORRECTED_BATCHES,
-    ROLLOUT,
     Phase,
     batch_at,
     flatten_time,
+    rounds_of,
     take_rows,
 )
 
@@ -45,21 +43,16 @@ class PPO:
     Source: arXiv:1707.06347; the decoupled loss, arXiv:2110.00641, eq. 4.
     """
 
-    targets = ()
-
     def __init__(self, setup: LearnerSetup[PPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
-        self.data = CORRECTED_BATCHES if setup.config.replay else ROLLOUT
+        self.data = rounds_of(setup.config)
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
-        log_std = self._head.variables
-        self._variables = [*self._model.trainable_variables, *log_std.values()]
-        self._optimizer = make_optimizer(setup.config, self._variables)
-        self._phases = setup.counter()
-        self.models = {"policy": self._model}
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{k}": v for k, v in log_std.items()}
-        self.variables["count/phases"] = self._phases
+        log_std = noise_of(setup.config).shared_log_std
+        self._head = setup.policy_head("policy", log_std)
+        more = self._head.variables.values()
+        self._variables = [*self._model.trainable_variables, *more]
+        self._optimizer = setup.optimizer(self._variables)
+        self._phases = setup.counter("phases")
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
         """Make all passes over one round, then over each batch that was replayed."""

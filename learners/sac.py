@@ -15,7 +15,7 @@ from xagents_ray.learners.actor_and_critics import (
 from xagents_ray.learners.math.distributions import SquashedGaussian
 from xagents_ray.learners.math.noise import normal_noise
 from xagents_ray.learners.metrics import AlgorithmOutputs, Means, add_metrics
-from xagents_ray.learners.optimizer import make_optimizer, update_targets
+from xagents_ray.learners.optimizer import update_targets
 from xagents_ray.learners.priorities import sampled_batches
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import Phase
@@ -33,17 +33,13 @@ class SAC:
         config = setup.config
         self._config, self._setup = config, setup
         self.data = sampled_batches(config)
-        self._networks = networks = ActorAndCritics(setup, actor_target=False)
-        self.models, self.targets = networks.models, networks.targets
-        self.optimizers = networks.optimizers
-        self._updates = setup.counter()
-        self.variables = {"count/updates": self._updates}
+        self._networks = ActorAndCritics(setup, actor_target=False)
+        self._updates = setup.counter("updates")
         self._learns_alpha = math.isnan(config.fixed_alpha)
-        self._log_alpha = tf.Variable(0.0, trainable=self._learns_alpha)
         if self._learns_alpha:
-            self._alpha_optimizer = make_optimizer(config, [self._log_alpha])
-            self.optimizers["alpha-optimizer"] = self._alpha_optimizer
-            self.variables["log-alpha"] = self._log_alpha
+            self._log_alpha = setup.variable("log-alpha", 0.0)
+            own = [self._log_alpha]
+            self._alpha_optimizer = setup.optimizer(own, "alpha-optimizer")
         target = config.target_entropy
         self._target_entropy = -setup.spec.action_units if target is None else target
 
@@ -71,7 +67,7 @@ class SAC:
             # Of the loss -log(alpha) * (log_prob + target), as its authors have it.
             gradient = own["entropy"] - self._target_entropy
             self._alpha_optimizer.apply([gradient], [self._log_alpha])
-        update_targets(self.targets, self._config.tau)
+        update_targets(self._setup.targets, self._config.tau)
         self._updates.assign_add(1)
         return add_metrics(metrics, own)
 

@@ -1,12 +1,15 @@
-"""What an algorithm is made from: its setup, target networks and counters."""
+"""What an algorithm is made from; it registers what a checkpoint holds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import tensorflow as tf
 
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.learners.math.distributions import PolicyHead
+from xagents_ray.learners.optimizer import make_optimizer
+from xagents_ray.learners.state import COUNT
 from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -18,6 +21,9 @@ ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig, covariant=True)
 class LearnerSetup(Generic[ConfigT]):
     """What an algorithm is made from.
 
+    It registers by name all that the algorithm makes with it, in the order in which
+    checkpoints hold it.
+
     Attributes:
         config: settings of the algorithm.
         spec: spec of the environments.
@@ -25,8 +31,13 @@ class LearnerSetup(Generic[ConfigT]):
         seed: seed of the run.
         inputs: function of observations [..., *input_shape] to float32 network input.
         stopping: bool [] variable; a phase ends soon once it is set.
-        counters: device of the variables that loops read: the GPU where XLA compiles
-            learning phases for one, as all their variables must be there; else the CPU.
+        counter_device: device of the variables that loops read: the GPU where XLA
+            compiles learning phases for one, as all their variables must be there; else
+            the CPU.
+        models: networks by the names that a checkpoint gives them.
+        targets: pairs of a target network and the one that it follows.
+        optimizers: optimizers by name; the first one's learning rate is shown.
+        variables: all else that a checkpoint holds, by name.
     """
 
     config: ConfigT
@@ -35,20 +46,60 @@ class LearnerSetup(Generic[ConfigT]):
     seed: int
     inputs: Callable[[tf.Tensor], tf.Tensor]
     stopping: tf.Variable
-    counters: str = "CPU"
+    counter_device: str = "CPU"
+    models: dict[str, Any] = field(default_factory=dict, init=False)
+    targets: list[tuple[Any, Any]] = field(default_factory=list, init=False)
+    optimizers: dict[str, Any] = field(default_factory=dict, init=False)
+    variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
 
-    def counter(self) -> tf.Variable:
+    def counter(self, name: str) -> tf.Variable:
         """Return an int64 [] variable, 0."""
-        with tf.device(self.counters):
-            return tf.Variable(0, trainable=False, dtype=tf.int64)
+        with tf.device(self.counter_device):
+            counter = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self.variables[f"{COUNT}{name}"] = counter
+        return counter
+
+    def variable(self, name: str, start: float) -> tf.Variable:
+        """Return a float32 [] variable that is learned."""
+        self.variables[name] = tf.Variable(start)
+        return self.variables[name]
+
+    def policy_head(self, model: str, log_std: float | None = 0.0) -> PolicyHead:
+        """Return the head of a policy network; see `PolicyHead`.
+
+        Its variables belong to the weights of the model with this name.
+        """
+        head = PolicyHead(self.spec, log_std)
+        self.variables.update({f"{model}/{k}": v for k, v in head.variables.items()})
+        return head
 
     def network(self, layout: Layout, name: str) -> Any:
         """Return a new network, a `keras.Model`; see `networks.keras.build_model`."""
+        model = self.models[name] = self._build(layout, name)
+        return model
+
+    def with_target(
+        self, layout: Layout, name: str, target_name: str | None = None
+    ) -> tuple[Any, Any]:
+        """Return a new network and its target, another one of the same weights.
+
+        The target is registered as `NAME-target` by default.
+        """
+        own_name = f"{name}-target"
+        model, target = self.network(layout, name), self._build(layout, own_name)
+        target.set_weights(model.get_weights())
+        self.models[target_name or own_name] = target
+        self.targets.append((target, model))
+        return model, target
+
+    def optimizer(
+        self, variables: list[Any], name: str = "optimizer", lr: float | None = None
+    ) -> Any:
+        """Return a new optimizer of variables; see `make_optimizer`."""
+        optimizer = make_optimizer(self.config, variables, lr)
+        self.optimizers[name] = optimizer
+        return optimizer
+
+    def _build(self, layout: Layout, name: str) -> Any:
         takes_noise, dtype = layout.noise_units > 0, self.config.precision
         return networks.build_model(layout, self.seed, name, dtype, takes_noise)
-
-    def with_target(self, layout: Layout, name: str) -> tuple[Any, Any]:
-        """Return a new network and its target, another one of the same weights."""
-        model, target = (self.network(layout, x) for x in (name, f"{name}-target"))
-        target.set_weights(model.get_weights())
-        return model, target

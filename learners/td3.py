@@ -25,11 +25,8 @@ class TD3:
     def __init__(self, setup: LearnerSetup[TD3Config]) -> None:
         self._config, self._setup = setup.config, setup
         self.data = sampled_batches(setup.config)
-        self._networks = networks = ActorAndCritics(setup)
-        self.models, self.targets = networks.models, networks.targets
-        self.optimizers = networks.optimizers
-        self._updates = setup.counter()
-        self.variables = {"count/updates": self._updates}
+        self._networks = ActorAndCritics(setup)
+        self._updates = setup.counter("updates")
 
     def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
         """Update the critics on each of K minibatches, and the actor on some."""
@@ -50,5 +47,5 @@ class TD3:
         self._updates.assign_add(1)
         if self._updates % self._config.policy_delay == 0:
             metrics = add_metrics(metrics, self._networks.update_actor(obs))
-            update_targets(self.targets, self._config.tau)
+            update_targets(self._setup.targets, self._config.tau)
         return metrics

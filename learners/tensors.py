@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from xagents_ray.core.trajectory import (
     map_arrays,
     required_fields,
 )
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 class Phase(NamedTuple):
@@ -41,7 +43,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads of each batch what an algorithm learns from.
+    """What an algorithm reads of each batch.
 
     Attributes:
         record: the kind of record that it reads, `Trajectory` or `Transitions`.
@@ -59,7 +61,7 @@ class Reader:
     dims: int
     other_dims: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields that it reads."""
         return (*required_fields(self.record), *self.optional)
@@ -157,6 +159,11 @@ TRANSITION_BATCHES = Reader(
 
 PRIORITIZED_BATCHES = replace(TRANSITION_BATCHES, optional=("priorities",))
 """K minibatches of transitions that were drawn in proportion to their priorities."""
+
+
+def rounds_of(config: AlgorithmConfig) -> Reader:
+    """Return the reader of rounds, and of what is replayed behind them if any is."""
+    return CORRECTED_BATCHES if config.replay else ROLLOUT
 
 
 def pad_batches(batches: Any) -> Any:

@@ -10,7 +10,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns, trust_region
-from xagents_ray.learners.math.distributions import Distribution, PolicyHead
+from xagents_ray.learners.math.distributions import Distribution
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     Means,
@@ -22,7 +22,6 @@ from xagents_ray.learners.minibatches import update_in_passes
 from xagents_ray.learners.optimizer import (
     constrained_variables,
     gradient_step,
-    make_optimizer,
     regularization_loss,
 )
 from xagents_ray.learners.setup import LearnerSetup
@@ -48,30 +47,28 @@ class TRPO:
     """
 
     data = ROLLOUT
-    targets = ()
 
     def __init__(self, setup: LearnerSetup[TRPOConfig]) -> None:
         self._config, self._setup = setup.config, setup
         actor_layout, critic_layout = setup.layouts
         self._actor = setup.network(actor_layout, "actor")
         self._critic = setup.network(critic_layout, "critic")
-        self._head = PolicyHead(setup.spec, noise_of(setup.config).shared_log_std)
-        log_std = self._head.variables
-        self._variables = [*self._actor.trainable_variables, *log_std.values()]
+        log_std = noise_of(setup.config).shared_log_std
+        self._head = setup.policy_head("actor", log_std)
+        more = self._head.variables.values()
+        self._variables = [*self._actor.trainable_variables, *more]
         if constrained_variables(self._variables):
             raise UserError(
                 "TRPO's step is the largest that --max-kl allows, and constraints of "
                 "Keras would change it: leave them out of the actor's model, or use "
                 "ppo."
             )
-        self._optimizer = make_optimizer(
-            setup.config, self._critic.trainable_variables, setup.config.critic_lr
+        self._optimizer = setup.optimizer(
+            self._critic.trainable_variables,
+            "critic-optimizer",
+            setup.config.critic_lr,
         )
-        self._phases = setup.counter()
-        self.models = {"actor": self._actor, "critic": self._critic}
-        self.optimizers = {"critic-optimizer": self._optimizer}
-        self.variables = {f"actor/{k}": v for k, v in log_std.items()}
-        self.variables["count/phases"] = self._phases
+        self._phases = setup.counter("phases")
 
     def learn(self, rollout: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Update both networks from [T, B] rows."""

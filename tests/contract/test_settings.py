@@ -109,11 +109,11 @@ def test_learning_rates_fall_to_zero_over_the_run(case: Case) -> None:
     """A phase whose first step is the last of --max-steps changes nothing."""
     run = run_of(case, lr_decay=True, max_kl=1e-9)
     learner, _ = make_learner(run)
-    algorithm, rates = learner.algorithm, []
-    optimized = {key.removesuffix("-optimizer") for key in algorithm.optimizers}
+    setup, rates = learner.setup, []
+    optimized = {key.removesuffix("-optimizer") for key in setup.optimizers}
     if optimized == {"optimizer"}:  # of the one network that isn't a target
-        targets = [target for target, _ in algorithm.targets]
-        optimized = {k for k, model in algorithm.models.items() if model not in targets}
+        targets = [target for target, _ in setup.targets]
+        optimized = {k for k, model in setup.models.items() if model not in targets}
     for steps in (50, 100, 150):
         before = learner.state.arrays()
         data = batch(case, publish(learner), 1, 8)

@@ -112,7 +112,7 @@ def test_action_values_read_the_action_last() -> None:
 
 
 def test_a_target_begins_as_a_copy() -> None:
-    target, model = make("ddpg").algorithm.targets[0]
+    target, model = make("ddpg").setup.targets[0]
     for one, other in zip(model.weights, target.weights, strict=True):
         np.testing.assert_array_equal(one, other)
     model.weights[0].assign_add(tf.ones_like(model.weights[0]))

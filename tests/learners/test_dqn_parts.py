@@ -40,7 +40,7 @@ def softmax(x: Any) -> Any:
 @pytest.mark.parametrize("double", [False, True])
 def test_distributional_targets_come_from_the_target_network(double: bool) -> None:
     learner, case = make(double=double, **C51), batch()
-    rng, models = np.random.default_rng(3), learner.algorithm.models
+    rng, models = np.random.default_rng(3), learner.setup.models
     shapes = [w.shape for w in models["target"].get_weights()]
     models["target"].set_weights([rng.normal(0, 0.5, shape) for shape in shapes])
     now, after = case.observations[0, :, 0], case.observations[0, :, 1]

@@ -44,7 +44,7 @@ def make(agent: str, compiled: bool = False, **settings: Any) -> Any:
 
 def values_of(learner: Any, agent: str, case: Transitions) -> list[Any]:
     """Return what each critic says of the first batch's actions, [N]."""
-    models, obs = learner.algorithm.models, case.observations[0, :, 0]
+    models, obs = learner.setup.models, case.observations[0, :, 0]
     if agent == "dqn":
         return [models["q"](obs).numpy()[np.arange(len(obs)), case.actions[0]]]
     pairs = np.concatenate([obs, case.actions[0]], axis=-1)

@@ -32,7 +32,7 @@ def row(case: Transitions, k: int) -> Transitions:
 
 
 def arrays(learner: Learner, model: str) -> list[Any]:
-    return [np.array(w) for w in learner.algorithm.models[model].get_weights()]
+    return [np.array(w) for w in learner.setup.models[model].get_weights()]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
@@ -91,7 +91,7 @@ def test_the_target_follows_within_a_phase(
     for learner in (whole, single):
         learner.state.variables["count/syncs"].assign((steps[0] - 1) // every)
         halves = [0.5 * w for w in arrays(learner, "target")]
-        learner.algorithm.models["target"].set_weights(halves)
+        learner.setup.models["target"].set_weights(halves)
     whole.update(sampled(case), steps[-1])
     for k, step in enumerate(steps):
         before = arrays(single, "target")
@@ -119,7 +119,7 @@ def test_tau_is_the_part_of_the_way() -> None:
 def test_targets_come_from_the_target_network(double: bool) -> None:
     """The loss of the first update, worked out in NumPy."""
     learner = make(double=double)
-    rng, models = np.random.default_rng(3), learner.algorithm.models
+    rng, models = np.random.default_rng(3), learner.setup.models
     drawn = [rng.normal(0, 0.5, w.shape) for w in arrays(learner, "target")]
     models["target"].set_weights(drawn)
     case = batch()
@@ -144,6 +144,6 @@ def test_terminated_transitions_have_no_target() -> None:
     for scale in (0.0, 100.0):
         learner = make()
         scaled = [scale * w for w in arrays(learner, "target")]
-        learner.algorithm.models["target"].set_weights(scaled)
+        learner.setup.models["target"].set_weights(scaled)
         losses.append(learner.update(sampled(batch(gamma_matters=False)), 1)["loss"])
     assert losses[0] == losses[1]

@@ -28,7 +28,7 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
         prioritized=is_prioritized,
     )
     learner = make_learner("dqn", config, SPEC, linear_layout(folder, SPEC, 2))
-    for model in learner.algorithm.models.values():
+    for model in learner.setup.models.values():
         model.set_weights([np.zeros_like(w) for w in model.get_weights()])
     seen, (*_, alpha) = every_sequence(seed), config.replay.arguments
     size, longest = 2 ** (STATES + 1) - 2, len(seen.rewards)
@@ -41,7 +41,7 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
         if update is not None:
             replay.update(update.rows, update.errors)
     start = np.eye(STATES, dtype=np.float32)[:1]
-    return float(learner.algorithm.models["q"](start)[0, 0]) / GAMMA ** (STATES - 1)
+    return float(learner.setup.models["q"](start)[0, 0]) / GAMMA ** (STATES - 1)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ class OwnLearner:
     def __init__(self, setup: Any) -> None:
         (SEEN / "learner").touch()
         self._dqn = DQN(setup)
-        self.data, self.models, self.targets = DQN.data, self._dqn.models, []
-        self.optimizers, self.variables = self._dqn.optimizers, self._dqn.variables
+        self.data = self._dqn.data
 
     def learn(self, batches, phase):  # type: ignore[no-untyped-def]
         return self._dqn.learn(batches, phase)

@@ -6,14 +6,13 @@ from own_algorithm.algorithm import ReinforceConfig
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners import frames
 from xagents_ray.learners.math import losses, returns
-from xagents_ray.learners.math.distributions import PolicyHead
 from xagents_ray.learners.metrics import (
     AlgorithmOutputs,
     add_metrics,
     no_means,
     update_count,
 )
-from xagents_ray.learners.optimizer import gradient_step, make_optimizer
+from xagents_ray.learners.optimizer import gradient_step
 from xagents_ray.learners.setup import LearnerSetup
 from xagents_ray.learners.tensors import ROLLOUT, Phase, flatten_time
 
@@ -27,18 +26,14 @@ class Reinforce:
     """
 
     data = ROLLOUT
-    targets = ()
 
     def __init__(self, setup: LearnerSetup[ReinforceConfig]) -> None:
         self._config, self._setup = setup.config, setup
         self._model = setup.network(setup.layouts[0], "policy")
-        self._head = PolicyHead(setup.spec)
-        log_std = self._head.variables
-        self._variables = [*self._model.trainable_variables, *log_std.values()]
-        self._optimizer = make_optimizer(setup.config, self._variables)
-        self.models = {"policy": self._model}
-        self.optimizers = {"optimizer": self._optimizer}
-        self.variables = {f"policy/{name}": v for name, v in log_std.items()}
+        self._head = setup.policy_head("policy")
+        more = self._head.variables.values()
+        self._variables = [*self._model.trainable_variables, *more]
+        self._optimizer = setup.optimizer(self._variables)
 
     def learn(self, rollout: Trajectory, phase: Phase) -> AlgorithmOutputs:
         """Take one step on [T, B] rows, none if none is valid."""
