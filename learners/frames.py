@@ -7,6 +7,8 @@ import tensorflow as tf
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.tensors import flatten_time
 
+__autograph__ = False
+
 
 def rollout_inputs(
     observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec

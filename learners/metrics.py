@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from xagents_ray.core.trajectory import FloatArray
 
+__autograph__ = False
+
 
 class Mean(NamedTuple):
     """Means in the making: float32 [M] totals of int32 [] values each."""

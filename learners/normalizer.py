@@ -18,6 +18,8 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+__autograph__ = False
+
 
 class Normalizer:
     """Running statistics of observations and of discounted returns.

@@ -10,6 +10,8 @@ import tensorflow as tf
 from xagents_ray.settings import from_python
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+__autograph__ = False
+
 
 class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam, in one operation per variable, which makes no temporary tensors.

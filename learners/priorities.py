@@ -14,6 +14,8 @@ from xagents_ray.learners.tensors import (
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+__autograph__ = False
+
 Errors = tuple[tf.Tensor, ...]
 """float32 [K, N], of each sample; nothing where the replay samples uniformly."""
 

@@ -14,6 +14,8 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+__autograph__ = False
+
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig, covariant=True)
 
 

@@ -11,6 +11,8 @@ from xagents_ray.core.trajectory import Array
 from xagents_ray.learners import runtime
 from xagents_ray.networks import keras as networks
 
+__autograph__ = False
+
 COUNT = "count/"
 """Begins the names of counters, which are 0 where a checkpoint lacks them."""
 

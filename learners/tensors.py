@@ -21,6 +21,8 @@ from xagents_ray.core.trajectory import (
 )
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
+__autograph__ = False
+
 
 class Phase(NamedTuple):
     """Facts of one learning phase besides its data.

@@ -4,6 +4,8 @@ import tensorflow as tf
 
 from xagents_ray.core.trajectory import FloatArray
 
+__autograph__ = False
+
 
 def projected_targets(
     rewards: tf.Tensor,

@@ -12,6 +12,8 @@ import tensorflow as tf
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.learners.math.noise import standard_normal
 
+__autograph__ = False
+
 
 @dataclass(frozen=True)
 class Categorical:

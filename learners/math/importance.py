@@ -7,6 +7,8 @@ logarithms finite.
 
 import tensorflow as tf
 
+__autograph__ = False
+
 
 def ratios(
     probabilities: tf.Tensor, behavior_probs: tf.Tensor, epsilon: float

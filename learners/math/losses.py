@@ -7,6 +7,8 @@ Rows that are not `valid`, bool [N], weigh nothing.
 
 import tensorflow as tf
 
+__autograph__ = False
+
 
 def normalize(advantages: tf.Tensor, epsilon: float, valid: tf.Tensor) -> tf.Tensor:
     """Return advantages less their mean, over their standard deviation + epsilon."""

@@ -13,6 +13,8 @@ observation's, stands for the rest of the episode; after a terminated one there 
 
 import tensorflow as tf
 
+__autograph__ = False
+
 
 def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
     """Solve x[t] = increments[t] + decays[t] * x[t + 1] backwards, x[T] = 0.

@@ -3,6 +3,7 @@
 import tempfile
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import SimpleNamespace
 
 import pytest
@@ -10,11 +11,19 @@ from tensorflow.python.autograph.impl import conversion
 
 from xagents_ray.learners import ppo
 from xagents_ray.learners.runtime import (
-    _PLAIN,
     _delete_generated_files,
-    _leave_as_they_are,
+    _is_plain,
+    _leave_plain_modules,
     tf,
 )
+
+ROOMS = "core", "learners", "learners.math", "networks"
+MODULES = {
+    f"xagents_ray.{room}.{each.name}": import_module(f"xagents_ray.{room}.{each.name}")
+    for room in ROOMS
+    for each in iter_modules(import_module(f"xagents_ray.{room}").__path__)
+}
+PLAIN = list(filter(_is_plain, MODULES))
 
 
 def test_tracing_leaves_no_files_behind(
@@ -39,20 +48,20 @@ def test_a_release_without_the_loader_is_left_as_it_is() -> None:
     assert not vars(loader)
 
 
-@pytest.mark.parametrize("name", _PLAIN)
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_module_is_left_as_it_is(name: str) -> None:
-    """The names are those of modules, and AutoGraph knows them."""
-    module = import_module(f"xagents_ray.{name}")
+    module = MODULES[name]
     own = [x for x in vars(module).values() if callable(x)]
     own = [x for x in own if x.__module__ == module.__name__]
     assert own and all(conversion.is_allowlisted(x) for x in own)
 
 
-def test_algorithms_are_converted() -> None:
+def test_others_are_converted() -> None:
+    assert "xagents_ray.learners.tensors" in PLAIN
     assert not conversion.is_allowlisted(ppo.PPO.learn)
 
 
 def test_a_release_without_rules_is_left_as_it_is() -> None:
     config = SimpleNamespace()
-    _leave_as_they_are(config, ["a"])
+    _leave_plain_modules(config)
     assert not vars(config)

@@ -19,6 +19,8 @@ import numpy.typing as npt
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.spec import EnvSpec
 
+__autograph__ = False
+
 Array = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float32]

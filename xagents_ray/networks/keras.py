@@ -14,6 +14,8 @@ from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks.heads import WeightlessLayer
 from xagents_ray.networks.layout import Layout
 
+__autograph__ = False
+
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
     """Return a kernel's initializer; each layer needs a seed of its own."""
