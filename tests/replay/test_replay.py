@@ -461,3 +461,16 @@ def test_nothing_reaches_across_a_dropped_rollout() -> None:
         shown = row[np.flatnonzero(starts)[-1] :] if starts[:-1].any() else row
         assert (np.diff(shown) == 1).all()
     assert set(drawn.actions[0].tolist()) == {*range(3, 13), *range(23, 43)}
+
+
+def test_a_ring_is_full_once_it_drops_a_row() -> None:
+    """Not when each of its rows is taken: some of them only reset."""
+    replay = TransitionReplay(spec_of(VECTOR, 1, True), 10, 1, 12, 0, 1, GAMMA)
+    filled_by = []
+    for length in (12, 1, 1):
+        no, zeros = np.zeros((length, 1), bool), np.zeros((length, 1), np.float32)
+        rows = np.zeros((length + 1, 1, 4), np.float32), np.zeros((length + 1, 1), bool)
+        steps = zeros.astype(np.int32), zeros, no, no, no
+        replay.insert(Trajectory(*rows, *steps, None, None, 1, 0))
+        filled_by.append(replay.fill.is_full)
+    assert filled_by == [False, False, True]

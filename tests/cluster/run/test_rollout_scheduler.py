@@ -291,11 +291,12 @@ def test_weights_that_died_with_the_learner_are_replaced_not_the_actors(
 def test_weights_are_waited_for_without_a_limit(ray: FakeRay) -> None:
     """An actor can't begin while its weights are still being learned."""
     started = _Started(ray, lambda *_: _actor(ray), 1, actor_timeout=5)
-    weights = Ref.pending()
+    weights, began = Ref.pending(), ray.now
     started.fleet.launch(weights, 0)
     for _ in range(100):
         started.fleet.tend()
         ray.sleep(1)
+    assert ray.now - began == pytest.approx(100)  # tending blocks nobody
     weights.put(1)
     assert len(started.fleet.round()) == 1
     assert not started.log.counts
