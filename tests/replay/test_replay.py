@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.core.trajectory import Trajectory
+from xagents_ray.core.trajectory import (
+    Trajectory,
+    Transitions,
+    map_arrays,
+    required_fields,
+)
 from xagents_ray.learners.frames import stack_transitions
 from xagents_ray.replay.transitions import TransitionReplay
 from xagents_ray.run.replay_buffer import replay_for
@@ -181,14 +186,14 @@ def ring_rows(replay: TransitionReplay, spec: EnvSpec, n_envs: int) -> int:
 
 def steps_of(sample: Any, spec: EnvSpec) -> list[Drawn]:
     """Return sampled transitions as the learner rebuilds them."""
-    flat = [x.reshape(-1, *x.shape[2:]) for x in sample]
-    observations, starts, actions, rewards, discounts = flat
+    flat = map_arrays(lambda x: x.reshape(-1, *x.shape[2:]), sample)
     if spec.is_image:
-        stacks = stack_transitions(observations, starts, spec.stack)
+        stacks = stack_transitions(flat.observations, flat.starts, spec.stack)
         now, after = (x.numpy() for x in stacks)
     else:
-        now, after = observations[:, 0], observations[:, 1]
-    columns = decode(now, spec), decode(after, spec), actions, rewards, discounts
+        now, after = flat.observations[:, 0], flat.observations[:, 1]
+    states = decode(now, spec), decode(after, spec)
+    columns = (*states, flat.actions, flat.rewards, flat.discounts)
     steps = zip(*(column.tolist() for column in columns), strict=True)
     return [Drawn(tuple(a), tuple(b), c, d, e) for a, b, c, d, e in steps]
 
@@ -386,8 +391,8 @@ def test_the_seed_decides_the_draws() -> None:
 def test_samples_are_copies() -> None:
     replay = filled(1)
     first = replay.sample(1, 64)
-    for array in first:
-        array[...] = 1
+    for name in required_fields(Transitions):
+        getattr(first, name)[...] = 1
     assert replay.sample(1, 64).rewards.min() != 1
 
 

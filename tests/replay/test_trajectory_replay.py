@@ -127,10 +127,9 @@ def test_shapes_of_samples() -> None:
     assert sample.observations.shape == (4, 9, 6, 1, 2, 3)
     assert sample.starts.shape == (4, 9, 6)
     assert sample.probabilities.shape == (4, 7, 6, N_ACTIONS)
-    arrays = sample._asdict().items()
-    kept = {name: array.dtype for name, array in arrays if array is not None}
-    assert kept["observations"] == np.uint8 and kept["actions"] == np.int32
-    assert all(array.flags.c_contiguous for _, array in arrays if array is not None)
+    arrays = [x for x in sample if isinstance(x, np.ndarray)]
+    assert sample.observations.dtype == np.uint8 and sample.actions.dtype == np.int32
+    assert len(arrays) == 8 and all(array.flags.c_contiguous for array in arrays)
 
 
 @pytest.mark.parametrize("name", ["grey", "rgb"])
