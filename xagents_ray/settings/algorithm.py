@@ -181,9 +181,14 @@ class Group:
         """Raise UserError when the settings don't fit so many environments."""
 
 
-@functools.cache
 def groups_of(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
     """Return the groups of an algorithm's options."""
+    hashable: Any = config  # mypy takes the __hash__ of a config for its class's
+    return _groups_of(hashable)
+
+
+@functools.cache
+def _groups_of(config: Any) -> tuple[type[Group], ...]:
     named = (each.metadata["facts"].group for each in fields(config))
     return tuple(dict.fromkeys(group for group in named if group is not None))
 
