@@ -20,6 +20,7 @@ from ray import tune
 from xagents_ray.cluster.run import driver
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Child, Job, Outcome, Report, Supervisor, outcome_of
+from xagents_ray.run.driver import StartDriver
 from xagents_ray.run.local import start_local_driver
 from xagents_ray.tuning.trial_training import end_of_trial, train_trial
 
@@ -101,8 +102,9 @@ class Trial(tune.Trainable):
             self._training.end(seconds)
 
     def _start(self) -> Child | TrainingThread:
-        config, start = self._config, start_local_driver
+        config = self._config
         is_local = config["settings"].get("local")
+        start: StartDriver = start_local_driver
         if not is_local:
             start = functools.partial(driver.start_ray_driver, has_claim=True)
         cores = sum(claim.get("CPU", 0.0) for claim in config["claims"])
