@@ -92,20 +92,17 @@ class Copy:
                 tests.append(test)
         if not tests:
             return Outcome(told, "not decided", "its tests take too long")
-        path.write_bytes(mutant.made(source))
+        _write(path, mutant.made(source))
         try:
             failed = self._failed(tests)
         finally:
-            path.write_bytes(source)
+            _write(path, source)
         if failed is not None:
             return Outcome(told, "killed", failed)
         return Outcome(told, "survived", f"{len(tests)} of {len(suited)} tests ran")
 
     def _failed(self, tests: Sequence[str]) -> str | None:
         """Return what failed, None if nothing did."""
-        # Sources of one size and second would have the same bytecode.
-        for cache in self._folder.rglob("__pycache__"):
-            shutil.rmtree(cache)
         command = [sys.executable, "-m", "pytest", "-n0", "-xq", "-pno:cacheprovider"]
         with subprocess.Popen(
             [*command, *tests],
@@ -127,6 +124,12 @@ class Copy:
             return None
         found = re.search(r"^(FAILED|ERROR) (.*?)( - .*)?$", output, re.MULTILINE)
         return found[2] if found else f"exit code {process.returncode}"
+
+
+def _write(path: Path, source: bytes) -> None:
+    path.write_bytes(source)
+    # Of two sources of one size and second, the bytecode would be the first one's.
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
 
 
 def _suited(mutant: Mutant, covered: Mapping[str, Any]) -> dict[str, float]:
