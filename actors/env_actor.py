@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from xagents_ray.actors.envs.env_state import decode_array, encode_array
 from xagents_ray.actors.envs.make import make_envs
-from xagents_ray.actors.envs.state import decode_array, encode_array
 from xagents_ray.actors.envs.vector import Envs
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import (
@@ -18,7 +18,7 @@ from xagents_ray.actors.rollout import (
     TrajectoryWriter,
     first_window,
 )
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.objects import install_definitions

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 from benchmarks.works import WORKS
-from xagents_ray.commands.training import start_driver
+from xagents_ray.commands.training_run import start_driver
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.session import run_session

@@ -34,7 +34,7 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.replay.base import Replay
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.replay_buffer import replay_for
-from xagents_ray.run.state import UpdateSchedule
+from xagents_ray.run.run_state import UpdateSchedule
 
 _MOST_CALLS = 2_000
 _ENV_STEPS = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any, Protocol, final
 
 import tensorflow as tf
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class

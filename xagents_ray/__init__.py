@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
 
-from xagents_ray.algorithms.row import AgentName  # noqa: E402
+from xagents_ray.algorithms.definition import AgentName  # noqa: E402
 from xagents_ray.algorithms.table import register  # noqa: E402
 from xagents_ray.commands.episodes import evaluate, play  # noqa: E402
 from xagents_ray.commands.load import load  # noqa: E402

@@ -26,9 +26,9 @@ from xagents_ray.algorithms import (
     state_dependent,
     trajectory_replay,
 )
+from xagents_ray.algorithms.definition import Algorithm, Model
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, Model
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm, register
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec

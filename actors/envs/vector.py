@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import interface, wrapping
-from xagents_ray.actors.envs import state as env_state
+from xagents_ray.actors.envs import env_state, interface, wrapping
 from xagents_ray.actors.envs.vector_forms import AsyncEnvs
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec

@@ -14,12 +14,12 @@ from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.ray.calls import FailureLog, LateError, RayCalls
 from xagents_ray.cluster.run.actor_pool import ActorPool, FinishedRollout
 from xagents_ray.cluster.run.evaluator import Evaluations
-from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
 from xagents_ray.cluster.run.placement import RunParts
 from xagents_ray.cluster.run.preflight import rollout_bytes, store_bytes
-from xagents_ray.cluster.run.replay import ReplayShards
+from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.rollout_scheduler import RolloutScheduler
+from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated, FailedEvaluation

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.cluster.ray.calls import RayCalls
-from xagents_ray.cluster.run.replay import ReplayShards
+from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.core.moments import Statistics
 
 

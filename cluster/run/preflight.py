@@ -8,7 +8,7 @@ from typing import Any
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray import connection
-from xagents_ray.cluster.run.replay import PIECE_BYTES, PIECES_IN_TRANSIT
+from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4

@@ -25,9 +25,9 @@ from xagents_ray.cluster.tune.trial import Trial as TuneTrial
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.settings.config import Config
-from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
+from xagents_ray.tuning.sweep_display import SweepDisplay
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.state import decode_array, encode_array, get_envs_state
+from xagents_ray.actors.envs.env_state import decode_array, encode_array, get_envs_state
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import RolloutReport, Trajectory, Weights

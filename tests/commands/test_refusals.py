@@ -23,7 +23,7 @@ import pytest
 
 import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
-from xagents_ray.commands import cli, seeds, training
+from xagents_ray.commands import cli, seeds, training_run
 from xagents_ray.commands import tune as tuning
 from xagents_ray.commands.doctor import examination
 from xagents_ray.core.errors import UserError
@@ -231,12 +231,12 @@ def untouched(name: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = training.run_session
+    fit = training_run.run_session
 
     def without_start(algorithm: Any, config: Any, signals: Any, *more: Any, **kw: Any):
         return fit(algorithm, config, signals, started, *more[1:], **kw)
 
-    monkeypatch.setattr(training, "run_session", without_start)
+    monkeypatch.setattr(training_run, "run_session", without_start)
     monkeypatch.setattr(examination.Child, "start", InThisProcess)
     monkeypatch.setattr(own_loop, "LocalDriver", started)
     monkeypatch.setattr(seeds, "_plan", started)

@@ -35,7 +35,7 @@ tune("ppo", max_steps=1_000)  # type: ignore[call-overload]
 """
 # What they name; the rest of the package would take mypy ten seconds more.
 READ = (
-    *("", ".algorithms", ".algorithms.row", ".commands", ".commands.public"),
+    *("", ".algorithms", ".algorithms.definition", ".commands", ".commands.public"),
     *(".settings", ".settings.from_python"),
 )
 SETTINGS = """

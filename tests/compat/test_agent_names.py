@@ -11,7 +11,7 @@ import policies
 import pytest
 
 import xagents_ray
-from xagents_ray.compat.models import CfgModel, optimizer_settings
+from xagents_ray.compat.model_reader import CfgModel, optimizer_settings
 from xagents_ray.core.errors import UserError
 from xagents_ray.utils.buffers import ReplayBuffer1, ReplayBuffer2
 from xagents_ray.utils.common import ModelReader, create_envs

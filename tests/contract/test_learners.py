@@ -22,7 +22,7 @@ from learner_cases import (
 )
 from learner_support import fresh, publish
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec

@@ -12,7 +12,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.checkpointing import CheckpointPolicy
-from xagents_ray.run.state import RunState
+from xagents_ray.run.run_state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,

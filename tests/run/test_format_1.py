@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import xagents_ray
-from xagents_ray.algorithms.row import ALGORITHMS
+from xagents_ray.algorithms.definition import ALGORITHMS
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import loading

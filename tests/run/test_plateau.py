@@ -2,7 +2,7 @@
 
 import pytest
 
-from xagents_ray.run.state import Plateau
+from xagents_ray.run.run_state import Plateau
 from xagents_ray.settings.training import TrainingConfig
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.trajectory import Fill
-from xagents_ray.run.state import UpdateSchedule
+from xagents_ray.run.run_state import UpdateSchedule
 from xagents_ray.settings.config import Config
 
 SETTINGS = {

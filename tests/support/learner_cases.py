@@ -11,7 +11,7 @@ from learner_support import fresh, make_learner, replayed, sampled
 from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.actors.policies.base import Actions
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec

@@ -25,7 +25,6 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.child import Outcome, Report, Supervisor
 from xagents_ray.settings.run import DisplayConfig
-from xagents_ray.tuning.display import SweepDisplay, TrialRow
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,
@@ -35,6 +34,7 @@ from xagents_ray.tuning.plan import (
 )
 from xagents_ray.tuning.study import Study
 from xagents_ray.tuning.sweep import plan_of, run_sweep, write_report
+from xagents_ray.tuning.sweep_display import SweepDisplay, TrialRow
 from xagents_ray.tuning.trial_training import end_of_trial, train_trial
 
 GIVEN = {"env": "CartPole-v1", "study": "s", "trial_steps": 1000, "n_trials": 6}

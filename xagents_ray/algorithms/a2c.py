@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
+from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 

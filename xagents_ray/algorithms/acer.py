@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, trajectory_replay
-from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
+from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig

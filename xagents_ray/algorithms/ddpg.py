@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms import off_policy
+from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.off_policy import DETERMINISTIC_MODELS
-from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xagents_ray.algorithms import off_policy
-from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
+from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import FloatArray
 from xagents_ray.networks import keras_files

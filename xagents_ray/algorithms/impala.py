@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
+from xagents_ray.algorithms.definition import Algorithm, add_algorithm
 from xagents_ray.algorithms.policy_gradient import ACTOR_CRITIC
-from xagents_ray.algorithms.row import Algorithm, add_algorithm
 from xagents_ray.algorithms.trajectory_replay import OptionalReplayGroup
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings import learning, models, replay

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xagents_ray.algorithms.row import Model
+from xagents_ray.algorithms.definition import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.layer_norm import with_layer_norm

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xagents_ray.algorithms import state_dependent
-from xagents_ray.algorithms.row import Model
+from xagents_ray.algorithms.definition import Model
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.layout import Layout

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core.process import available_cores
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import WeightsFile

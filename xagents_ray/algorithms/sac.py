@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any
 
 from xagents_ray.algorithms import off_policy, state_dependent
+from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.algorithms.off_policy import critic_of_actions, with_critics
-from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models, replay

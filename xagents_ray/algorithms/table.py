@@ -18,7 +18,7 @@ from xagents_ray.algorithms import (  # noqa: F401
     td3,
     trpo,
 )
-from xagents_ray.algorithms.row import ALGORITHMS, Algorithm
+from xagents_ray.algorithms.definition import ALGORITHMS, Algorithm
 from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.plugins import load_plugins
 from xagents_ray.settings.algorithm import AlgorithmConfig, RolloutGroup, groups_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent
-from xagents_ray.algorithms.row import Algorithm, Model, add_algorithm
+from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models
 from xagents_ray.settings.algorithm import AlgorithmConfig

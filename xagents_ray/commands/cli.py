@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import (
     agents_with,
     all_algorithms,
@@ -24,7 +24,7 @@ from xagents_ray.commands.plot import plot_history
 from xagents_ray.commands.presets import list_presets
 from xagents_ray.commands.seeds import train_seeds
 from xagents_ray.commands.tables import print_options
-from xagents_ray.commands.training import train_with
+from xagents_ray.commands.training_run import train_with
 from xagents_ray.commands.tune import tune_with
 from xagents_ray.core.errors import Broken, Diverged, EnvironmentFault, UserError
 from xagents_ray.core.installation import is_complete, missing_package

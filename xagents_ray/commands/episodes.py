@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.settings import check_settings
 from xagents_ray.core.errors import UserError

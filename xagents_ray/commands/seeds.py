@@ -10,10 +10,10 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.plot import plot_seeds
-from xagents_ray.commands.training import train_request
+from xagents_ray.commands.training_run import train_request
 from xagents_ray.core import objects
 from xagents_ray.core.errors import Broken, UserError, one_line, pluralize
 from xagents_ray.core.files import replace_bytes

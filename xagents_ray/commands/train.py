@@ -5,7 +5,7 @@ from typing import Any
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.commands.seeds import train_seeds
-from xagents_ray.commands.training import train_with
+from xagents_ray.commands.training_run import train_with
 from xagents_ray.core.process import one_blas_thread
 from xagents_ray.core.signals import raising_interrupts
 from xagents_ray.settings.config import GROUPS

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.commands.documented import listing_settings
 from xagents_ray.core.signals import raising_interrupts
@@ -49,4 +49,4 @@ def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
 
 
 def _run_trials(*sweep: Any) -> None:
-    resolve_name("xagents_ray.cluster.tune.sweep:run_trials")(*sweep)
+    resolve_name("xagents_ray.cluster.tune.ray_sweep:run_trials")(*sweep)

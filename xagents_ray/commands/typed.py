@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.commands.train import train
 from xagents_ray.commands.tune import tune
@@ -30,7 +30,7 @@ from typing import Any, Literal, TypedDict, overload
 
 from typing_extensions import Unpack
 
-from xagents_ray.algorithms.row import AgentName
+from xagents_ray.algorithms.definition import AgentName
 from xagents_ray.compat.agents import CompatAgent
 from xagents_ray.watch.callbacks import OwnCallbacks
 from xagents_ray.watch.result import Result

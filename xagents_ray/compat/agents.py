@@ -11,8 +11,8 @@ import xagents_ray
 from xagents_ray import AgentName, Evaluation, Policy, Result, UserError, load, train
 from xagents_ray.compat import buffers
 from xagents_ray.compat.envs import EnvList
-from xagents_ray.compat.models import CfgModel, optimizer_settings
-from xagents_ray.compat.trial import Reporter
+from xagents_ray.compat.model_reader import CfgModel, optimizer_settings
+from xagents_ray.compat.reporter import Reporter
 from xagents_ray.extend import (
     ALGORITHMS,
     Algorithm,

@@ -10,7 +10,7 @@ from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError, check_finite
 from xagents_ray.core.moments import Statistics, merge_all
@@ -27,7 +27,7 @@ from xagents_ray.policy.policy import Policy
 from xagents_ray.run.local import LocalDriver
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
-from xagents_ray.run.state import UpdateSchedule
+from xagents_ray.run.run_state import UpdateSchedule
 from xagents_ray.settings.config import Config, train_options
 from xagents_ray.settings.options import options, plain_values
 from xagents_ray.settings.training import EnvConfig

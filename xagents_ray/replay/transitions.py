@@ -15,8 +15,8 @@ from xagents_ray.core.trajectory import (
     Transitions,
 )
 from xagents_ray.replay.hindsight import Hindsight, Relabeled
-from xagents_ray.replay.priorities import Priorities
 from xagents_ray.replay.rings import TransitionRings
+from xagents_ray.replay.sum_tree import Priorities
 
 
 class TransitionReplay(TransitionRings):

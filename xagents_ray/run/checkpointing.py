@@ -10,7 +10,7 @@ from typing import Any
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 from xagents_ray.run.driver import Driver, Snapshot
-from xagents_ray.run.state import RunState
+from xagents_ray.run.run_state import RunState
 from xagents_ray.storage.checkpoint_writer import CheckpointWriter
 from xagents_ray.storage.checkpoints import (
     all_checkpoints,

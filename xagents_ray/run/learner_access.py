@@ -12,7 +12,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
 
-LEARNERS = "xagents_ray.learners.make"
+LEARNERS = "xagents_ray.learners.build"
 """Module that makes learners, with all that they import."""
 
 

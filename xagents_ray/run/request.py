@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xagents_ray.algorithms import presets
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import check_owners
 from xagents_ray.core.errors import Mistakes, UserError, pluralize
 from xagents_ray.run.prepare import Resumed, find_run

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.errors import Broken, Diverged, Stopped, one_line, pluralize
 from xagents_ray.core.reports import Collected, Evaluated
@@ -14,7 +14,7 @@ from xagents_ray.run.checkpointing import CheckpointPolicy
 from xagents_ray.run.driver import Driver, StartDriver
 from xagents_ray.run.film import film
 from xagents_ray.run.prepare import Resumed, begin_in, new_directory, prepare_run
-from xagents_ray.run.state import RunState
+from xagents_ray.run.run_state import RunState
 from xagents_ray.settings.config import Config
 from xagents_ray.storage.history import History
 from xagents_ray.storage.lock import locked_directory

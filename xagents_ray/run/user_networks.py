@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from xagents_ray.algorithms.row import Algorithm, Model
+from xagents_ray.algorithms.definition import Algorithm, Model
 from xagents_ray.core import objects
 from xagents_ray.core.errors import (
     RemoteTraceback,

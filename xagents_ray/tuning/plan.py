@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.algorithm import AlgorithmConfig

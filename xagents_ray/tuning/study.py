@@ -15,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.settings.options import flag
 from xagents_ray.tuning import optuna_parts as parts
-from xagents_ray.tuning.display import TrialRow
 from xagents_ray.tuning.plan import Plan
+from xagents_ray.tuning.sweep_display import TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import check_owners
 from xagents_ray.core.errors import Broken, Mistakes, UserError
@@ -20,7 +20,6 @@ from xagents_ray.run.prepare import prepare_run
 from xagents_ray.run.request import Request
 from xagents_ray.settings.options import flag, options
 from xagents_ray.settings.run import ConnectionConfig, RunConfig
-from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import (
     UNSUPPORTED_OPTIONS,
     Plan,
@@ -31,6 +30,7 @@ from xagents_ray.tuning.plan import (
     tune_options,
 )
 from xagents_ray.tuning.space import Space, split_varied
+from xagents_ray.tuning.sweep_display import SweepDisplay
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.run.child import Outcome, Report, Supervisor
 from xagents_ray.run.driver import StartDriver

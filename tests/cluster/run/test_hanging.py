@@ -9,8 +9,8 @@ import forked
 _HANGING = """
 import json, sys
 import psutil, xagents_ray
-from xagents_ray.cluster.run import (learner as learning)
-from xagents_ray.cluster.run.replay import ReplayShards
+from xagents_ray.cluster.run import supervised_learner as learning
+from xagents_ray.cluster.run.replay_shards import ReplayShards
 
 learning._PING_SECONDS, learning._ARGUMENT_SECONDS = 1.0, 3.0
 sample, calls = ReplayShards.sample, 0

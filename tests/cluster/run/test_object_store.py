@@ -8,7 +8,7 @@ import pytest
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.run.preflight import store_bytes
-from xagents_ray.cluster.run.replay import PIECE_BYTES
+from xagents_ray.cluster.run.replay_shards import PIECE_BYTES
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.config import Config
 

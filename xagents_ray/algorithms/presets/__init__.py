@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.table import all_algorithms, find_algorithm
 from xagents_ray.core.errors import Mistakes, UserError, did_you_mean
 from xagents_ray.settings.config import train_options

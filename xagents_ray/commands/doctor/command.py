@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.commands.doctor.examination import examine_run
 from xagents_ray.commands.tables import print_list, print_table
 

@@ -17,10 +17,10 @@ from xagents_ray.actors.diagnosis import (
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import notes
 from xagents_ray.actors.envs.registry import export_definitions
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.commands.doctor import machine
-from xagents_ray.commands.doctor.row import (
+from xagents_ray.commands.doctor.checks import (
     Check,
     error_check,
     failed_call,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from xagents_ray.actors.diagnosis import ActedWithPolicy
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.presets import find_preset
-from xagents_ray.algorithms.row import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
-from xagents_ray.commands.doctor.row import (
+from xagents_ray.commands.doctor.checks import (
     Check,
     error_check,
     failed_call,

@@ -9,9 +9,9 @@ from xagents_ray.cluster.ray import connection
 from xagents_ray.cluster.run.preflight import store_bytes
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.signals import Signals
-from xagents_ray.tuning.display import SweepDisplay
 from xagents_ray.tuning.plan import Plan
 from xagents_ray.tuning.study import Study
+from xagents_ray.tuning.sweep_display import SweepDisplay
 
 # Without these, Tune prints a table, writes results and TensorBoard events of its own,
 # handles Ctrl-C, and changes the working directory.

@@ -10,9 +10,9 @@ from ray.exceptions import ActorDiedError, ObjectLostError, OutOfDiskError, RayT
 
 from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.cluster.run.last_snapshot import LastSnapshot
-from xagents_ray.cluster.run.learner import SupervisedLearner
 from xagents_ray.cluster.run.phases import PhaseData, RequestedPhase
-from xagents_ray.cluster.run.replay import ReplayShards
+from xagents_ray.cluster.run.replay_shards import ReplayShards
+from xagents_ray.cluster.run.supervised_learner import SupervisedLearner
 from xagents_ray.core.errors import Broken, Stopped
 from xagents_ray.core.signals import Signals
 from xagents_ray.core.trajectory import VERSION, Fill

@@ -12,8 +12,8 @@ from xagents_ray.actors.envs import make
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.ray.calls import RayCalls
-from xagents_ray.cluster.run import replay as shards_module
-from xagents_ray.cluster.run.replay import ReplayShards
+from xagents_ray.cluster.run import replay_shards as shards_module
+from xagents_ray.cluster.run.replay_shards import ReplayShards
 from xagents_ray.cluster.run.services import ReplayService
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.signals import Signals

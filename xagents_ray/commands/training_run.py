@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Any
 
-from xagents_ray.algorithms.row import Algorithm
+from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import LOCAL_DRIVER, Driver, StartDriver
