@@ -211,11 +211,6 @@ def test_robots(
     np.testing.assert_array_equal(rewards, near if arguments else near - 1.0)
 
 
-def test_her_goals_without_her_are_refused() -> None:
-    with pytest.raises(UserError, match="add --her future"):
-        DDPGConfig(her_goals=8)
-
-
 def test_goals_share_their_moments() -> None:
     """So that a relabeled goal is normalized as a desired one."""
     rows = np.random.default_rng(0).normal([1, 2, 3, 4, 5, 6], 2, (40, 6))

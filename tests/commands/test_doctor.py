@@ -45,7 +45,6 @@ def _made(**changes):
         setattr(env, name, value)
     return env
 
-def well(): return _made()
 def slow_to_make(): time.sleep(1000)
 def slow_to_reset(): return _made(sleeps_in="reset")
 def slow_to_step(): return _made(sleeps_in="step")
@@ -180,11 +179,6 @@ def test_an_environment_that_is_not_well(factories) -> None:
         assert rows["disk"][0] == "ok"  # the machine is looked at all the same
 
 
-def test_an_own_environment_that_is_well() -> None:
-    code, rows, _ = doctor("ppo", "--env", "own:well", "--n-envs", "2")
-    assert code == 0 and rows["rewards"][0] == "ok"
-
-
 def test_environments_that_take_long_to_make_are_not_an_error() -> None:
     words = ["--env", "own:slow_to_make_more", "--n-envs", "6", "--n-actors", "2"]
     code, rows, rest = doctor("ppo", *words)
@@ -194,43 +188,32 @@ def test_environments_that_take_long_to_make_are_not_an_error() -> None:
 
 def test_a_factory_that_cannot_be_sent() -> None:
     words = ["--env", "own:locked", "--n-envs", "2"]
-    assert doctor("ppo", *words)[0] == 0
+    code, rows, _ = doctor("ppo", *words)
+    assert code == 0 and rows["rewards"][0] == "ok"
     code, rows, rest = doctor("ppo", *words, "--vectorization", "async")
     assert code == 2 and rows["environment"][0] == "error"
     assert "cannot pickle '_thread.lock' object" in rest
 
 
-def test_actions_that_the_agent_cannot_take() -> None:
-    code, rows, rest = doctor("dqn", "--env", "Pendulum-v1")
-    assert code == 2
-    assert rows["environment"][0] == "ok" and rows["spaces"][0] == "error"
-    assert "spaces: dqn can't take the continuous actions" in rest
-
-
-def test_a_network_that_does_not_fit() -> None:
-    code, rows, rest = doctor("ppo", *CARTPOLE, "--model", "no.cfg")
-    assert code == 2 and rows["network"][0] == "error"
-    assert "network: " in rest and "no.cfg: can't be read" in rest
-
-
-def test_goals_that_are_not_there() -> None:
-    code, rows, rest = doctor("dqn", *CARTPOLE, "--her", "future", "--local")
-    assert code == 2 and rows["goals"][0] == "error"
-    assert "goals: --her is for goal environments" in " ".join(rest.split())
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "row", "said"),
     [
-        (["--n-envs", "0"], "--n-envs must be ≥ 1, got 0."),
-        (["--seeds", "1", "2", "--seed", "3"], "--seed can't be given with --seeds"),
-        (["--callbacks", "nowhere:X"], "--callbacks nowhere:X: module nowhere can't"),
+        ("dqn --env Pendulum-v1", "spaces", "dqn can't take the continuous actions"),
+        ("ppo --env CartPole-v1 --model no.cfg", "network", ".*no.cfg: can't be read"),
+        (
+            "dqn --env CartPole-v1 --her future --local",
+            "goals",
+            "--her is for goal env",
+        ),
+        ("ppo --env CartPole-v1 --run-dir file", "disk", ".*--run-dir"),
     ],
 )
-def test_a_mistake_in_a_flag_is_that_of_train(words: list[str], said: str) -> None:
-    code, rows, rest = doctor("ppo", *CARTPOLE, *words)
-    assert (code, rows) == (2, {})
-    assert rest.startswith(f"xagents-ray: {said}")
+def test_a_mistake_is_in_its_row(words: str, row: str, said: str) -> None:
+    Path("file").touch()
+    code, rows, rest = doctor(*words.split())
+    assert code == 2
+    assert rows["environment"][0] == "ok" and rows[row][0] == "error"
+    assert re.search(f"{row}: {said}", rest)
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:1", "no.such.host:6379", "silent"])
@@ -268,13 +251,6 @@ def test_a_cluster_that_requires_a_token(
     assert "requires a token: set RAY_AUTH_TOKEN" in rest
     assert done.returncode == 2
     assert "requires a token" in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_a_directory_that_cannot_be_written() -> None:
-    Path("file").touch()
-    code, rows, rest = doctor("ppo", *CARTPOLE, "--run-dir", "file")
-    assert code == 2 and rows["disk"][0] == "error"
-    assert "--run-dir" in rest
 
 
 def test_a_gpu_that_tensorflow_cannot_use(tmp_path) -> None:

@@ -93,33 +93,28 @@ def test_one_curve_per_history(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "unit", "shown"),
-    [(90.0, "seconds", 90.0), (600.0, "minutes", 10.0), (9_000.0, "hours", 2.5)],
+    ("last", "given", "unit", "shown"),
+    [
+        (90.0, None, "second", 90.0),
+        (600.0, None, "minute", 10.0),
+        (9_000.0, None, "hour", 2.5),
+        (9_000.0, "second", "second", 9_000.0),
+        (9_000.0, "minute", "minute", 150.0),
+        (9_000.0, "hour", "hour", 2.5),
+    ],
 )
-def test_time_in_the_unit_that_fits(
-    tmp_path: Path, last: float, unit: str, shown: float
+def test_time_in_the_unit_that_fits_or_is_asked_for(
+    tmp_path: Path, last: float, given: str | None, unit: str, shown: float
 ) -> None:
     path = make(tmp_path / "h.parquet", [1.0, 2.0, 3.0], last / 2)
-    figure = plot_history([path], benchmark="time")
+    figure = plot_history([path], benchmark="time", time_unit=given)
     assert curves(figure)[0][0] == [0.0, shown / 2, shown]
-    assert axes(figure).get_xlabel() == f"Time ({unit})"
+    assert axes(figure).get_xlabel() == f"Time ({unit}s)"
 
 
 def test_thousands_of_steps(tmp_path: Path) -> None:
     path = make(tmp_path / "h.parquet", [0.0] * 25_001)
     assert {"50k", "250k"} <= set(ticks(plot_history([path])))
-
-
-@pytest.mark.parametrize(
-    ("unit", "shown"), [("second", 9_000.0), ("minute", 150.0), ("hour", 2.5)]
-)
-def test_time_in_the_unit_that_is_asked_for(
-    tmp_path: Path, unit: str, shown: float
-) -> None:
-    path = make(tmp_path / "h.parquet", [1.0, 2.0, 3.0], 4_500.0)
-    figure = plot_history([path], benchmark="time", time_unit=unit)
-    assert curves(figure)[0][0] == [0.0, shown / 2, shown]
-    assert axes(figure).get_xlabel() == f"Time ({unit}s)"
 
 
 def test_one_episode_in_so_many_and_the_last(tmp_path: Path) -> None:
@@ -250,10 +245,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG)
-def test_mistakes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_mistakes(tmp_path: Path, wrong: Any, message: str) -> None:
     make(tmp_path / "h.parquet", [1.0])
     (tmp_path / "folder.png").mkdir()
     before = sorted(os.listdir())
@@ -273,8 +265,7 @@ def test_an_empty_history(tmp_path: Path) -> None:
         plot_history([path])
 
 
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_no_permission(tmp_path: Path) -> None:
     path = make(tmp_path / "h.parquet", [1.0])
     tmp_path.chmod(0o555)
     plot_history([path])  # imports what another one may not read

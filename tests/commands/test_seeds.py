@@ -75,21 +75,6 @@ def test_a_run_that_fails_is_resumed_by_the_same_command() -> None:
     assert labels == ["interquartile mean of 2 seeds"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"seeds": 3}, "--seeds takes one value or more"),
-        ({"seeds": []}, "--seeds takes one value or more"),
-        ({"seeds": [-1]}, "--seeds must be"),
-    ],
-)
-def test_what_several_seeds_refuse(given: dict, message: str) -> None:
-    settings = {"env": "CartPole-v1", "max_steps": 9, "local": True, "seeds": [1, 2]}
-    with pytest.raises(UserError, match=message):
-        xagents_ray.train("ppo", **{**settings, **given})
-    assert not Path("runs").exists()
-
-
 def test_one_process_at_a_time_trains_a_directory_of_seeds() -> None:
     directory = Path("runs/seeds/a").resolve()
     directory.mkdir(parents=True)
