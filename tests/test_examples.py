@@ -11,7 +11,7 @@ import xagents_ray
 from examples import complaints, examples_of
 
 ELSEWHERE = {"tune", "TuneResult", "SeedsResult", "plot_seeds"}
-"""They take long, so they run in other programs: `test_own_environments.py` has a Ray,
+"""They take long, so they run in other programs: `test_own_code.py` has a Ray,
 `test_seeds.py` runs with several seeds."""
 
 

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow.parquet as parquet
 import pytest
 from fake_driver import FakeDriver, FakeSupervision
 from sessions import RUN, SETTINGS, raising, steps, summary, train
@@ -487,8 +488,24 @@ def test_a_history_is_continued_by_another_run() -> None:
     train(FakeDriver([[1, 2], [3, 4]]), max_steps=4, **named)
     result = train(FakeDriver([[8, 9]]), max_steps=6, name="b", **named)
     assert (result.env_steps, result.games, result.mean_reward) == (6, 6, 7.0)
-    assert History("h.parquet").rows == 6
+    assert parquet.read_table("h.parquet")["step"].to_pylist() == [1, 2, 3, 4, 5, 6]
     assert History(RUN.parent / "b" / "history.parquet").rows == 2
+    over = train(FakeDriver(), max_steps=6, name="c", **named)
+    assert over.reason.startswith("Reached --max-steps: raise")
+    assert over.episodes == ()
+
+
+def test_the_best_and_the_last_are_kept() -> None:
+    driver = FakeDriver([[n] for n in (1, 9, 9, 9, 1, 1, 1)])
+    result = train(driver, max_steps=7, checkpoint_every=1, keep_checkpoints=2)
+    assert steps() == [7, 6, 4]
+    kept = best_checkpoint(RUN / "checkpoints")
+    assert kept is not None
+    assert (
+        load_checkpoint(kept).facts["progress"]["best_reward"]
+        == result.best_reward
+        == 9
+    )
 
 
 def test_a_result_is_a_page_at_most() -> None:

@@ -67,10 +67,6 @@ def _is_first(name: str) -> bool:
     return True
 
 
-uneven, slow, raising = _Uneven, _Slow, _Raising
-raising_and_hanging = _RaisingAndHanging
-
-
 class _Blind(_Failing):
     def fail(self) -> None:
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -78,4 +74,5 @@ class _Blind(_Failing):
             raise RuntimeError(f"sees GPUs: {seen}")
 
 
-blind = _Blind
+uneven, slow, raising, blind = _Uneven, _Slow, _Raising, _Blind
+raising_and_hanging = _RaisingAndHanging

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-from processes import python
+from processes import kill_with_children, python
 from ray._common.network_utils import node_ip_address_from_perspective
 
 from xagents_ray.cluster.launch.folder import write_folder
@@ -131,11 +131,7 @@ class _Nodes:
 
     def end(self) -> None:
         for node in self.running.values():
-            with suppress(psutil.NoSuchProcess):
-                process = psutil.Process(node.pid)
-                for each in (*process.children(recursive=True), process):
-                    with suppress(psutil.NoSuchProcess):
-                        each.kill()
+            kill_with_children(node.pid)
             node.wait()
         shutil.rmtree(self.session, ignore_errors=True)
 

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import kill_with_children
 
 from xagents_ray.cluster.launch.folder import write_folder
 
@@ -101,9 +101,7 @@ def test_a_job_trains_and_removes_its_certificate(tls: str) -> None:
         *_, (pid, certificate) = (
             line.split(" ") for line in Path("nodes").read_text().splitlines()
         )
-        head = psutil.Process(int(pid))  # Slurm ends it with the job
-        for each in (*head.children(recursive=True), head):
-            each.kill()
+        kill_with_children(int(pid))  # Slurm ends the head with the job
     assert done.returncode == 0, said
     assert "Reached --max-steps" in said
     assert "requires no token" not in said

@@ -33,48 +33,35 @@ def _raised(cause: BaseException) -> RayTaskError:
     return RayTaskError("update", "Traceback", cause)
 
 
+LOST = (
+    *(ObjectLostError("1", None, ""), OwnerDiedError("1", None, ""), ActorDiedError()),
+    ActorUnavailableError("gone", None),
+    *(NodeDiedError("gone"), OutOfMemoryError("killed")),
+)
+FULL = OutOfDiskError(""), ObjectStoreFullError("")
+OTHERS = ValueError("a bug"), TaskUnschedulableError("no node"), RayError("?")
+
+
 @pytest.mark.parametrize(
-    "cause",
+    ("error", "meaning"),
     [
-        ObjectLostError("1", None, ""),
-        OwnerDiedError("1", None, ""),
-        ActorDiedError(),
-        ActorUnavailableError("gone", None),
-        NodeDiedError("gone"),
-        OutOfMemoryError("killed"),
+        *((_raised(cause), "argument") for cause in LOST),
+        *((error, "full") for cause in FULL for error in (cause, _raised(cause))),
+        *((_raised(cause), "the call's own") for cause in OTHERS),
+        (ActorDiedError(), "death"),
     ],
 )
-def test_what_is_lost_is_an_argument(calls: RayCalls, cause: RayError) -> None:
-    error = _raised(cause)
-    assert calls.is_argument(error)
-    assert not calls.is_full(error)
-    assert not calls.is_death(error)
-    assert not calls.is_argument(cause)
+def test_what_an_error_means(calls: RayCalls, error: Exception, meaning: str) -> None:
+    assert calls.is_argument(error) == (meaning == "argument")
+    assert calls.is_full(error) == (meaning == "full")
+    assert calls.is_death(error) == (meaning == "death")
 
 
-@pytest.mark.parametrize("cause", [OutOfDiskError(""), ObjectStoreFullError("")])
-def test_a_full_store_is_neither_an_argument_nor_a_death(
-    calls: RayCalls, cause: RayError
+@pytest.mark.parametrize("error", LOST)
+def test_what_is_lost_is_no_argument_by_itself(
+    calls: RayCalls, error: RayError
 ) -> None:
-    for error in (cause, _raised(cause)):
-        assert calls.is_full(error)
-        assert not calls.is_argument(error)
-        assert not calls.is_death(error)
-
-
-@pytest.mark.parametrize(
-    "cause", [ValueError("a bug"), TaskUnschedulableError("no node"), RayError("?")]
-)
-def test_any_other_error_is_the_calls_own(calls: RayCalls, cause: Exception) -> None:
-    error = _raised(cause)
     assert not calls.is_argument(error)
-    assert not calls.is_full(error)
-    assert not calls.is_death(error)
-
-
-def test_an_actor_that_died_is_a_death(calls: RayCalls) -> None:
-    assert calls.is_death(ActorDiedError())
-    assert not calls.is_full(ActorDiedError())
 
 
 def test_every_wait_has_a_limit(calls: RayCalls, ray: FakeRay) -> None:

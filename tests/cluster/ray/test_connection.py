@@ -1,5 +1,6 @@
 """Starting Ray, joining a cluster and leaving it, with as little of Ray as will do."""
 
+import http.server
 import importlib
 import os
 import socket
@@ -7,8 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import CookieJar
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +20,10 @@ from typing import Any
 import grpc
 import psutil
 import pytest
+from processes import wait_for
 
 from xagents_ray.cluster.ray import authentication, connection, ray_session
+from xagents_ray.cluster.ray.authentication import DashboardLink
 from xagents_ray.cluster.ray.ray_session import RayProcesses, RaySession
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.signals import Signals
@@ -117,8 +123,11 @@ def test_a_token_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert authentication.for_own_ray()["RAY_AUTH_TOKEN"] == "mine"
 
 
+Serve = Callable[[grpc.StatusCode | None], str]
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[[grpc.StatusCode | None], str]]:
+def serve() -> Iterator[Serve]:
     """Return a function that starts a server, which answers so, at an address."""
     servers = []
 
@@ -180,7 +189,7 @@ def test_a_cluster_is_asked_for_its_mode(
     given: str | None,
     code: grpc.StatusCode | None,
     mode: str,
-    serve: Callable[[grpc.StatusCode | None], str],
+    serve: Serve,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,9 +205,7 @@ def test_a_cluster_is_asked_for_its_mode(
 
 
 def test_a_cluster_whose_token_is_not_here(
-    serve: Callable[[grpc.StatusCode | None], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -307,16 +314,46 @@ def test_a_silent_head_counts_as_lost_after_a_while(
     assert ray_session.why_silent("127.0.0.1", port) == ""
     patient, other = (ray_session.HeadProbe("127.0.0.1", port, s) for s in (1_000, 0.2))
     answers.clear()
-    _wait_for(lambda: patient.silent_seconds > 0 and other.is_gone)
+    wait_for(lambda: patient.silent_seconds > 0 and other.is_gone)
     assert not patient.is_gone
     answers.set()
-    _wait_for(lambda: patient.silent_seconds == 0 and not other.is_gone)
+    wait_for(lambda: patient.silent_seconds == 0 and not other.is_gone)
     for head in (patient, other):
         head.close()
 
 
-def _wait_for(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+@pytest.fixture
+def dashboard() -> Iterator[str]:
+    """A server that answers with the cookies that it gets, at an address."""
+
+    class Echo(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(self.headers.get("Cookie", "").encode())
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_the_link_brings_the_token_along(dashboard: str) -> None:
+    link = DashboardLink(dashboard, "secret")
+    browser = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(CookieJar())
+    )
+    with browser.open(link.url) as page:
+        assert page.url == f"http://{dashboard}/"
+        assert page.read() == b"ray-authentication-token=secret"
+    link.close()
+
+
+def test_nobody_else_gets_it(dashboard: str) -> None:
+    link = DashboardLink(dashboard, "secret")
+    assert link.url.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError, match="404") as error:
+        urllib.request.urlopen(f"{link.url.rpartition('/')[0]}/guess")
+    assert error.value.headers["Set-Cookie"] is None
+    error.value.close()
+    link.close()

@@ -7,16 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import distributions
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import forked
-import psutil
 import pytest
 from checkout import ROOT
+from processes import kill_with_children
 
 # What each environment is made by, once Ray is there.
 _ENV = """
@@ -95,16 +95,13 @@ def _joined(environment: Path, address: str) -> Iterator[None]:
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     node: Any
     with subprocess.Popen(command, env=variables, **pipe) as node:
-        process = psutil.Process(node.pid)
         lines = takewhile(lambda line: "Ray runtime started" not in line, node.stdout)
         try:
             said = [*lines]
             assert node.poll() is None, said
             yield
         finally:
-            for each in (*process.children(recursive=True), process):
-                with suppress(psutil.NoSuchProcess):
-                    each.kill()
+            kill_with_children(node.pid)
 
 
 def test_all_that_acting_imports_is_installed(actor_only: Path) -> None:

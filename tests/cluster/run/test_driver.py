@@ -21,13 +21,8 @@ TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
 PPO = {"env": "CartPole-v1", "n_envs": 4, "max_steps": 3000, "seed": 7}
 REPLAY = {**PPO, "buffer_initial_size": 500, "n_step": 3}
 DQN = {**REPLAY, "epsilon_decay_steps": 1000}
-RAINBOW = {
-    "max_steps": 1500,
-    "dueling": True,
-    "noisy": "factorised",
-    "distributional": True,
-    "v_max": 100.0,
-}
+RAINBOW = {"max_steps": 1500, "distributional": True, "v_max": 100.0}
+RAINBOW |= {"dueling": True, "noisy": "factorised"}
 ACER = {**PPO, "n_steps": 10, "buffer_initial_size": 8, "buffer_max_size": 40}
 PPO_COMMAND = ["-m", "xagents_ray", "train", "ppo", "--env", "CartPole-v1"]
 PONG = {
@@ -211,6 +206,16 @@ def test_a_signal_ends_a_run(
     assert alive == []
 
 
+def start_local(*words: str) -> Any:
+    """Start a run without Ray; wait until it trains."""
+    process = start(*PPO_COMMAND, "--local", *words)
+    assert process.stdout.readline() == "Loading TensorFlow...\n"
+    assert "1 env actor, seed" in process.stdout.readline()
+    assert "add --preset" in process.stdout.readline()
+    assert "steps: 0," in process.stdout.readline()
+    return process
+
+
 @pytest.mark.alone
 def test_local_starts_within_12_seconds_without_ray() -> None:
     # The 12 s are those of an idle machine, on which TensorFlow alone takes 7 s of
@@ -220,11 +225,7 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
     limit = 12 * max(1, (time.monotonic() - began) / 7)
     began = time.monotonic()
     end = ["--n-envs", "8", "--max-steps", "10000000"]
-    process = start(*PPO_COMMAND, "--local", *end)
-    assert process.stdout.readline() == "Loading TensorFlow...\n"
-    assert "1 env actor, seed" in process.stdout.readline()
-    assert "add --preset" in process.stdout.readline()
-    assert "steps: 0," in process.stdout.readline()
+    process = start_local(*end)
     assert time.monotonic() - began < limit
     assert "steps: 0," not in process.stdout.readline()
     assert psutil.Process(process.pid).children(recursive=True) == []
@@ -236,11 +237,7 @@ def test_local_starts_within_12_seconds_without_ray() -> None:
 def test_a_second_signal_ends_at_once() -> None:
     """In the middle of a learning phase that would take minutes."""
     phase = ["--n-steps", "4096", "--mini-batches", "4096", "--ppo-epochs", "1000"]
-    process = start(*PPO_COMMAND, "--local", "--max-steps", "9999", *phase)
-    assert process.stdout.readline() == "Loading TensorFlow...\n"
-    assert "1 env actor, seed" in process.stdout.readline()
-    assert "add --preset" in process.stdout.readline()
-    assert "steps: 0," in process.stdout.readline()
+    process = start_local("--max-steps", "9999", *phase)
     time.sleep(5)
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)

@@ -26,43 +26,42 @@ from xagents_ray.storage.checkpoints import (
 
 Train = Callable[..., dict[str, Any]]
 TrainAll = Callable[[str, Sequence[dict[str, Any]]], list[dict[str, Any]]]
-COMMON = {"n_envs": 4, "seed": 7, "local": True}
-PPO = {**COMMON, "env": "CartPole-v1", "mini_batches": 2}
+CARTPOLE = {"env": "CartPole-v1", "n_envs": 4, "seed": 7, "local": True}
+PENDULUM = {**CARTPOLE, "env": "Pendulum-v1"}
+PPO = {**CARTPOLE, "mini_batches": 2}
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+REPLAY = {"checkpoint_replay": True}
 RUNS = {
     "ppo": ("ppo", PPO),
-    "ppo-pendulum": ("ppo", {**PPO, "env": "Pendulum-v1", **NORMALIZED}),
+    "ppo-pendulum": ("ppo", {**PENDULUM, "mini_batches": 2, **NORMALIZED}),
     "dqn": (
         "dqn",
         {
-            **COMMON,
-            "env": "CartPole-v1",
+            **CARTPOLE,
+            **REPLAY,
             "buffer_initial_size": 200,
             "buffer_max_size": 1500,
             "epsilon_decay_steps": 3000,
-            "checkpoint_replay": True,
         },
     ),
     "acer": (
         "acer",
         {
-            **COMMON,
-            "env": "CartPole-v1",
+            **CARTPOLE,
+            **REPLAY,
             "n_steps": 10,
             "buffer_initial_size": 8,
             "buffer_max_size": 40,
-            "checkpoint_replay": True,
         },
     ),
     "sac": (
         "sac",
         {
-            **COMMON,
-            "env": "Pendulum-v1",
+            **PENDULUM,
+            **REPLAY,
             "critics": 3,
             "train_frequency": 32,
             "buffer_initial_size": 400,
-            "checkpoint_replay": True,
         },
     ),
 }
@@ -224,12 +223,7 @@ def refused(*words: str) -> str:
 def test_what_resume_refuses(train: Train) -> None:
     first = train("ppo", **PPO, run_dir="runs", name="a", max_steps=1000)
     run = first["directory"]
-    assert "can't change" in refused("ppo", "--resume", run, "--lr", "1")
     assert "can't change" in refused("ppo", "--resume", run, "--env", "Acrobot-v1")
-    assert "use train ppo" in refused("dqn", "--resume", run)
-    assert "no such directory" in refused("ppo", "--resume", "nowhere")
-    assert "There is no run of dqn" in refused("dqn", "--resume", "last")
-    assert "is for a new run" in refused("ppo", "--resume", run, "--name", "b")
     again = ["--env", "CartPole-v1", "--max-steps", "9", "--name", "a", "--local"]
     assert f"--resume {run}" in refused("ppo", *again)
     newest = all_checkpoints(Path(run) / "checkpoints")[0]
@@ -240,36 +234,6 @@ def test_what_resume_refuses(train: Train) -> None:
     assert "arrays.npz" in refused("ppo", "--resume", run)
     shutil.rmtree(Path(run) / "checkpoints")
     assert "no checkpoint" in refused("ppo", "--resume", "last")
-
-
-def test_the_best_and_the_last_are_kept(train: Train) -> None:
-    result = train(
-        "ppo",
-        **PPO,
-        run_dir="runs",
-        max_steps=4000,
-        checkpoint_every=600,
-        keep_checkpoints=2,
-    )
-    found = all_checkpoints(Path(result["directory"]) / "checkpoints")
-    assert 2 <= len(found) <= 3
-    facts = [load_checkpoint(path).facts["progress"] for path in found]
-    assert facts[0]["env_steps"] == result["env_steps"]
-    assert result["best_reward"] in [fact["best_reward"] for fact in facts]
-
-
-def test_a_history_is_continued(train: Train) -> None:
-    settings = {**PPO, "run_dir": "runs", "history_checkpoint": "h.parquet"}
-    first = train("ppo", **settings, max_steps=1500)
-    second = train("ppo", **settings, max_steps=3000)
-    assert second["env_steps"] >= 3000 > first["env_steps"]
-    assert second["games"] == first["games"] + len(second["episodes"])
-    steps = parquet.read_table("h.parquet")["step"].to_pylist()
-    assert len(steps) == second["games"]
-    assert steps == sorted(steps)
-    third = train("ppo", **settings, max_steps=3000)
-    assert third["reason"].startswith("Reached --max-steps: raise")
-    assert third["episodes"] == []
 
 
 def test_early_stop_by_plateau(train: Train) -> None:
@@ -298,16 +262,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     """Training continues, and the checkpoint from before stays valid."""
-    flags = "ppo --env CartPole-v1 --local --n-envs 4 --name full --seed 1".split()
-    process = start(
-        *flags,
-        "--run-dir",
-        str(small_disk),
-        "--max-steps",
-        "9000000",
-        "--checkpoint-every",
-        "1000",
-    )
+    words = "ppo --env CartPole-v1 --local --n-envs 4 --name full --seed 1"
+    words += f" --max-steps 9000000 --checkpoint-every 1000 --run-dir {small_disk}"
+    process = start(*words.split())
     run = small_disk / "ppo" / "CartPole-v1" / "full"
     while step_of(run) == 0:
         assert process.is_alive()
@@ -327,7 +284,7 @@ def test_a_full_disk_costs_one_warning_of_each_kind(small_disk: Path) -> None:
     assert steps[-1] > before + 10_000
     assert step_of(run) >= before > 0
     fill.unlink()
-    words = ["train", "ppo", "--resume", str(run), "--max-steps", "1"]
-    again = forked.run(["-m", "xagents_ray", *words], 60)
+    command = ["train", "ppo", "--resume", str(run), "--max-steps", "1"]
+    again = forked.run(["-m", "xagents_ray", *command], 60)
     assert "raise --max-steps" in again.stdout
     assert again.returncode == 0

@@ -117,6 +117,11 @@ class _Setup:
         data: Any = _Data(*batches, **settings)
         self.learner.learn(RequestedPhase(data, 0, {}))
 
+    def learned(self, *batches: Sequence[Any], **settings: Any) -> list[float]:
+        """Request a phase, and return the updates of each that was in progress."""
+        self.learn(*batches, **settings)
+        return self.updates()
+
     def updates(self) -> list[float]:
         return [metrics["updates"] for metrics in self.learner.finish()]
 
@@ -133,8 +138,7 @@ def test_a_batch_that_does_not_come_is_drawn_again_and_learned_once(
             reference.put(error=ActorDiedError())
 
     again = [Ref("fresh"), Ref("drawn")]
-    setup.learn([Ref("fresh"), hung], again, end_late=end_late)
-    assert setup.updates() == [2]
+    assert setup.learned([Ref("fresh"), hung], again, end_late=end_late) == [2]
     assert missing == [hung]
     assert setup.services[0].learned == [("fresh", "drawn")]
     assert setup.log.counts == {"batches with lost parts": 1}
@@ -144,8 +148,7 @@ def test_a_batch_that_does_not_come_is_drawn_again_and_learned_once(
 def test_a_batch_that_comes_late_is_learned_once(ray: FakeRay) -> None:
     """Nothing of it is requested again."""
     setup, slow = _Setup(ray), Ref.pending()
-    setup.learn([slow], end_late=lambda missing: slow.put("drawn"))
-    assert setup.updates() == [1]
+    assert setup.learned([slow], end_late=lambda missing: slow.put("drawn")) == [1]
     assert setup.services[0].learned == [("drawn",)]
     assert not setup.log.counts
 
@@ -153,8 +156,7 @@ def test_a_batch_that_comes_late_is_learned_once(ray: FakeRay) -> None:
 def test_a_lost_batch_is_drawn_again_without_a_new_learner(ray: FakeRay) -> None:
     setup = _Setup(ray)
     setup.learn([Ref(error=_LOST)], [Ref("drawn")])
-    setup.learn([Ref("next")])
-    assert setup.updates() == [1, 1]
+    assert setup.learned([Ref("next")]) == [1, 1]
     assert sorted(setup.services[0].learned) == [("drawn",), ("next",)]
     assert setup.log.counts == {"batches with lost parts": 1}
     assert setup.learner.weights.value == setup.learner.version
@@ -163,8 +165,7 @@ def test_a_lost_batch_is_drawn_again_without_a_new_learner(ray: FakeRay) -> None
 def test_nothing_is_learned_where_the_whole_round_is_lost(ray: FakeRay) -> None:
     setup = _Setup(ray)
     before = setup.learner.available_weights()
-    setup.learn([Ref(error=_LOST)], [])
-    assert setup.updates() == [0]
+    assert setup.learned([Ref(error=_LOST)], []) == [0]
     assert setup.learner.available_weights() is before is setup.learner.weights
     assert setup.services[0].learned == []
 
@@ -174,8 +175,7 @@ def test_losses_between_phases_that_are_learned_do_not_end_the_run(
 ) -> None:
     setup = _Setup(ray)
     for number in range(10):
-        setup.learn([Ref(error=_LOST)], [Ref(number)])
-        assert setup.updates() == [1]
+        assert setup.learned([Ref(error=_LOST)], [Ref(number)]) == [1]
     assert len(setup.actors) == 1
 
 
@@ -235,8 +235,7 @@ def test_batches_that_are_lost_again_and_again_end_the_run(ray: FakeRay) -> None
 
 def test_a_phase_that_never_ends_ends_the_learner(ray: FakeRay) -> None:
     setup, before = _Setup(ray, ["update"]), ray.now
-    setup.learn([Ref("drawn")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("drawn")]) == [1]
     assert 3_600 < ray.now - before < 3_650
     assert setup.actors[0].is_dead
     assert setup.services[1].learned == [("drawn",)]
@@ -246,19 +245,16 @@ def test_a_phase_that_never_ends_ends_the_learner(ray: FakeRay) -> None:
 
 def test_a_slow_phase_may_take_ten_times_the_longest(ray: FakeRay) -> None:
     setup = _Setup(ray, seconds=1_000.0)
-    setup.learn([Ref("one")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("one")]) == [1]
     setup.services[0].seconds = 9_000.0
-    setup.learn([Ref("two")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("two")]) == [1]
     assert not setup.log.counts
 
 
 def test_a_learner_that_is_silent_is_ended(ray: FakeRay) -> None:
     setup, before = _Setup(ray), ray.now
     setup.actors[0].is_suspended = True
-    setup.learn([Ref("drawn")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("drawn")]) == [1]
     assert 90 < ray.now - before < 125
     assert setup.log.counts == {"learners": 1}
 
@@ -280,8 +276,7 @@ def test_a_start_that_never_ends_is_refused(ray: FakeRay) -> None:
 
 def test_a_batch_without_room_is_requested_again_after_a_pause(ray: FakeRay) -> None:
     setup = _Setup(ray)
-    setup.learn([full()], [full()], [Ref("drawn")])
-    assert setup.updates() == [1]
+    assert setup.learned([full()], [full()], [Ref("drawn")]) == [1]
     assert setup.services[0].learned == [("drawn",)]
     assert setup.log.counts == {"calls without room in the object store": 2}
     (warning,) = setup.log.warnings
@@ -313,8 +308,7 @@ def test_a_snapshot_between_phases_leads_to_none_of_them_again(ray: FakeRay) -> 
     setup.learner.state()
     setup.actors[0].die()
     setup.learner.call("scale_lr", 2.0)
-    setup.learn([Ref("second")])
-    assert setup.updates() == [1, 1]
+    assert setup.learned([Ref("second")]) == [1, 1]
     assert setup.services[1].learned == [None, ("second",)]
 
 
@@ -336,11 +330,9 @@ def test_phases_in_progress_are_repeated_above_all_versions(ray: FakeRay) -> Non
 def test_few_updates_are_lost_while_snapshots_are_taken(ray: FakeRay) -> None:
     setup = _Setup(ray, seconds=1.0)
     for number in range(50):
-        setup.learn([Ref(number)])
-        assert setup.updates() == [1]
+        assert setup.learned([Ref(number)]) == [1]
     setup.actors[0].die()
-    setup.learn([Ref("last")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("last")]) == [1]
     lost = setup.log.counts["updates"]
     assert 0 < lost <= 2
     assert setup.services[1].learned == [None] * (50 - lost) + [("last",)]
@@ -350,8 +342,7 @@ def test_few_updates_are_lost_while_snapshots_are_taken(ray: FakeRay) -> None:
 def test_a_snapshot_that_is_ready_when_the_learner_dies_is_kept(ray: FakeRay) -> None:
     setup = _Setup(ray, seconds=1.0)
     for number in range(2):  # a snapshot is requested before the second phase
-        setup.learn([Ref(number)])
-        assert setup.updates() == [1]
+        assert setup.learned([Ref(number)]) == [1]
     setup.actors[0].die()
     setup.learner.call("ping")
     assert setup.services[1].learned == [None]
@@ -364,11 +355,9 @@ def test_an_answer_that_arrives_before_the_learner_is_ended_is_taken_once(
     """Ray takes its time to end the process."""
     setup = _Setup(ray, seconds=3_650.0)
     monkeypatch.setattr(ray, "kill", lambda actor: None)
-    setup.learn([Ref("first")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("first")]) == [1]
     setup.actors[0].die()
-    setup.learn([Ref("second")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("second")]) == [1]
     assert setup.services[0].learned == [("first",)]
     assert setup.services[1].learned == [("second",)]
     assert setup.log.counts == {"learners": 1, "updates": 1}
@@ -403,11 +392,9 @@ def test_a_store_without_room_for_the_snapshot_is_tried_again(
         restore(self, arrays)
 
     monkeypatch.setattr(_Service, "restore", restoring)
-    setup.learn([Ref("lost")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("lost")]) == [1]
     setup.actors[0].die()
-    setup.learn([Ref("drawn")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("drawn")]) == [1]
     assert len(setup.actors) == 3
     assert setup.log.counts["calls without room in the object store"] == 1
     assert setup.log.counts["updates"] == 1
@@ -439,8 +426,7 @@ def test_a_wait_within_a_wait_recovers_the_learner_once(ray: FakeRay) -> None:
         setup.learner.available_weights()
 
     setup.calls.meanwhile = meanwhile
-    setup.learn([Ref("drawn")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("drawn")]) == [1]
     assert killed
     assert len(setup.actors) == 2
     assert setup.services[1].learned == [("drawn",)]
@@ -491,8 +477,7 @@ def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
     """A new one would take longer than the user waits, and its weights are random."""
     monkeypatch.setattr("xagents_ray.core.signals.GRACE_SECONDS", 0.0)
     setup = _Setup(ray, (), ("start",))
-    setup.learn([Ref("first")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("first")]) == [1]
     setup.learner.state()
     setup.learn([Ref("second")])
     setup.actors[0].die()
@@ -519,8 +504,7 @@ def test_a_learner_that_dies_as_the_run_ends_leaves_its_snapshot(
 def test_nothing_asks_a_learner_before_it_is_restored(ray: FakeRay) -> None:
     """Free env actors ask for weights while it starts."""
     setup = _Setup(ray)
-    setup.learn([Ref("first")])
-    assert setup.updates() == [1]
+    assert setup.learned([Ref("first")]) == [1]
     setup.learner.state()
     setup.actors[0].die()
     setup.calls.meanwhile = setup.learner.available_weights

@@ -24,7 +24,7 @@ import psutil
 import pytest
 import yaml
 from optuna.trial import FrozenTrial
-from processes import python, start
+from processes import python, start, wait_for
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.cluster.tune.trial import Trial
@@ -56,16 +56,6 @@ def states(trials: list[FrozenTrial]) -> list[str]:
         "INTERRUPTED" if "interrupted" in trial.user_attrs else trial.state.name
         for trial in trials
     ]
-
-
-def wait_for(found: Callable[[], Any], seconds: float = 90) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = found()
-        if value:
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def trainees(above: int) -> list[psutil.Process]:
@@ -188,7 +178,7 @@ def test_a_killed_sweep_continues(cluster: str) -> None:
     """Finished trials are not repeated; the broken ones are, with their parameters."""
     words = f"{_PPO} {_RANGE} --n-trials 3 --trial-steps 8000 --address {cluster}"
     sweep = started(words)
-    wait_for(lambda: _has_ended(1) and _count("RUNNING"))
+    wait_for(lambda: _ended() >= 1 and _count("RUNNING"))
     sweep.kill()
     sweep.communicate()
     before = study().trials
@@ -209,10 +199,6 @@ def test_a_killed_sweep_continues(cluster: str) -> None:
         # One that was killed while it got its parameters had not begun.
         assert len(again) == 1 and trial.params.items() <= again[0].params.items()
         assert again[0].state.is_finished()
-
-
-def _has_ended(count: int) -> bool:
-    return _ended() >= count
 
 
 def _ended() -> int:
@@ -267,7 +253,7 @@ def test_trials_that_crash_are_failures_and_the_sweep_continues() -> None:
     """Once the process that trains, once the one of Ray that looks after it."""
     sweep = started(f"{_PPO} --lr 1e-5 1e-2 --n-trials 3 --trial-steps 60000")
     wait_for(lambda: trainees(sweep.pid))[0].kill()
-    wait_for(lambda: _has_ended(1))
+    wait_for(_ended)
     trainee = wait_for(lambda: trainees(sweep.pid))[0]
     trainee.parent().parent().kill()
     out, _ = sweep.communicate(timeout=200)

@@ -1,0 +1,216 @@
+"""What scripts and notebooks define works on Ray as with --local."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from processes import python
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+def script(
+    program: str, address: str, defined: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program as a file, after what a module of `support` defines."""
+    source = (SUPPORT / defined).read_text() if defined else ""
+    Path("script.py").write_text(source + program.replace("ADDRESS", address))
+    return python("script.py", timeout=300)
+
+
+def notebook(defined: str, program: str, address: str) -> str:
+    """Run a program whose `__main__` has no file; return what it prints."""
+    source = (SUPPORT / defined).read_text() + program.replace("ADDRESS", address)
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT)}
+    done = python("-", input=source, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+ALGORITHM = """
+settings = {"env": "CartPole-v1", "model": "own.cfg", "quiet": True, "n_envs": 2}
+settings |= {"buffer_max_size": 500, "buffer_initial_size": 50, "seed": 1}
+for where in ({"local": True}, {"address": "ADDRESS", "n_actors": 1}):
+    for file in SEEN.iterdir():
+        file.unlink()
+    made = xagents_ray.train("own-dqn", max_steps=500, name=f"{len(where)}",
+                             checkpoints=["w.npz"], **settings, **where)
+    print(sorted(x.name for x in SEEN.iterdir()), made.env_steps, made.failures)
+print(sorted(np.load("w.npz").files))
+swept = xagents_ray.tune("own-dqn", trial_steps=300, lr=[1e-4, 1e-3], local=True,
+                         **settings, address="ADDRESS")
+print(swept.counts)
+"""
+
+
+def test_an_algorithm_learns_acts_and_is_tuned(cluster: str) -> None:
+    """Its learner, policy, replay and layer travel to processes without them."""
+    Path("own.cfg").write_text("[dense-0]\nunits=8\n[scale-0]\n[dense-1]\noutput=1\n")
+    Path("seen").mkdir()
+    done = script(ALGORITHM, cluster, "script_algorithm.py")
+    assert done.returncode == 0, done.stderr
+    weights = [f"dense-{i}/{part}" for i in (0, 1) for part in ("bias", "kernel")]
+    assert done.stdout.splitlines() == [
+        *["['learner', 'policy', 'replay'] 522 {}"] * 2,
+        str([*weights, "scale-0/factors"]),
+        "{'complete': 1}",
+    ]
+
+
+NETWORKS = """
+import numpy as np
+import xagents_ray
+
+settings = {"env": "CartPole-v1", "n_envs": 2, "n_steps": 16, "seed": 1, "quiet": True}
+on_ray = {"address": "ADDRESS", "n_actors": 1}
+adam = keras.optimizers.AdamW(1e-3)
+
+def train(name, **own):
+    given = {**settings, "name": name, "max_steps": 300, **own}
+    return xagents_ray.train("ppo", **given).updates
+
+print(train("known", model=known, optimizer=adam, lr_decay=True, local=True) > 0)
+print(train("unknown", model=unknown, **on_ray) > 0)
+print(train("features", feature_maker=features, local=True) > 0)
+xagents_ray.train("ppo", resume="runs/ppo/CartPole-v1/unknown", max_steps=400,
+                  model=unknown, local=True)
+acted = [xagents_ray.load(f"runs/ppo/CartPole-v1/{name}").predict(np.ones((2, 4)))[0]
+         for name in ("known", "features")]
+print(np.shape(acted))
+swept = xagents_ray.tune("ppo", model=known, trial_steps=300, gamma=[0.9, 0.99],
+                         address="ADDRESS", local=True, **settings)
+print(swept.counts)
+train("failing", model=failing, **on_ray)
+"""
+
+
+def test_networks_act_learn_and_resume(cluster: str) -> None:
+    """Those that NumPy can't compute bring TensorFlow to the env actors."""
+    done = script(NETWORKS, cluster, "script_networks.py")
+    assert done.stdout == "True\n" * 3 + "(2, 2)\n{'complete': 1}\n", done.stderr
+    trace = done.stderr.split("RemoteTraceback: \n")[1].splitlines()
+    assert trace[1].endswith('script.py", line 36, in failing')
+    assert trace[-1].endswith("(script.py, line 36); fix it there.")
+    assert Path("runs/ppo/CartPole-v1/known/model.keras").is_file()
+
+
+CORRIDOR = """
+import gymnasium, numpy as np, xagents_ray
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 9, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    def __init__(self, length, breaks_at=None):
+        self.length, self.breaks_at = length, breaks_at
+    def reset(self, *, seed=None, options=None):
+        self.at = np.zeros(1, np.float32)
+        return self.at, {}
+    def step(self, action):
+        self.at = self.at + 1
+        if self.at == self.breaks_at: raise RuntimeError("the corridor is closed")
+        return self.at, 1.0, bool(self.at == self.length), False, {}
+"""
+IN_A_SCRIPT = """
+run = {"env": Corridor, "n_envs": 2, "max_steps": 100, "quiet": True, "seed": 1}
+broken = {"length": 5, "breaks_at": 4}
+on_ray = {"address": "ADDRESS", "n_actors": 2, "max_actor_restarts": 0}
+for place in ({"local": True}, on_ray):
+    result = xagents_ray.train("a2c", env_kwargs={"length": 5}, **run, **place)
+    print(result.mean_reward, result.n_actors, result.directory.split("/")[2])
+for place in ({"local": True}, on_ray):
+    try:
+        xagents_ray.train("a2c", env_kwargs=broken, **run, **place)
+    except (xagents_ray.UserError, xagents_ray.Broken) as error:
+        print(error.trace.splitlines(), error)
+"""
+BESIDE_A_SCRIPT = """
+import xagents_ray
+from beside import Corridor
+from xagents_ray.cluster.ray import connection
+
+connection.has_other_machines = lambda ray: True  # here is only one
+run = {"env": Corridor, "max_steps": 40, "quiet": True, "n_actors": 1}
+result = xagents_ray.train("a2c", address="ADDRESS", env_kwargs={"length": 5}, **run)
+print(result.mean_reward)
+"""
+
+
+def test_an_environment_runs_and_its_own_line_is_named(cluster: str) -> None:
+    done = script(CORRIDOR + IN_A_SCRIPT, cluster)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    here, remote, *rest = done.stdout.splitlines()
+    assert (here, remote) == ("5.0 1 Corridor", "5.0 2 Corridor")
+    line = 1 + next(i for i, x in enumerate(CORRIDOR.splitlines()) if "closed" in x)
+    failures = [each for each in rest if each.startswith("['Traceback")]
+    assert len(failures) == 2
+    for failure in failures:
+        first = failure.split(", ")[1]
+        assert first.endswith('script.py"') and f", line {line}, in step" in failure
+        assert "'RuntimeError: the corridor is closed']" in failure
+
+
+def test_a_copy_of_a_module_beside_a_script_is_imported(cluster: str) -> None:
+    Path("project").mkdir()
+    is_sent = "float('working_dir_files' in __file__), bool"
+    Path("project/beside.py").write_text(CORRIDOR.replace("1.0, bool", is_sent))
+    Path("project/script.py").write_text(BESIDE_A_SCRIPT.replace("ADDRESS", cluster))
+    done = python("project/script.py", timeout=200)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "5.0\n"
+
+
+ENVIRONMENTS = """
+import xagents_ray
+where = {"address": "ADDRESS", "n_envs": 4, "n_actors": 2, "quiet": True}
+made = xagents_ray.train(
+    "ppo", env="own/Vector-v0", max_steps=2_000, eval_every=1_000, eval_episodes=2,
+    **where,
+)
+print(made.games > 0, made.best_evaluation is not None, made.failures)
+swept = xagents_ray.tune(
+    "ppo", env="__main__:factory", trial_steps=1_000, n_trials=1, lr=[1e-4, 1e-3],
+    **where,
+)
+print(swept.counts)
+
+import ray
+from examples import complaints, examples_of
+ray.init("ADDRESS", log_to_driver=False, logging_level="ERROR")
+for name in ("tune", "TuneResult"):
+    for example in examples_of(getattr(xagents_ray, name), name).values():
+        print(complaints(example, {"xagents_ray": xagents_ray}) or f"{name} runs")
+"""
+
+
+def test_environments_of_a_notebook_are_evaluated_and_tuned(cluster: str) -> None:
+    """Env actors, the evaluator and a trial know nothing of this `__main__`.
+
+    The examples of `tune` run here too, where there is a Ray.
+    """
+    out = notebook("own_environments.py", ENVIRONMENTS, cluster)
+    expected = "True True {}", "{'complete': 1}", "tune runs", "TuneResult runs"
+    assert tuple(out.splitlines()) == expected
+
+
+GOALS = """
+import xagents_ray
+
+settings = dict(
+    env=PointReach, her="future", n_envs=2, max_steps=640, buffer_initial_size=100,
+    buffer_batch_size=64, normalize_observations=True, seed=3, quiet=True,
+)
+more = dict(prioritized=True, critics=3, train_frequency=4)
+for agent, own in ("ddpg", {}), ("sac", more):
+    one = xagents_ray.train(agent, local=True, run_dir="local", **settings, **own)
+    same = xagents_ray.train(
+        agent, address="ADDRESS", n_actors=1, run_dir="remote", **settings, **own
+    )
+    print(one.updates > 100, one.episodes == same.episodes)
+    print(one.success_rate is not None, one.success_rate == same.success_rate)
+"""
+
+
+def test_goals_are_relabeled_in_a_shard_as_they_are_here(cluster: str) -> None:
+    """The environment is one of `__main__`, which the shard has to be sent."""
+    out = notebook("goal_envs.py", GOALS, cluster)
+    assert out.splitlines() == ["True True"] * 4
