@@ -1,4 +1,4 @@
-"""Environments of every kind behind `Envs`, the real ones."""
+"""Environments of every kind behind `Envs`, the real ones, and those of EnvPool."""
 
 import functools
 import importlib.util
@@ -8,11 +8,21 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from acting import run_of, weights_of
+from stepping import Stepping
 
+from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs import atari
-from xagents_ray.actors.envs.make import make_envs, make_one, notes, probe
+from xagents_ray.actors.envs.make import (
+    choose_vectorization,
+    make_envs,
+    make_one,
+    notes,
+    probe,
+)
 from xagents_ray.actors.envs.vector import Envs, _action_facts
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.settings.training import EnvConfig
 
 PONG = {"env": "PongNoFrameskip-v4", "preprocess": True}
@@ -28,41 +38,30 @@ SHAPES: list[tuple[dict[str, Any], tuple[int, ...], str, int]] = [
     ({**PONG, "vectorization": "sync"}, (84, 84), "uint8", 6),
     ({"env": "PongNoFrameskip-v4"}, (210, 160, 3), "uint8", 6),
     ({"env": "CarRacing-v3", "preprocess": True}, (84, 84), "uint8", 0),
-    ({"env": f"{__name__}:odd"}, (6,), "float32", 3),
+    ({"env": f"{__name__}:Odd"}, (6,), "float32", 3),
 ]
 
 
-class Odd(gymnasium.Env[Any, Any]):
-    """Observes a float64 matrix; its actions are numbered from 5; rewards 10."""
+class Odd(Stepping):
+    """Shows its action in a float64 matrix; they are numbered from 5; rewards 10."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2, 3), np.float64)
-    action_space = gymnasium.spaces.Discrete(3, start=5)
+    action_space: Any = gymnasium.spaces.Discrete(3, start=5)
+    length, action = 10**9, 0.0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return np.zeros((2, 3)), {}
+    def observe(self) -> Any:
+        return np.full((2, 3), self.action)
 
-    def step(self, action: Any) -> Any:
+    def reward(self, action: Any) -> float:
         assert action in self.action_space
-        return np.full((2, 3), int(action)), 10.0, False, False, {}
+        self.action = float(np.ravel(action)[0])
+        return 10.0
 
 
 class Wide(Odd):
     """Takes float64 actions, whose bounds float32 rounds outwards."""
 
     action_space = gymnasium.spaces.Box(-0.1, 0.1, (2,), np.float64)
-
-    def step(self, action: Any) -> Any:
-        assert action in self.action_space
-        return np.full((2, 3), action[0]), 10.0, False, False, {}
-
-
-def odd() -> Odd:
-    return Odd()
-
-
-def wide() -> Wide:
-    return Wide()
 
 
 def own_vectors(num_envs: int, mode: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
@@ -103,7 +102,7 @@ def test_an_outdated_version_is_a_note(vectorization: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:odd"]
+    "env", ["CartPole-v1", "PongNoFrameskip-v4", "ALE/Pong-v5", f"{__name__}:Odd"]
 )
 def test_others_have_no_notes(env: str) -> None:
     assert notes(EnvConfig(env=env)) == ()
@@ -136,7 +135,7 @@ def test_shapes(
 
 
 def test_actions_that_do_not_start_at_0() -> None:
-    envs = envs_of(env=f"{__name__}:odd")
+    envs = envs_of(env=f"{__name__}:Odd")
     envs.reset(0)
     step = envs.step(np.array([0, 2], np.int32))
     np.testing.assert_array_equal(step.observations[:, 0], [5, 7])
@@ -144,7 +143,7 @@ def test_actions_that_do_not_start_at_0() -> None:
 
 
 def test_actions_of_another_dtype_stay_within_their_bounds() -> None:
-    envs = envs_of(env=f"{__name__}:wide")
+    envs = envs_of(env=f"{__name__}:Wide")
     assert float(np.float32(0.1)) > 0.1
     low, high = envs.spec.action_low, envs.spec.action_high
     envs.reset(0)
@@ -215,16 +214,6 @@ def test_sync_frames_equal_the_vector_form_in_all_but_the_first_no_ops() -> None
     assert np.abs(seen[0][1:] - seen[1][1:]).max() <= 1
 
 
-def test_the_extra_envpool() -> None:
-    """It works where it is installed, and is named where it is not."""
-    settings = {"env": "CartPole-v1", "vectorization": "envpool"}
-    if importlib.util.find_spec("envpool") is None:
-        with pytest.raises(UserError, match=r"xagents-ray\[envpool\]"):
-            probe(EnvConfig(**settings))  # type: ignore[arg-type]
-    else:
-        assert envs_of(**settings).reset(0).shape == (2, 4)
-
-
 @pytest.mark.parametrize("own_id", ["SameStep", "Disabled"], indirect=True)
 @pytest.mark.parametrize("vectorization", ["auto", "vector"])
 def test_vector_forms_that_reset_at_other_times_are_refused(
@@ -262,3 +251,124 @@ def test_the_largest_number_is_no_bound_of_actions() -> None:
     facts = _action_facts(space, "env")
     assert facts["action_low"] == (-np.inf, -3)
     assert facts["action_high"] == (np.inf, 3)
+
+
+INSTALLED = importlib.util.find_spec("envpool") is not None
+needs_envpool = pytest.mark.skipif(not INSTALLED, reason="needs the extra [envpool]")
+box2d = pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # SWIG
+WALKER = {"env": "BipedalWalker-v3"}
+POOL = {**WALKER, "vectorization": "envpool"}
+
+
+def walker() -> Any:
+    return gymnasium.make("BipedalWalker-v3")
+
+
+def test_the_extra_envpool() -> None:
+    """It works where it is installed, and is named where it is not."""
+    settings = {"env": "CartPole-v1", "vectorization": "envpool"}
+    if not INSTALLED:
+        with pytest.raises(UserError, match=r"xagents-ray\[envpool\]"):
+            probe(EnvConfig(**settings))  # type: ignore[arg-type]
+    else:
+        assert envs_of(**settings).reset(0).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env": "CartPole-v1"},
+        {"env": "PongNoFrameskip-v4", "preprocess": True},
+        {"env": "CarRacing-v3", "preprocess": True},
+        {**WALKER, "vectorization": "sync"},
+        {"env": f"{__name__}:walker"},
+        {"env": "NoSuchWalker-v3"},
+    ],
+    ids=lambda settings: settings["env"],
+)
+def test_where_envpool_lacks_one_auto_stays(settings: dict[str, Any]) -> None:
+    config = EnvConfig(**settings)
+    assert choose_vectorization(config) is config
+
+
+@box2d
+def test_auto_takes_envpool_where_it_is_installed() -> None:
+    """And says so: a run's settings hold what was chosen."""
+    run = run_of("ppo", 2, **WALKER)
+    assert run.config.env.vectorization == ("envpool" if INSTALLED else "auto")
+    assert any("--vectorization sync" in note for note in run.notes) == INSTALLED
+
+
+@box2d
+@needs_envpool
+@pytest.mark.parametrize(
+    ("env", "action"),
+    [
+        ("BipedalWalker-v3", np.array([0.3, -0.5, 0.2, 0.1], np.float32)),
+        ("LunarLander-v3", np.int32(2)),
+        ("LunarLanderContinuous-v3", np.array([0.6, -0.3], np.float32)),
+    ],
+)
+def test_steps_are_distributed_like_gymnasiums(env: str, action: Any) -> None:
+    """Terrains and first pushes have other random numbers."""
+    count = 48
+    config = {
+        name: EnvConfig(env=env, vectorization=name) for name in ("sync", "envpool")
+    }
+    kinds = [make_envs(each, count, 1) for each in config.values()]
+    assert kinds[0].spec == kinds[1].spec
+    actions = np.array([action] * count)
+    seen = [[np.array(envs.reset(100 * i))] for i, envs in enumerate(kinds)]
+    rewards: list[list[Any]] = [[], []]
+    for _ in range(25):
+        for i, envs in enumerate(kinds):
+            step = envs.step(actions)
+            assert not step.ended.any()
+            seen[i].append(np.array(step.observations))
+            rewards[i].append(step.raw_rewards)
+    for parts in (seen, rewards):
+        one, other = (np.array(each, np.float64) for each in parts)
+        error = np.sqrt((one.var(axis=1) + other.var(axis=1)) / count)
+        apart = np.abs(one.mean(axis=1) - other.mean(axis=1))
+        assert (apart < 5 * error + 1e-3).all()
+
+
+@needs_envpool
+def test_an_end_is_a_row_and_the_next_one_only_resets() -> None:
+    envs = make_envs(EnvConfig(env="Pendulum-v1", vectorization="envpool"), 2, 1)
+    before = np.array(envs.reset(3))
+    for t in range(1, 402):
+        step = envs.step(np.zeros((2, 1), np.float32))
+        assert step.truncated.all() == step.ended.all() == (t in (200, 401))
+        assert not step.terminated.any()
+        assert (step.raw_rewards == 0).all() == (t == 201)
+        # An episode's last observation is its own: the pendulum turned on.
+        angles = [np.arctan2(x[:, 1], x[:, 0]) for x in (before, step.observations)]
+        turned = np.angle(np.exp(1j * (angles[1] - angles[0])))
+        follows = np.allclose(turned, 0.05 * step.observations[:, 2], atol=1e-3)
+        assert follows == (t != 201)
+        before = np.array(step.observations)
+
+
+def rolled(envs: range, threads: int) -> tuple[Trajectory, EnvActor]:
+    run = run_of("ppo", 3, **POOL)
+    setup = ActorSetup.of(run, len(envs), envs.start, threads)
+    actor = EnvActor(setup)
+    for _ in range(2):
+        trajectory, _ = actor.rollout(weights_of(setup), 60, 0)
+    return trajectory, actor
+
+
+@box2d
+@needs_envpool
+def test_neither_threads_nor_who_shares_an_actor_changes_anything() -> None:
+    whole, actor = rolled(range(3), 2)
+    parts = [rolled(envs, 1)[0] for envs in (range(1), range(1, 3))]
+    for name in ("observations", "rewards", "terminated", "valid"):
+        together = np.concatenate([getattr(part, name) for part in parts], axis=1)
+        np.testing.assert_allclose(together, getattr(whole, name), rtol=1e-3, atol=1e-3)
+    assert (whole.rewards[~whole.valid] == 0).all()
+    state = actor.state()
+    assert state["envs"] is None  # a resumed run drops its unfinished episodes
+    again = EnvActor(actor._setup)
+    assert again.restore(state) == state["unfinished"] > 0

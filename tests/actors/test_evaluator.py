@@ -23,9 +23,12 @@ from xagents_ray.networks.forward import bind_network
 pytestmark = pytest.mark.usefixtures("short_atari")
 
 
-def evaluated(setup: ActorSetup, episodes: int, greedy: bool = True) -> list[Episode]:
+def evaluated(
+    setup: ActorSetup, episodes: int, greedy: bool = True, random_share: float = 0.0
+) -> list[Episode]:
     with closing(Evaluator(setup)) as evaluator:
-        return evaluator.evaluate(weights_of(setup), episodes, SEED, greedy)
+        weights = weights_of(setup)
+        return evaluator.evaluate(weights, episodes, SEED, greedy, random_share)
 
 
 def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
@@ -96,11 +99,7 @@ def test_sampled_games_are_those_of_training(
 def test_random_actions_are_of_the_space(space: str) -> None:
     """The environment refuses others."""
     setup = setup_of("ppo", 2, env=f"several:{space}")
-    played = [
-        Evaluator(setup).evaluate(weights_of(setup), 2, SEED, random_share=share)
-        for share in (0.0, 1.0)
-    ]
-    assert played[0] != played[1]
+    assert evaluated(setup, 2) != evaluated(setup, 2, random_share=1.0)
 
 
 def test_dqn_samples_with_the_last_epsilon() -> None:
@@ -125,6 +124,7 @@ def test_progress_counts_episodes_and_env_steps() -> None:
         ("ppo", {"env": "CartPole-v1"}, True),
         ("ppo", SHORT_ATARI, False),
         ("ddpg", OU_NOISE, False),
+        ("ppo", {"env": "Pendulum-v1", "sde_frequency": 3}, False),
     ],
 )
 def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) -> None:
@@ -136,9 +136,11 @@ def test_it_is_repeatable(agent: str, settings: dict[str, Any], greedy: bool) ->
         for evaluator in (first, first, second)
     ]
     other = second.evaluate(weights_of(setup), 3, SEED + 7, greedy)
+    likeliest = second.evaluate(weights_of(setup), 3, SEED, greedy=True)
     first.close()
     second.close()
     assert games[0] == games[1] == games[2] != other
+    assert (games[0] == likeliest) == greedy
     assert [episode.env for episode in games[0]] == [0, 0, 1]
 
 
@@ -175,9 +177,12 @@ class Bounded(TwoPaces):
         return super().step(action)
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_actions_keep_their_bounds(greedy: bool) -> None:
-    games = evaluated(setup_of("ppo", 2, env="test_evaluator:Bounded"), 4, greedy)
+@pytest.mark.parametrize(
+    ("greedy", "random_share"), [(True, 0.0), (False, 0.0), (True, 0.5)]
+)
+def test_actions_keep_their_bounds(greedy: bool, random_share: float) -> None:
+    setup = setup_of("ppo", 2, env="test_evaluator:Bounded")
+    games = evaluated(setup, 4, greedy, random_share)
     assert [game.length for game in games] == [11, 11, 2, 2]
 
 
@@ -209,13 +214,6 @@ def test_epsilon_is_a_share_of_random_actions(epsilon: float, expected: int) -> 
         assert games == evaluator.evaluate(*how)
     found = [game.episode_return for game in games]
     assert found == pytest.approx([expected, expected], abs=100 if epsilon else 0)
-
-
-def test_random_actions_keep_their_bounds() -> None:
-    setup = setup_of("ppo", 2, env="test_evaluator:Bounded")
-    with closing(Evaluator(setup)) as evaluator:
-        games = evaluator.evaluate(weights_of(setup), 4, SEED, True, 0.5)
-    assert [game.length for game in games] == [11, 11, 2, 2]
 
 
 class Counted(TwoPaces):

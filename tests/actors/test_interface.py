@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from acting import run_of, setup_of, weights_of
 from processes import python
+from stepping import Stepping
 
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.envs.make import check_env, make_envs
@@ -25,23 +26,13 @@ from xagents_ray.settings.training import EnvConfig
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 
 
-class Sound(gym.Env[Any, Any]):
+class Sound(Stepping):
     """An environment that keeps to the interface."""
 
-    observation_space: Any = BOX
-    action_space: Any = gym.spaces.Discrete(2)
-    steps = 0
+    length = 5
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return self.observation(), 1.0, self.steps % 5 == 0, False, {}
-
-    def observation(self) -> Any:
-        return np.ones(3, np.float32)
+    def observe(self) -> Any:
+        return np.full(3, self.steps > 0, np.float32)
 
 
 class TwoActions(Sound):

@@ -1,14 +1,12 @@
 """Noise on the weights of a deterministic actor."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from acting import setup_of
+from acting import actions_shared_and_alone, setup_of
 from naive import random_arrays
 
-from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
 from xagents_ray.actors.policies.parameter_noise import ParameterNoise
 from xagents_ray.algorithms.ddpg import DDPGConfig
@@ -25,13 +23,15 @@ TRAINED, TARGET = 10**9, 0.2
 PENDULUM = {"env": "Pendulum-v1", "noise": "parameter", "buffer_initial_size": 10}
 
 
+def dense(name: str, source: int, inputs: int, units: int) -> Dense:
+    shapes = {"output_shape": (units,), "kernel_shape": (inputs, units)}
+    values = {"activation": "tanh", "initializer": "zeros", "gain": 1.0, **shapes}
+    return Dense(name=name, source=source, **values)  # type: ignore[arg-type]
+
+
 def loaded(version: int = 1) -> tuple[Any, Layout, dict[str, Any]]:
     config = DDPGConfig(noise="parameter", step_noise_coef=TARGET)
-    dense = {"activation": "tanh", "initializer": "zeros", "gain": 1.0}
-    layers = (
-        Dense(name="a-0", source=-1, output_shape=(16,), kernel_shape=(3, 16), **dense),
-        Dense(name="a-1", source=0, output_shape=(2,), kernel_shape=(16, 2), **dense),
-    )
+    layers = (dense("a-0", -1, 3, 16), dense("a-1", 0, 16, 2))
     layout = Layout(layers, (1,), (3,), 1.0)
     arrays = random_arrays(layout, version)
     policy = DeterministicPolicy(config, SPEC, layout)
@@ -114,16 +114,8 @@ def test_one_step_of_the_adaptation() -> None:
 
 
 def test_statistics_and_layer_normalization_are_left_alone() -> None:
-    dense = {"activation": "linear", "initializer": "zeros", "gain": 1.0}
-    layers = (
-        Dense(
-            name="dense-0", source=-1, output_shape=(4,), kernel_shape=(3, 4), **dense
-        ),
-        LayerNorm(name="norm-0", source=0, output_shape=(4,), epsilon=1e-3),
-        Dense(
-            name="dense-1", source=1, output_shape=(2,), kernel_shape=(4, 2), **dense
-        ),
-    )
+    norm = LayerNorm(name="norm-0", source=0, output_shape=(4,), epsilon=1e-3)
+    layers = (dense("dense-0", -1, 3, 4), norm, dense("dense-1", 1, 4, 2))
     layout = Layout(layers, (2,), (3,), 1.0)
     assert "norm-0/gamma" in layout.shapes
     noise = ParameterNoise(layout, TARGET)
@@ -133,15 +125,6 @@ def test_statistics_and_layer_normalization_are_left_alone() -> None:
 
 
 def test_environments_act_alike_whoever_shares_their_actor() -> None:
-    setups = [setup_of("ddpg", 2, **PENDULUM)]
-    one = setup_of("ddpg", 1, **PENDULUM)
-    setups += [replace(one, first_env=i) for i in (0, 1)]
-    weights = Weights(1, random_arrays(setups[0].layout, 0))
-    actions = []
-    for setup in setups:
-        actor = EnvActor(setup)
-        rolled = [actor.rollout(weights, 30, 10**6)[0].actions for _ in range(2)]
-        actions.append(np.concatenate(rolled))
-        actor.close()
-    both, *alone = actions
-    np.testing.assert_allclose(both, np.concatenate(alone, axis=1), atol=1e-5)
+    weights = Weights(1, random_arrays(setup_of("ddpg", 2, **PENDULUM).layout, 0))
+    both, alone = actions_shared_and_alone("ddpg", weights, 30, **PENDULUM)
+    np.testing.assert_allclose(both, alone, atol=1e-5)

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +213,7 @@ def test_the_video_and_the_frames_show_every_step(tmp_path: Path) -> None:
         ({"env": "Pendulum-v1"}, (500, 500, 3), 30),
         (PONG, (210, 160, 3), 30),
         ({"env": "test_player:painted_by_itself"}, (46, 68, 3), 12.5),
+        ({"env": "gym:CartPole-v1"}, (400, 600, 3), 50),
     ],
 )
 def test_videos_are_as_long_and_large_as_the_game(
@@ -230,8 +230,11 @@ def test_videos_are_as_long_and_large_as_the_game(
 
 
 def test_browsers_can_play_the_videos(tmp_path: Path) -> None:
-    games_of({"env": "test_player:Painted"}, video_dir=str(tmp_path))
+    """A new game takes the place of an old video."""
     path = tmp_path / "game-1.mp4"
+    path.write_text("old")
+    games_of({"env": "test_player:Painted"}, video_dir=str(tmp_path))
+    assert names(tmp_path) == ["game-1.mp4"] and len(read_video(path)[0]) == 7
     with av.open(str(path)) as file:
         (stream,) = file.streams
         context = stream.codec_context
@@ -241,45 +244,28 @@ def test_browsers_can_play_the_videos(tmp_path: Path) -> None:
     assert data.index(b"moov") < data.index(b"mdat")  # they play it while it comes
 
 
-def test_pictures_of_environments_that_only_gym_has(tmp_path: Path) -> None:
-    (game,) = games_of({"env": "gym:CartPole-v1"}, video_dir=str(tmp_path))
-    pictures, fps = read_video(tmp_path / "game-1.mp4")
-    assert (pictures.shape, fps) == ((game.length + 1, 400, 600, 3), 50)
-    assert (pictures[0] != pictures[-1]).any()
-
-
-def test_a_new_game_takes_the_place_of_an_old_video(tmp_path: Path) -> None:
-    path = tmp_path / "game-1.mp4"
-    path.write_text("old")
-    games_of({"env": "test_player:Painted"}, video_dir=str(tmp_path))
-    assert len(read_video(path)[0]) == 7
-    assert names(tmp_path) == ["game-1.mp4"]
-
-
 def test_without_pictures_nothing_is_drawn() -> None:
     games = games_of({"env": "test_player:Blind"}, episodes=2)
     assert [game.length for game in games] == [6, 6]
 
 
-@pytest.fixture
-def registered() -> Iterator[str]:
-    gym.register("Blind-v0", Blind)
-    yield "Blind-v0"
-    del gym.registry["Blind-v0"]
+gym.register("player/Blind-v0", Blind)
+MAKE_IT = 'must make it with render_mode="rgb_array"'
 
 
-@pytest.mark.parametrize("name", ["Blind", "Speechless", "painted_without_pictures"])
-def test_an_environment_without_pictures(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match='must make it with render_mode="rgb_array"'):
-        games_of({"env": f"test_player:{name}"}, frame_dir=str(tmp_path))
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("test_player:Blind", MAKE_IT),
+        ("test_player:Speechless", MAKE_IT),
+        ("test_player:painted_without_pictures", MAKE_IT),
+        ("player/Blind-v0", "player/Blind-v0 gives no pictures"),
+    ],
+)
+def test_an_environment_without_pictures(env: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        games_of({"env": env}, frame_dir=str(tmp_path))
     assert names(tmp_path) == []
-
-
-def test_a_registered_environment_without_pictures(
-    registered: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=f"{registered} gives no pictures"):
-        games_of({"env": registered}, video_dir=str(tmp_path))
 
 
 def test_pictures_that_change_their_size(tmp_path: Path) -> None:
@@ -462,10 +448,10 @@ def test_evaluate(n_envs: int) -> None:
 
 
 _SIGNALLED = """
-from test_player import EvaluateConfig, evaluate, front_door
+from test_player import EvaluateConfig, evaluate_policy, front_door
 config = EvaluateConfig(episodes=10**6, seed=1)
 print("playing", flush=True)
-games = front_door(evaluate, config, env="test_player:Painted")
+games = front_door(evaluate_policy, config, env="test_player:Painted")
 print(games, games.signal)
 """
 

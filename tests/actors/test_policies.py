@@ -20,12 +20,17 @@ from xagents_ray.actors.policies.base import (
     categorical_log_probs,
     sample_categorical,
 )
-from xagents_ray.actors.policies.exploring import EpsilonGreedyPolicy, decayed_epsilon
+from xagents_ray.actors.policies.exploring import (
+    DeterministicPolicy,
+    EpsilonGreedyPolicy,
+    decayed_epsilon,
+)
 from xagents_ray.algorithms.a2c import A2CConfig
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
@@ -40,6 +45,7 @@ DISCRETE = EnvSpec((3,), "float32", 1, 5)
 BOUNDS = ((-0.5, -2.0), (0.5, float("inf")))
 SEVERAL = EnvSpec((3,), "float32", 1, 0, action_sizes=(3, 1, 2))
 CONTINUOUS = EnvSpec((3,), "float32", 1, 0, *BOUNDS)
+BOUNDED = EnvSpec((3,), "float32", 1, 0, (-1.0, -1.0), (1.0, 1.0))
 LOG_STD = np.array([0.3, -0.7], np.float32)
 LARGEST = np.nextafter(1.0, 0.0)
 DRAWS = 40_000
@@ -51,8 +57,9 @@ def generators(seed: int, envs: Any) -> list[np.random.Generator]:
 
 def loaded(kind: type, config: Any, spec: EnvSpec) -> tuple[Any, Any]:
     """Return a policy with random weights, and the network's function."""
-    name = {EpsilonGreedyPolicy: "dqn", CategoricalPolicy: "acer"}.get(kind, "ppo")
-    layout = find_algorithm(name).layouts(config, spec)[0]
+    names = {EpsilonGreedyPolicy: "dqn", CategoricalPolicy: "acer"}
+    names[DeterministicPolicy] = "td3"
+    layout = find_algorithm(names.get(kind, "ppo")).layouts(config, spec)[0]
     arrays = {**random_arrays(layout, 2), "log_std": LOG_STD}
     policy = kind(config, spec, layout)
     policy.load(Weights(1, arrays))
@@ -295,8 +302,9 @@ def test_greedy_takes_the_mean_within_bounds() -> None:
         (EpsilonGreedyPolicy, DQNConfig(), DISCRETE),
         (CategoricalPolicy, ACERConfig(), DISCRETE),
         (EpsilonGreedyPolicy, NOISY, DISCRETE),
+        (DeterministicPolicy, TD3Config(), BOUNDED),
     ],
-    ids=["categorical", "gaussian", "epsilon", "acer", "noisy"],
+    ids=["categorical", "gaussian", "epsilon", "acer", "noisy", "deterministic"],
 )
 def test_noise_depends_on_the_environment_only(
     kind: type, config: Any, spec: EnvSpec
@@ -354,15 +362,9 @@ def test_an_actor_knows_its_places_and_an_evaluation_has_none() -> None:
 
 def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     """With other noise in each row; greedy actions have none."""
-    layout = find_algorithm("dqn").layouts(NOISY, DISCRETE)[0]
-    arrays = random_arrays(layout, 2)
-    policy, forward = (
-        EpsilonGreedyPolicy(NOISY, DISCRETE, layout),
-        bind_network(layout, arrays),
-    )
-    policy.load(Weights(1, arrays))
+    policy, forward = loaded(EpsilonGreedyPolicy, NOISY, DISCRETE)
     noise = policy.noise(generators(0, range(64)), 2)
-    units = layout.noise_units
+    units = find_algorithm("dqn").layouts(NOISY, DISCRETE)[0].noise_units
     assert (noise.shape, noise.dtype) == ((2, 64, units + 1), np.float32)
     x = one_observation(64)
     for row in noise:

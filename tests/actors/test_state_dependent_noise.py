@@ -3,17 +3,15 @@
 import itertools
 import json
 import math
-from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
-from acting import run_of, setup_of
+from acting import actions_shared_and_alone, run_of, setup_of
 from naive import random_arrays
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.plugins import resolve_class
@@ -159,17 +157,10 @@ def weights_of(setup: ActorSetup) -> Weights:
 
 @AGENTS
 def test_environments_act_alike_whoever_shares_their_actor(agent: str) -> None:
-    setups = [setup_of(agent, 2, **PENDULUM)]
-    one = setup_of(agent, 1, **PENDULUM)
-    setups += [replace(one, first_env=i) for i in (0, 1)]
-    actions = []
-    for setup in setups:
-        actor, weights = EnvActor(setup), weights_of(setup)
-        rolled = [actor.rollout(weights, 110, 10**6)[0].actions for _ in range(2)]
-        actions.append(np.concatenate(rolled))  # beyond the end of an episode
-        actor.close()
-    both, *alone = actions
-    np.testing.assert_allclose(both, np.concatenate(alone, axis=1), atol=1e-4)
+    weights = weights_of(setup_of(agent, 2, **PENDULUM))
+    # Beyond the end of an episode.
+    both, alone = actions_shared_and_alone(agent, weights, 110, **PENDULUM)
+    np.testing.assert_allclose(both, alone, atol=1e-4)
 
 
 @AGENTS
@@ -185,20 +176,6 @@ def test_an_actor_resumes_with_its_matrices(agent: str) -> None:
     assert seeds[0] == seeds[1] and min(seeds[0]) > 0
     actor.close()
     other.close()
-
-
-def test_sampled_episodes_are_the_same_with_the_same_seed() -> None:
-    setup = setup_of("ppo", 2, **PENDULUM)
-    evaluator, weights = Evaluator(setup), weights_of(setup)
-    returns = [
-        [
-            each.episode_return
-            for each in evaluator.evaluate(weights, 2, 4, greedy=greedy)
-        ]
-        for greedy in (False, False, True)
-    ]
-    evaluator.close()
-    assert returns[0] == returns[1] != returns[2]
 
 
 def test_predict_keeps_the_noise_in_its_state() -> None:
@@ -219,25 +196,10 @@ def test_predict_keeps_the_noise_in_its_state() -> None:
     assert (actions[0] != found[0][0]).all()
 
 
-@pytest.mark.parametrize(
-    ("agent", "settings", "said"),
-    [
-        ("ppo", {"sde_frequency": 0}, "-1 for those of a rollout, got 0; leave it out"),
-        ("ppo", {"sde_frequency": -2}, "--sde-frequency must be ≥ -1"),
-        ("sac", {"init_log_std": -1.0}, "add --sde-frequency, or leave it out"),
-    ],
-)
-def test_settings_that_are_refused(agent: str, settings: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        find_algorithm(agent).config(**settings)
-
-
 def test_discrete_actions_are_refused() -> None:
-    row = find_algorithm("ppo")
-    config = Config.of(
-        row.config, {"env": "CartPole-v1", "max_steps": 1, "sde_frequency": 4}
-    )
-    given = {"env": "CartPole-v1", "weights": ("ppo.npz",), "sde_frequency": 4}
+    row, env = find_algorithm("ppo"), {"env": "CartPole-v1", "sde_frequency": 4}
+    config = Config.of(row.config, {**env, "max_steps": 1})
+    given = {**env, "weights": ("ppo.npz",)}
     for check in (lambda: prepare_run(row, config), lambda: load_policy(row, given)):
         with pytest.raises(UserError) as error:
             check()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from xagents_ray.algorithms.table import ALGORITHMS
+from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.commands.cli import root
 from xagents_ray.commands.launch import LaunchConfig
 from xagents_ray.policy.loading import SourceConfig
@@ -110,6 +110,45 @@ def test_names_of_others_are_answered_with_the_same_flag(page: str) -> None:
                 assert flags & answers[name], (name, flags, answers[name])
                 agreed += 1
     assert agreed > 8
+
+
+DRLBOX = re.findall(r"^\| (`.*) \| (.*) \|$", text_of("coming-from-drlbox.md"), re.M)
+# The arguments that drlbox's users give most.
+ASKED = (
+    *("env_maker", "state_to_input", "feature_maker", "model_maker"),
+    *("load_model_custom", "save_interval", "policy_eps", "render_end"),
+)
+
+
+def calls(cell: str) -> list[ast.Call]:
+    """Return the calls in a cell's code."""
+    found = re.findall(r"`(\w+\(.*?\))`", cell)
+    return [ast.parse(code, mode="eval").body for code in found]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("row", DRLBOX, ids=[row[0] for row in DRLBOX])
+def test_code_for_drlbox_names_settings_that_there_are(row: tuple[str, str]) -> None:
+    for call in calls(row[1]):
+        command = ast.unparse(call.func)
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        if command == "load":
+            assert given.keys() <= {"agent", "env"}
+            continue
+        first = call.args[0]
+        assert isinstance(first, ast.Constant)
+        trained = train_options(find_algorithm(first.value).config)
+        played = {"evaluate": EvaluateConfig, "play": PlayConfig}
+        own = [] if command == "train" else options(played[command])
+        known = {each.name: each for each in (*trained, *options(SourceConfig), *own)}
+        for name, value in given.items():
+            each = known[str(name)]
+            if isinstance(value, ast.Constant):
+                each.check(each.plain(value.value))
+
+
+def test_what_is_asked_for_most_of_drlbox_has_code() -> None:
+    for name in ASKED:
+        assert any(f"`{name}" in was and calls(now) for was, now in DRLBOX), name
 
 
 def sentences() -> str:

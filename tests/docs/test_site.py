@@ -1,14 +1,13 @@
 """The documentation builds without a warning, and every link in it leads somewhere."""
 
 import os
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from checkout import ROOT
+from processes import python
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.settings.config import train_options
@@ -37,16 +36,9 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     """Return the built pages by path."""
     folder = tmp_path_factory.mktemp("site")
-    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    words = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = python(*words, cwd=ROOT, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: Page(path) for path in folder.rglob("*.html")}
 

@@ -9,7 +9,7 @@ from naive import random_arrays
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.core.trajectory import Episode, Weights
+from xagents_ray.core.trajectory import Array, Episode, Weights
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.settings.config import Config
 
@@ -33,6 +33,21 @@ def weights_of(setup: ActorSetup) -> Weights:
     arrays = random_arrays(setup.layout, 3, gain=2.0)
     units = setup.layout.layers[setup.layout.outputs[0]].output_shape[-1]
     return Weights(1, {**arrays, "log_std": np.full(units, -0.5, np.float32)})
+
+
+def actions_shared_and_alone(
+    agent: str, weights: Weights, steps: int, **settings: Any
+) -> tuple[Array, Array]:
+    """Return actions of two environments of one actor, and of an actor for each."""
+    one = setup_of(agent, 1, **settings)
+    setups = [setup_of(agent, 2, **settings), one, replace(one, first_env=1)]
+    found = []
+    for setup in setups:
+        actor = EnvActor(setup)
+        rolled = [actor.rollout(weights, steps, 10**6)[0].actions for _ in range(2)]
+        found.append(np.concatenate(rolled))
+        actor.close()
+    return found[0], np.concatenate(found[1:], axis=1)
 
 
 def actors_games(setup: ActorSetup, games: int) -> list[Episode]:

@@ -127,6 +127,13 @@ def rewards_of(spec: EnvSpec, observations: Any, actions: Any) -> Any:
     return -np.abs(actions - best).mean(-1).astype(np.float32)
 
 
+def seen_at(t: int, spec: EnvSpec, observations: Any, starts: Any) -> Any:
+    """Return what a policy sees at a step of a rollout."""
+    if not spec.is_image:
+        return observations[t]
+    return stack_frames(observations[t : t + spec.stack], starts[t : t + spec.stack])
+
+
 def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) -> Any:
     """Return a rollout of the case's policy; every step terminates, as lives do."""
     spec, rng = case.spec, np.random.default_rng(seed)
@@ -136,21 +143,14 @@ def trajectory(case: Case, weights: Weights, length: int, envs: int, seed: int) 
     noise = policy.noise(
         [np.random.default_rng([seed, i]) for i in range(envs)], length
     )
-
-    def seen(t: int) -> Any:
-        if not spec.is_image:
-            return observations[t]
-        return stack_frames(
-            observations[t : t + spec.stack], starts[t : t + spec.stack]
-        )
-
-    chosen = [policy.act(seen(t), noise[t], 0) for t in range(length)]
+    seen = [seen_at(t, spec, observations, starts) for t in range(length + 1)]
+    chosen = [policy.act(seen[t], noise[t], 0) for t in range(length)]
     rows = Actions.joined(chosen)
     actions, values = rows.stored, rows.values
     shape = (length, envs)
     newest = observations[spec.stack - 1 : -1]
     if values is not None:
-        values = np.stack([*values, policy.values(seen(length))])
+        values = np.stack([*values, policy.values(seen[length])])
     return Trajectory(
         observations=observations,
         starts=starts,
@@ -226,10 +226,7 @@ def score(case: Case, weights: Weights) -> float:
     noise = policy.noise([np.random.default_rng(i) for i in range(8)], 32)
     reward = []
     for t in range(32):
-        seen = rolled.observations[t]
-        if case.spec.is_image:
-            window = slice(t, t + case.spec.stack)
-            seen = stack_frames(rolled.observations[window], rolled.starts[window])
+        seen = seen_at(t, case.spec, rolled.observations, rolled.starts)
         actions = policy.act(seen, noise[t], 10**9).stored
         reward.append(rewards_of(case.spec, observations[t], actions))
     return float(np.mean(reward))

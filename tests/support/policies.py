@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from acting import run_of, setup_of, weights_of
+from stepping import Stepping
 
 from xagents_ray.algorithms.table import ALGORITHMS
 from xagents_ray.policy.loading import LoadedPolicy
@@ -20,23 +21,18 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Colored(gym.Env[Any, Any]):
+class Colored(Stepping):
     """Gives one picture after the other, in color."""
 
     observation_space = gym.spaces.Box(0, 255, (40, 40, 3), np.uint8)
-    action_space: gym.Space[Any] = gym.spaces.Discrete(4)
+    action_space = gym.spaces.Discrete(4)
+    length = 9
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._picture(), {}
-
-    def step(self, action: Any) -> Any:
-        self._steps += 1
-        return self._picture(), float(action), self._steps == 9, False, {}
-
-    def _picture(self) -> Any:
+    def observe(self) -> Any:
         return self.np_random.integers(256, size=(40, 40, 3), dtype=np.uint8)
+
+    def reward(self, action: Any) -> float:
+        return float(action)
 
 
 COLORED = "policy/Colored-v0"

@@ -1,5 +1,6 @@
-"""How deterministic policies act: noise, bounds, random steps at the beginning."""
+"""How policies of bounded actions act: noise, bounds, random steps at the beginning."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from xagents_ray import train
 from xagents_ray.actors.env_actor import EnvActor
 from xagents_ray.actors.policies.base import Actions
 from xagents_ray.actors.policies.exploring import DeterministicPolicy
+from xagents_ray.actors.policies.squashed import SquashedGaussianPolicy
 from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.algorithms.td3 import TD3Config
 from xagents_ray.core.errors import UserError
@@ -28,12 +31,11 @@ SPEC = EnvSpec((2,), "float32", 1, 0, LOW, HIGH)
 CONFIGS = {
     "ddpg": DDPGConfig(step_noise_coef=0.3, buffer_initial_size=100),
     "td3": TD3Config(step_noise_coef=0.3, buffer_initial_size=100),
+    "sac": SACConfig(buffer_initial_size=100),
 }
 TRAINED = 10**9
-UNEVEN = {"env": "test_deterministic_policy:Uneven"}
-both = pytest.mark.parametrize("name", list(CONFIGS))
-UNEVEN = {"env": "test_deterministic_policy:Uneven"}
-both = pytest.mark.parametrize("name", list(CONFIGS))
+UNEVEN = {"env": "test_bounded_policies:Uneven"}
+both = pytest.mark.parametrize("name", ["ddpg", "td3"])
 
 
 def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
@@ -41,7 +43,10 @@ def loaded(name: str, spec: EnvSpec = SPEC, **given: Any) -> tuple[Any, Any]:
     config = type(CONFIGS[name])(**{**vars(CONFIGS[name]), **given})
     layout: Layout = find_algorithm(name).layout(None, spec)
     arrays = random_arrays(layout, 2)
-    policy = DeterministicPolicy(config, spec, layout)
+    kind = SquashedGaussianPolicy if name == "sac" else DeterministicPolicy
+    if name == "sac":  # deviations on both sides of their bounds
+        arrays["dense-3/bias"][:] = (-25, 0.1, 4)
+    policy: Any = kind(config, spec, layout)
     policy.load(Weights(1, arrays))
     return policy, bind_network(layout, arrays)
 
@@ -67,6 +72,7 @@ def within_bounds(actions: Any) -> Any:
 def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
     policy, forward = loaded(name)
     noise = noise_for(policy)
+    assert (noise.shape, noise.dtype) == ((200, 2, 3), np.float32)
     actions = policy.act(observations(), noise, 100)
     raw = forward(observations())[0] + 0.3 * noise[:, 0]
     outside = np.abs(raw) > 1
@@ -81,7 +87,25 @@ def test_noise_is_added_and_clipped_before_it_is_scaled(name: str) -> None:
     assert rows.values is policy.values(None) is None
 
 
-@both
+def test_squashed_actions_slowly() -> None:
+    policy, forward = loaded("sac")
+    x, noise = observations(50), noise_for(policy, 50)
+    got, greedy = policy.act(x, noise, 100), policy.greedy(x)
+    means, log_stds = forward(x)
+    assert (log_stds < -20).any() and (log_stds > 2).any()
+    assert ((log_stds > -20) & (log_stds < 2)).any()
+    for i, j in np.ndindex(50, 3):
+        deviation = math.exp(min(max(log_stds[i, j], -20), 2))
+        action = math.tanh(means[i, j] + deviation * noise[i, 0, j])
+        assert got.stored[i, j] == pytest.approx(action, abs=1e-5)
+    np.testing.assert_allclose(got.stepped, within_bounds(got.stored), atol=1e-5)
+    np.testing.assert_allclose(greedy, within_bounds(np.tanh(means)), atol=1e-5)
+    for array in (got.stored, got.stepped, greedy):
+        assert array.dtype == np.float32
+    assert (got.stepped >= LOW).all() and (got.stepped <= HIGH).all()
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
 def test_actions_are_random_until_learning_starts(name: str) -> None:
     policy, _ = loaded(name)
     noise = noise_for(policy, 4000)
@@ -135,21 +159,6 @@ def test_the_bounds_are_reached_and_kept() -> None:
     assert (stepped >= low).all() and (stepped <= high).all()
 
 
-def test_noise_depends_on_the_environment_only() -> None:
-    policy, _ = loaded("td3")
-
-    def generators(envs: Any) -> list[np.random.Generator]:
-        return [np.random.default_rng([7, env]) for env in envs]
-
-    together, apart = generators(range(4)), [generators([0]), generators([1, 2, 3])]
-    for steps in (5, 1, 16):
-        whole = policy.noise(together, steps)
-        parts = [policy.noise(group, steps) for group in apart]
-        assert whole.shape == (steps, 4, 2, 3) and whole.dtype == np.float32
-        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
-        assert len(np.unique(whole)) > 0.99 * whole.size
-
-
 def test_normal_noise_has_the_deviation() -> None:
     policy, _ = loaded("ddpg")
     draws = policy.noise([np.random.default_rng(0)], 40_000)[:, 0, 0]
@@ -158,25 +167,16 @@ def test_normal_noise_has_the_deviation() -> None:
 
 
 @both
-@pytest.mark.parametrize("bounds", [(-np.inf, 1.0), (0.0, np.inf)])
-def test_actions_without_bounds_are_refused(name: str, bounds: Any) -> None:
-    spec = EnvSpec((2,), "float32", 1, 0, (-1.0, bounds[0]), (1.0, bounds[1]))
-    with pytest.raises(UserError, match="this environment's have no bounds") as error:
-        find_algorithm(name).check_spaces(spec)
-    assert str(error.value).count(".") == 1
-
-
-@both
 def test_spaces_that_are_refused(name: str) -> None:
     for spec, words in (
-        (EnvSpec((3,), "float32", 1, 4), "can't take the discrete actions"),
+        (EnvSpec((2,), "float32", 1, 0, (-1.0, -np.inf), (1.0, 1.0)), "have no bounds"),
+        (EnvSpec((2,), "float32", 1, 0, (-1.0, 0.0), (1.0, np.inf)), "have no bounds"),
         (EnvSpec((84, 84), "uint8", 4, 0, LOW, HIGH), "gives images"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with pytest.raises(UserError, match=f"this environment.* {words}") as error:
             find_algorithm(name).check_spaces(spec)
         message = str(error.value)
         assert message.startswith(name) and message.count(".") == 1
-    find_algorithm(name).check_spaces(SPEC)
     find_algorithm(name).check_spaces(EnvSpec((128,), "uint8", 1, 0, LOW, HIGH))
 
 
