@@ -44,10 +44,10 @@ class Bench:
 
     Attributes:
         seeds: the seeds to train with.
-        episodes: greedy ones with the final weights, per seed.
-        run_dir: holds the runs, which are resumed from there.
+        episodes: number of greedy episodes with the final weights, per seed.
+        run_dir: folder of the runs, which are resumed from there.
         results: the folder for numbers, histories and curves.
-        settings: beside the preset's, by their flat names.
+        settings: settings that are added to the preset's, by flat name.
     """
 
     seeds: tuple[int, ...]

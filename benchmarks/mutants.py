@@ -42,7 +42,6 @@ class Mutant(NamedTuple):
     new: str
 
     def made(self, source: bytes) -> bytes:
-        """Return the changed source."""
         end = self.start + len(self.old)
         assert source[self.start : end] == self.old.encode()
         return source[: self.start] + self.new.encode() + source[end:]
@@ -103,13 +102,11 @@ class _Visitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        """Drop a minus."""
         if isinstance(node.op, ast.USub):
             self._add(self._offset(node.lineno, node.col_offset), "-", "")
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Change a number."""
         if type(node.value) in (int, float):
             text = ast.get_source_segment(self._source.decode(), node)
             start = self._offset(node.lineno, node.col_offset)

@@ -40,7 +40,6 @@ class Result:
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def add(self, column: str, run: Mapping[str, Any]) -> None:
-        """Take a run's numbers."""
         self.speeds[column].append(run["env_steps"] / run["seconds"])
         self.updates[column] = run["updates"] / run["env_steps"]
         if "versions" in run:
@@ -136,7 +135,6 @@ def ran_on() -> dict[str, Any]:
 
 
 def read(stored: Mapping[str, Any]) -> list[Result]:
-    """Return the results of a report."""
     names = ("work", "title", "speeds", "updates", "versions")
     return [Result(*(each[name] for name in names)) for each in stored["results"]]
 

@@ -39,7 +39,6 @@ class Sleeper(gym.Env[Any, Any]):
     action_space = gym.spaces.Discrete(4)
 
     def reset(self, **settings: Any) -> Any:
-        """Begin an episode."""
         super().reset(seed=settings.get("seed"))
         self._steps = 0
         return self._observe(), {}
@@ -55,8 +54,6 @@ class Sleeper(gym.Env[Any, Any]):
 
 
 class Run(NamedTuple):
-    """What one run gave."""
-
     agent: str
     n_actors: int
     steps_per_second: float

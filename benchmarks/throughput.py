@@ -30,7 +30,7 @@ class Bench:
         peers: interpreter of each peer's environment, by the peer's name.
         runs: number of runs of each library and mode.
         steps: env steps of a run; None for what the work says.
-        settings: beside the works' own, of all libraries.
+        settings: settings of all libraries that are added to the works' own.
         modes: modes of our library; if empty, those of the work.
         variants: each one's settings beside those, and beside the works' variants; ours
             is run without them too.
@@ -160,7 +160,6 @@ def _network(layout: Layout) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str]) -> dict[str, Any]:
-    """Do a run; return its numbers."""
     run = in_fresh_process(command)
     if not run["env_steps"]:
         raise click.ClickException(

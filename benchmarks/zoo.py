@@ -11,8 +11,6 @@ from gymnasium.envs.registration import parse_env_id
 
 
 class Reported(NamedTuple):
-    """What one run reached."""
-
     mean: float
     env_steps: int
 

@@ -40,10 +40,10 @@ class ActorAndCritics:
         setup: setup of the learner; the first network is the actor, others critics.
         actor_target: whether the actor has a target too.
     Attributes:
-        actor: network.
+        actor: network of the policy.
         actor_target: network; the actor itself if it has no target.
-        critics: networks.
-        critic_targets: networks.
+        critics: networks of the values of actions.
+        critic_targets: target networks of the critics.
     """
 
     def __init__(
@@ -87,8 +87,9 @@ class ActorAndCritics:
             phase: facts of the learning phase.
             value_targets: function of the critics' targets, float32 [N], of a minibatch
                 and its next observations, float32 [N, D].
-            update_policy: updates the actor on observations [N, D], and targets, as far
-                as it is their turn; returns the policy's metrics so far with its own.
+            update_policy: function of observations [N, D] and the policy's metrics so
+                far that updates the actor and the targets if due; returns the metrics
+                with those of this update.
             names: names of further policy metrics beside the loss and gradient norm.
         """
 

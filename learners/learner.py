@@ -66,7 +66,7 @@ class Learner:
         layouts: layouts of the networks; the first network acts.
         seed: seed of the run.
         max_steps: env steps over which settings decay, or None.
-        compiled: whether XLA compiles learning phases; `stop` then ends none early.
+        compiled: whether XLA compiles learning phases, which `stop` then cannot end.
         n_envs: environments of the run, where rounds that lack some take few shapes.
     Attributes:
         setup: networks, optimizers and variables that the algorithm made.
@@ -123,7 +123,7 @@ class Learner:
 
     @property
     def version(self) -> int:
-        """Of the newest published weights."""
+        """Version of the newest published weights."""
         return int(self._version)
 
     @property

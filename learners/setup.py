@@ -39,7 +39,7 @@ class LearnerSetup(Generic[ConfigT]):
         models: networks by the names that a checkpoint gives them.
         targets: pairs of a target network and the one that it follows.
         optimizers: optimizers by name; the first one's learning rate is shown.
-        variables: all else that a checkpoint holds, by name.
+        variables: other variables that a checkpoint holds, by name.
     """
 
     config: ConfigT

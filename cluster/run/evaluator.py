@@ -18,8 +18,6 @@ _WAITING_BYTES = 64 * 2**20
 
 
 class _Evaluation(NamedTuple):
-    """An evaluation in progress."""
-
     step: int
     episodes: Any  # a reference
     began: float  # clock at its start, ...

@@ -202,7 +202,6 @@ class RunParts:
         return self._keep("learner", 0, service.options(**options).remote(self._run))
 
     def shard(self, number: int) -> Any:
-        """Make a shard of the replay."""
         service = self._ray.remote(concurrency_groups={"control": 1})(ReplayService)
         make = service.options(**self._anywhere)
         made = make.remote(self._run, number, self._definitions)

@@ -106,10 +106,10 @@ def line_search(
 
     Args:
         evaluate: gain and divergence, float [] each, of parameters [P].
-        start: parameters.
+        start: parameters before the step, [P].
         step: the whole is tried first, then a half, a quarter, ….
         gain: float [], at the start; an accepted point's is larger.
-        max_kl: an accepted point's divergence is at most 1.5 times this.
+        max_kl: target divergence; an accepted point has at most 1.5 times it.
         tries: limit of the points that are tried.
     Returns:
         Parameters, and float [] the fraction of the step that was taken; the start and

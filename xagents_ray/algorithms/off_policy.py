@@ -35,11 +35,9 @@ class Minibatches(RolloutGroup):
 
     @property
     def batch_steps(self) -> int:
-        """Vector steps of one rollout."""
         return self.rollout_length
 
     def update_rows(self, n_envs: int) -> int:
-        """Return the rows of one minibatch."""
         return self.buffer_batch_size
 
 

@@ -27,11 +27,9 @@ class Rollouts(RolloutGroup):
 
     @property
     def batch_steps(self) -> int:
-        """Vector steps of one rollout."""
         return self.n_steps
 
     def update_rows(self, n_envs: int) -> int:
-        """Return the rows of one mini-batch."""
         return -(-self.n_steps * n_envs // self.mini_batches)
 
     def check_batch(self, n_envs: int) -> None:

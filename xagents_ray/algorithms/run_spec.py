@@ -90,7 +90,7 @@ class RunSpec:
 
     @property
     def layout(self) -> Layout:
-        """Of the network that acts."""
+        """Layout of the network that acts."""
         return self.layouts[0]
 
     @property

@@ -306,7 +306,6 @@ root.add_command(list_presets)
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
 @click.option("--output", default="history.png", help="A .png or .svg. [history.png]")
 def plot_command(histories: Sequence[str], agents: Sequence[str], **rest: Any) -> int:
-    """Draw training histories to a picture."""
     if not histories:
         raise UserError(
             "Name the histories to plot: xagents-ray plot last, or h.parquet …."

@@ -59,7 +59,6 @@ def load(
 
 
 def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
-    """Return the agent of a run."""
     run_dir = str(settings.get("run_dir") or SourceConfig.run_dir)
     return locate_run("load", source, run_dir, None)[0].settings()[0]
 

@@ -55,7 +55,7 @@ def plot_history(
         paths: histories, parquet files or directories of them, or directories of
             runs; `last` is the run in `run_dir` that was started or resumed last.
         agents: a label for each; else the file names.
-        env: title; else the agent and the environment that all the runs share.
+        env: title of the figure; default: the agent and environment of the runs.
         plot: column to draw, also one of your own (`RunContext.log`); rows without a
             value are left out.
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
@@ -96,7 +96,7 @@ def plot_seeds(
 
     Args:
         runs: the directory of a `SeedsResult`, or the runs' histories.
-        env: title.
+        env: title of the figure.
         output: .png or .svg file to write; missing parents are created.
     Returns:
         The matplotlib Figure; a notebook shows it as the value of a cell.

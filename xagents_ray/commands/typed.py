@@ -44,7 +44,6 @@ TypeOf = Callable[[Option], str]
 
 
 def stub_text() -> str:
-    """Return the text of the stub."""
     settings = {
         **dict(_settings(train, train_options, _type)),
         **dict(_settings(tune, tune_options, _type_to_vary)),
@@ -121,7 +120,6 @@ def _group(names: Sequence[str]) -> str:
 
 
 def _dict(name: str, bases: Sequence[str], fields: Sequence[str]) -> str:
-    """Return a TypedDict."""
     head = f"class {name}({', '.join((*bases, 'total=False'))}):"
     head = textwrap.fill(head, _WIDTH, subsequent_indent=_INDENT)
     return "\n".join((head, *(fields or [f"{_INDENT}..."])))

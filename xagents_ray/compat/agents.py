@@ -214,7 +214,6 @@ def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:
 
 
 def _environments(envs: Any) -> dict[str, Any]:
-    """Return the settings of environments."""
     if isinstance(envs, EnvList):
         return envs.settings
     spec = getattr(next(iter(envs), None), "spec", None)

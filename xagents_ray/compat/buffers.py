@@ -28,7 +28,7 @@ class ReplayBuffer2(ReplayBuffer1):
     """As `ReplayBuffer1`; xagents had another one for continuous actions.
 
     Attributes:
-        slots: arrays of an entry; it knows them by itself.
+        slots: ignored; a run knows the arrays of an entry.
     """
 
     slots: int = 5
@@ -41,7 +41,7 @@ def replay_settings(
 
     Args:
         buffers: one for each environment.
-        n_envs: environments.
+        n_envs: number of environments.
         draws_of_each: `buffer_batch_size` counts entries of each environment.
     Raises:
         UserError: there is not one for each environment.

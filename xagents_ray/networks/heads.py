@@ -35,7 +35,6 @@ class Dueling(WeightlessLayer):
     atoms: int  # numbers per action
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy."""
         end = self.output_shape[0]
 
         def dueling(x: Array) -> FloatArray:
@@ -47,7 +46,6 @@ class Dueling(WeightlessLayer):
         return dueling
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}KerasDueling")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
@@ -73,7 +71,6 @@ class Expectation(WeightlessLayer):
     atoms: tuple[float, ...]  # returns, float32
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy."""
         support = np.array(self.atoms, np.float32)
 
         def expectation(x: Array) -> FloatArray:
@@ -83,7 +80,6 @@ class Expectation(WeightlessLayer):
         return expectation
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}KerasExpectation")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
@@ -104,7 +100,6 @@ class ScaledGradient(LayerWithoutSection):
         return lambda x: x
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         return resolve_name(f"{_KERAS}KerasScaledGradient")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:

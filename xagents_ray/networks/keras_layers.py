@@ -148,7 +148,6 @@ class WholeModel(LayerWithoutSection):
         return lambda x: np.array(bound(x.astype(np.float32) * np.float32(scale)))
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
@@ -176,7 +175,6 @@ class OutputSlice(LayerWithoutSection):
         return lambda x: ACTIVATIONS[self.activation](x[:, own].copy())
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         end = self.first + self.output_shape[0]
         part = resolve_name("xagents_ray.networks.keras_models:SlicedOutput")
         return part(self.first, end, self.activation, self.name)

@@ -74,6 +74,5 @@ def find_kind(kind: str) -> type[Layer] | None:
 
 
 def known_kinds() -> list[str]:
-    """Return the names of all kinds."""
     load_other_kinds()
     return [*BUILT_IN_KINDS, *(name for _, name in objects.kept_names("layer"))]

@@ -82,7 +82,6 @@ class Noisy(Dense):
         return noisy
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         inputs = self.kernel_shape[0]
         is_factorised = self.noise == FACTORISED
         bound = math.sqrt((1 if is_factorised else 3) / inputs)

@@ -70,7 +70,6 @@ class StateDependentLogStd(LayerWithoutSection):
         return log_std
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return the Keras layer."""
         made = resolve_name(
             "xagents_ray.networks.keras_heads:KerasStateDependentLogStd"
         )

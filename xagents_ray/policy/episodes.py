@@ -26,9 +26,9 @@ class Evaluation:
     Returns are sums of the environment's own rewards, undiscounted and not clipped.
 
     Attributes:
-        episodes: each with `episode_return`, `length` in env steps, and the index of
-            its environment as `env`; fewer than asked for when the user closed the
-            window, or after a signal.
+        episodes: the episodes, each with `episode_return`, `length` in env steps, and
+            the index of its environment as `env`; fewer than asked for when the user
+            closed the window, or after a signal.
         seed: seed of the environments and the drawn actions, given or drawn.
         signal: number of the signal that ended them early; None without one.
 

@@ -43,12 +43,12 @@ class Agent:
 
     Args:
         agent: name of the algorithm, `dqn`.
-        settings: those of `train` for the environments, the algorithm and the learner,
-            and `seed`, `weights` and `preset`. `env` says what spaces there are. With
-            `n_envs` above 1, which a preset may set too, observations, rewards and ends
-            are batches, and an environment that has ended only resets in its next
-            step, as Gymnasium's vector environments do. `max_steps` is for what falls
-            over it, such as `lr_decay`; nothing ends there.
+        settings: settings of `train` for the environments, the algorithm and the
+            learner, and `seed`, `weights` and `preset`. `env` says what spaces there
+            are. With `n_envs` above 1, which a preset may set too, observations,
+            rewards and ends are batches, and an environment that has ended only resets
+            in its next step, as Gymnasium's vector environments do. `max_steps` is for
+            what falls over it, such as `lr_decay`; nothing ends there.
     Attributes:
         env_steps: env steps of the rollouts that it has learned from or stored.
     Raises:
@@ -263,7 +263,6 @@ class _Finished:
         self.rollouts: deque[tuple[Trajectory, RolloutReport]] = deque()
 
     def add(self, trajectory: Trajectory, statistics: Statistics) -> None:
-        """Add one."""
         steps, version = trajectory.valid.sum(axis=1), trajectory.weights_version
         report = RolloutReport(steps, (), 0.0, statistics, version)
         self.rollouts.append((trajectory, report))
@@ -271,7 +270,6 @@ class _Finished:
     def rollout(
         self, weights: Weights, length: int, env_steps: int
     ) -> tuple[Trajectory, RolloutReport]:
-        """Return the oldest one."""
         return self.rollouts.popleft()
 
     def close(self) -> None:

@@ -251,8 +251,9 @@ class Policy:
         """Write the policy's network as a weights file, which `--weights` takes too.
 
         Args:
-            path: ends in .npz, .weights.h5 or .tf; the last two take TensorFlow some
-                seconds, in a process of its own. Missing folders are made.
+            path: a name ending in .npz, .weights.h5 or .tf; the last two take
+                TensorFlow some seconds, in a process of its own. Missing folders are
+                made.
         Raises:
             UserError: another ending, or it can't be written.
 

@@ -92,7 +92,6 @@ class Child:
 
     @classmethod
     def start(cls, job: Job) -> "Child":
-        """Start a job."""
         context: ForkServerContext | SpawnContext
         if job.is_forked:
             context = _fork_server(job.path)

@@ -82,7 +82,7 @@ class Driver(WatchedDriver, Protocol):
         """Return the newest state of the learner and the env actors that can be had."""
 
     def save_replay(self, directory: Path) -> None:
-        """Write the replay's files there."""
+        """Write the replay's files to a folder."""
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
         """Continue from a checkpoint; return how many unfinished episodes it dropped.

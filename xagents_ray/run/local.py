@@ -175,7 +175,6 @@ class LocalDriver:
         return self.snapshot()
 
     def save_replay(self, directory: Path) -> None:
-        """Write the replay's file there."""
         if self._replay is not None:
             save_replay(self._replay, directory)
 
@@ -202,7 +201,6 @@ class LocalDriver:
         return self._learning(lambda: encode_models(self._run, snapshot.learner, paths))
 
     def evaluate(self, env_steps: int) -> bool:
-        """Play the evaluation's episodes now."""
         config = self._run.config.run
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
@@ -215,7 +213,6 @@ class LocalDriver:
         return True
 
     def evaluations(self, is_last: bool) -> list[Evaluated]:
-        """Return those that ended."""
         ended, self._evaluations = self._evaluations, []
         return ended
 
@@ -227,7 +224,6 @@ class LocalDriver:
             self._evaluator.stop()
 
     def close(self) -> None:
-        """End the environments."""
         self._thread.shutdown()
         self._actor.close()
         if self._evaluator is not None:

@@ -91,7 +91,7 @@ def with_own_names(
     Args:
         config: the agent's options.
         given: settings by their flat names.
-        stored: those of the run.
+        stored: settings of the run, as they were stored.
     """
     given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
     paths = [each.name for each in options(config) if each.is_path]

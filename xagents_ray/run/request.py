@@ -25,7 +25,7 @@ class Request:
     Attributes:
         algorithm: the algorithm that is to learn.
         given: the settings that were given, by flat name, as plain values.
-        settings: those and the settings of the preset or of the resumed run.
+        settings: the given settings, and those of the preset or the resumed run.
         config: the config that all settings make.
         resumed: the run that continues; None for a new one.
         callbacks: the user's callbacks, in the order in which they are called.

@@ -43,8 +43,8 @@ def run_session(
     Args:
         algorithm: the algorithm that learns.
         config: settings of the run.
-        signals: end it early.
-        start: starts the driver.
+        signals: signals that end the run early.
+        start: function that starts the driver.
         resumed: the run that continues; None for a new one.
         watch: function called before the first rollout and after each phase.
         threads: cores that each of its parts may use; None for all of its machine.

@@ -70,12 +70,13 @@ class CheckpointWriter:
         """Write a checkpoint and return its directory.
 
         Args:
-            step: 0 or more.
+            step: env step of the checkpoint, 0 or more.
             arrays: booleans, integers and finite floats, by name.
             facts: JSON with string keys; infinities are allowed, NaN is not.
             is_best: whether it is the best checkpoint so far.
             evaluation: mean return of the greedy evaluation that made it the best.
-            write_replay: writes the replay's files into the folder that it is given.
+            write_replay: function that writes the replay's files into the folder that
+                it is given.
             replay_nbytes: about how much it will write.
         Raises:
             OSError: it can't be written (ENOSPC: no space); the existing ones stay.

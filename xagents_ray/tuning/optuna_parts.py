@@ -101,10 +101,10 @@ def first_line(error: Exception) -> str:
 
 
 class Owner:
-    """This process, at work on a study: one at a time is, and says so in it.
+    """Ownership of a study, which one process has at a time and records there.
 
     Raises:
-        UserError: another one is.
+        UserError: another process owns it.
     """
 
     def __init__(self, study: optuna.Study) -> None:
@@ -118,14 +118,14 @@ class Owner:
         self.beat()
 
     def beat(self) -> None:
-        """Say that it still is, when it is time to."""
+        """Refresh the ownership heartbeat if due."""
         now = time.time()
         if now - self._beaten > _BEAT_SECONDS:
             self._beaten = now
             self._study.set_user_attr(_OWNER, {**_this_process(), "seen": now})
 
     def release(self) -> None:
-        """Say that nobody is."""
+        """Give the study up, for another process to take."""
         self._study.set_user_attr(_OWNER, None)
 
 

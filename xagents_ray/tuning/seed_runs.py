@@ -15,8 +15,6 @@ _POLL_SECONDS = 0.1
 
 @dataclass
 class SeedRun:
-    """The run of one seed."""
-
     seed: int
     state: str = "waiting"  # or running, ended, failed, stopped
     newest: Report = field(default_factory=Report)
@@ -29,7 +27,7 @@ class SeedRuns:
     Args:
         seeds: seeds to train with, in this order.
         parallel: number of runs at the same time.
-        start: starts the process of a seed.
+        start: function that starts the process of a seed.
         changed: function called when a run's state has changed.
         ended: results by seed of runs that are over already.
     """
@@ -51,7 +49,7 @@ class SeedRuns:
         """Train with every seed; after a signal, stop those that run.
 
         Args:
-            signals: end it early.
+            signals: signals that end the run early.
             show: function called several times a second.
         """
         is_ending = False

@@ -34,7 +34,6 @@ class SeedsDisplay:
         self._runs = runs
 
     def changed(self, run: SeedRun) -> None:
-        """Show a run's new state."""
         if run.outcome.failure:
             self.note(f"Seed {run.seed} failed: {run.outcome.failure}")
         elif not self._screen.is_live and run.state != "running":

@@ -76,7 +76,6 @@ class SeedsResult:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return what `summary.json` says."""
         results = {
             seed: result_summary(result) for seed, result in self.results.items()
         }

@@ -19,8 +19,6 @@ _ROWS = 12
 
 @dataclass
 class TrialRow:
-    """A trial as it is shown."""
-
     number: int  # in the study
     params: Mapping[str, Any]  # values of what varies
     state: str = "running"  # in a word
@@ -66,11 +64,9 @@ class SweepDisplay:
         self._screen.__exit__(*error)
 
     def began(self, number: int, params: Mapping[str, Any]) -> None:
-        """Show a new trial."""
         self._rows[number] = TrialRow(number, params)
 
     def progress(self, number: int, env_steps: int, reward: float | None) -> None:
-        """Show how far a trial is."""
         row = self._rows[number]
         row.env_steps, row.reward = env_steps, reward
 

@@ -116,7 +116,7 @@ class Callback:
         """Called when an episode has ended, before `on_rollout`.
 
         Args:
-            ctx: the run.
+            ctx: the state of the run.
             episode: the episode's `episode_return` (raw rewards), `length` and `step`
                 (env steps), and the run's `mean_reward` and `best_reward` after it;
                 also `success` and the run's `success_rate`, None outside of goal
@@ -127,7 +127,7 @@ class Callback:
         """Called after a learning phase.
 
         Args:
-            ctx: the run.
+            ctx: the state of the run.
             metrics: metrics of the phase by name: losses, entropy and others.
         """
 
@@ -137,7 +137,7 @@ class Callback:
         """Called after an evaluation of `--eval-every`.
 
         Args:
-            ctx: the run.
+            ctx: the state of the run.
             env_steps: env steps after which the evaluated weights were learned.
             mean_reward: mean return of the greedy episodes.
         """

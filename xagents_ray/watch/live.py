@@ -105,7 +105,7 @@ class Screen:
         lines_only: whether to print lines even if a table could be shown in place.
         refresh_seconds: seconds between two tables.
         line_seconds: seconds between two lines.
-        waits: whether to wait as long before the first table or line.
+        waits: whether the first table or line waits for these seconds too.
     """
 
     def __init__(

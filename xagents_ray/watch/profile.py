@@ -35,7 +35,6 @@ class Profile:
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
-        """Stop counting time."""
         self._ended = time.perf_counter()
 
     def collected(
@@ -97,7 +96,6 @@ class Profile:
         return self._remedy(self.limit)
 
     def sentence(self) -> str:
-        """Return the profile as one line."""
         shares = ", ".join(f"{k} {v:.0%}" for k, v in self.shares.items())
         first = self._first_phase
         compiled = "" if first is None else f"; first learning phase {first:.1f} s"

@@ -61,13 +61,11 @@ class Preset:
 
 
 def all_presets() -> tuple[Preset, ...]:
-    """Return those of all algorithms."""
     return tuple(preset for row in all_algorithms().values() for preset in _of(row))
 
 
 @functools.lru_cache
 def _of(row: Algorithm) -> tuple[Preset, ...]:
-    """Return the presets of one algorithm."""
     path = row.presets or _HERE / f"{row.name}.yaml"
     if not path.is_file():
         return ()

@@ -8,8 +8,6 @@ from xagents_ray.run.child import Outcome
 
 @dataclass(frozen=True)
 class Check:
-    """One check."""
-
     name: str  # what was checked
     found: str  # in a few words
     # What to change, with the flag, in one sentence; "" if all is well.
