@@ -251,9 +251,8 @@ class Policy:
         """Write the policy's network as a weights file, which `--weights` takes too.
 
         Args:
-            path: a name ending in .npz, .weights.h5 or .tf; the last two take
-                TensorFlow some seconds, in a process of its own. Missing folders are
-                made.
+            path: a name ending in .npz, .weights.h5 or .tf; the last two take a process
+                with TensorFlow some seconds. Missing folders are made.
         Raises:
             UserError: another ending, or it can't be written.
 

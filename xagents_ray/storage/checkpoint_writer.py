@@ -75,8 +75,7 @@ class CheckpointWriter:
             facts: JSON with string keys; infinities are allowed, NaN is not.
             is_best: whether it is the best checkpoint so far.
             evaluation: mean return of the greedy evaluation that made it the best.
-            write_replay: function that writes the replay's files into the folder that
-                it is given.
+            write_replay: function that writes the replay's files into a folder.
             replay_nbytes: about how much it will write.
         Raises:
             OSError: it can't be written (ENOSPC: no space); the existing ones stay.
