@@ -1,8 +1,6 @@
 """Advantage actor-critic."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
 from xagents_ray.algorithms.definition import Algorithm, add_algorithm
@@ -15,11 +13,8 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 class A2CConfig(AlgorithmConfig):
     """Advantage actor-critic, arXiv:1602.01783."""
 
-    replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
-        **trajectory_replay.OPTIONAL_REPLACED,
-    }
-    reads_values: ClassVar[bool] = False  # it computes newer ones
+    replaced = trajectory_replay.OPTIONAL_REPLACED
+    reads_values = False  # it computes newer ones
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")

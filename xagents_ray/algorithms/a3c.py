@@ -1,8 +1,6 @@
 """Asynchronous advantage actor-critic."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, state_dependent, trajectory_replay
 from xagents_ray.algorithms.definition import Algorithm, add_algorithm
@@ -15,13 +13,10 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 class A3CConfig(AlgorithmConfig):
     """Asynchronous advantage actor-critic, arXiv:1602.01783."""
 
-    replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
-        **trajectory_replay.OPTIONAL_REPLACED,
-    }
-    reads_values: ClassVar[bool] = False  # it computes newer ones
-    runs_free: ClassVar[bool] = True
-    learns_each_rollout: ClassVar[bool] = True
+    replaced = trajectory_replay.OPTIONAL_REPLACED
+    reads_values = False  # it computes newer ones
+    runs_free = True
+    learns_each_rollout = True
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")

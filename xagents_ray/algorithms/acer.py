@@ -1,8 +1,6 @@
 """Actor-critic with experience replay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from xagents_ray.algorithms import policy_gradient, trajectory_replay
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
@@ -16,10 +14,7 @@ from xagents_ray.settings.options import coefficient, fraction, option, positive
 class ACERConfig(AlgorithmConfig):
     """Actor-critic with experience replay, arXiv:1611.01224."""
 
-    replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
-        **trajectory_replay.REPLACED,
-    }
+    replaced = trajectory_replay.REPLACED
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")

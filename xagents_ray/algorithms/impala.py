@@ -1,9 +1,7 @@
 """Importance-weighted actor-learner architecture."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -59,12 +57,9 @@ class ImpalaTrajectories(OptionalReplayGroup):
 class IMPALAConfig(AlgorithmConfig):
     """Importance-weighted actor-learner architecture, arXiv:1802.01561."""
 
-    replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
-        **trajectory_replay.OPTIONAL_REPLACED,
-    }
-    reads_values: ClassVar[bool] = False  # it computes newer ones
-    runs_free: ClassVar[bool] = True
+    replaced = trajectory_replay.OPTIONAL_REPLACED
+    reads_values = False  # it computes newer ones
+    runs_free = True
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")

@@ -17,7 +17,6 @@ class PPOConfig(AlgorithmConfig):
     """Proximal policy optimization, arXiv:1707.06347."""
 
     replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
         **trajectory_replay.OPTIONAL_REPLACED,
         "vf_clip_param": "in RLlib it bounds the squared error of a value, and here "
         "--clip-value bounds the change of a value",

@@ -17,7 +17,6 @@ class TRPOConfig(AlgorithmConfig):
     """Trust region policy optimization, arXiv:1502.05477."""
 
     replaced: ClassVar[Mapping[str, str]] = {
-        **AlgorithmConfig.replaced,
         "clip_norm": "bound the policy's step with --max-kl and set the critic's "
         "passes with --critic-iterations",
         "ppo_epochs": "the policy takes one step for each batch; set the critic's "

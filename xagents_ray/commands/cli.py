@@ -144,7 +144,7 @@ class _Agents(click.Group):
         row = find_algorithm(cmd_name)
         own = filter(self._own, options(row.config))
         shown = [*self._shared, *own, *options(_Errors)]
-        hidden = map(flag, (*row.config.replaced, *self._refused))
+        hidden = map(flag, (*row.config.all_replaced(), *self._refused))
         about = f"{str(self.name).capitalize()} {row.name.upper()}"
         command = Command(
             row.name,

@@ -21,7 +21,7 @@ class AlgorithmConfig(Checked):
 
     Attributes:
         replaced: settings of other algorithms, of xagents or of other libraries, that
-            users may expect here, and what to use in their place.
+            users may expect here, and what to use in their place; see `all_replaced`.
         runs_free: whether env actors run free on Ray, as with `--asynchronous`,
             unless the user says how far they may be ahead.
         learns_each_rollout: whether each rollout of an env actor that runs free is
@@ -67,12 +67,18 @@ class AlgorithmConfig(Checked):
             part.check_settings()
 
     @classmethod
+    def all_replaced(cls) -> dict[str, str]:
+        """Return what the class replaces, and what no algorithm has."""
+        return {**AlgorithmConfig.replaced, **cls.replaced}
+
+    @classmethod
     def check_names(cls, names: Iterable[str]) -> None:
         """Raise UserError when one of the names is in `replaced`."""
+        replaced = cls.all_replaced()
         for name in names:
-            if name in cls.replaced:
+            if name in replaced:
                 raise UserError(
-                    f"{flag(name)} is no setting of this agent: {cls.replaced[name]}."
+                    f"{flag(name)} is no setting of this agent: {replaced[name]}."
                 )
 
     @property

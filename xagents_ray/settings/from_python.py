@@ -76,14 +76,7 @@ def arguments(value: Any) -> Any:
 
 def callbacks(value: Any) -> Any:
     """Return the names of callbacks, classes of them and functions."""
-    several = value if isinstance(value, tuple) else (value,)
-    if several is not value and not _is_callback(value):
-        return value
-    names: list[Any] = []
-    for each in several:
-        is_own = _is_callback(each)
-        names.append(objects.keep("callbacks", each, taken=names) if is_own else each)
-    return tuple(names) or None
+    return _several("callbacks", value, _is_callback)
 
 
 def _is_callback(value: Any) -> bool:
