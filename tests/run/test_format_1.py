@@ -1,6 +1,7 @@
 """Files of format 1, which commit 3442e51 wrote, resume, load and act as before.
 
-`tests/data/format-1/make.py` says how they were made.
+`tests/data/format-1/README.md` says how they were made. Those of `tests/data/earlier`
+are of the commit before there were rooms.
 """
 
 import json
@@ -14,6 +15,7 @@ import pytest
 import xagents_ray
 from xagents_ray.algorithms.definition import ALGORITHMS
 from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray.commands.episodes import evaluate_with
 from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import loading
 from xagents_ray.run import weights_formats as formats
@@ -23,6 +25,8 @@ from xagents_ray.watch.result import from_summary
 
 FILES = Path(__file__).parents[1] / "data" / "format-1"
 RUNS = {run.parts[-3]: run for run in sorted(FILES.glob("trained/*/*/*"))}
+EARLIER = FILES.parent / "earlier"
+EARLIER_RUNS = {run.parts[-3]: run for run in sorted(EARLIER.glob("trained/*/*/*"))}
 ACTIONS = json.loads((FILES / "actions.json").read_text())
 agents = pytest.mark.parametrize("agent", RUNS)
 
@@ -53,11 +57,16 @@ def assert_acts_as_before(policy: xagents_ray.Policy, agent: str) -> None:
 
 def test_there_are_files_of_each_algorithm() -> None:
     assert RUNS.keys() == ACTIONS.keys() == ALGORITHMS.keys()
+    assert [*EARLIER_RUNS] == ["a2c", "acer", "ddpg", "dqn", "ppo", "td3", "trpo"]
 
 
-@agents
-def test_a_run_is_resumed(agent: str, tmp_path: Path) -> None:
-    mine = shutil.copytree(RUNS[agent], tmp_path / "run")
+@pytest.mark.parametrize(
+    "run",
+    [*RUNS.values(), *EARLIER_RUNS.values()],
+    ids=lambda run: f"{run.parts[-5]}-{run.parts[-3]}",
+)
+def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
+    mine, agent = shutil.copytree(run, tmp_path / "run"), run.parts[-3]
     saved = max((mine / "checkpoints").iterdir())
     before = json.loads((saved / "facts.json").read_text())["progress"]
     old = arrays_of(saved / "arrays.npz")
@@ -72,6 +81,8 @@ def test_a_run_is_resumed(agent: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(after[name][: len(rows)], rows[name])
     assert len(rows) and (after["step"][len(rows) :] > steps).all()
     newest = arrays_of(max((mine / "checkpoints").iterdir()) / "arrays.npz")
+    forms = [{k: (x.shape, x.dtype) for k, x in each.items()} for each in (old, newest)]
+    assert forms[0] == forms[1]
     assert any((old[x] != newest[x]).any() for x in old if "kernel" in x)
 
 
@@ -129,3 +140,20 @@ def test_policies_are_the_same_in_each_format(agent: str, ending: str) -> None:
     assert arrays.keys() == expected.keys() and not notes
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("agent", "files"),
+    [("dqn", ["dqn.tf"]), ("trpo", ["trpo-actor.npz", "trpo-critic.npz"])],
+)
+def test_earlier_weights_are_evaluated(agent: str, files: list[str]) -> None:
+    run, said = EARLIER_RUNS[agent], list[str]()
+    given = {
+        "env": run.parts[-2],
+        "weights": tuple(str(EARLIER / name) for name in files),
+        **{path.stem: str(path) for path in run.glob("*.cfg")},
+    }
+    evaluate_with(
+        find_algorithm(agent), {**given, "episodes": 1, "seed": 1, "json": True}, said.append
+    )
+    assert len(json.loads(said[-1])["returns"]) == 1
