@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from naive import random_arrays
+from network_cases import model_of, observations
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -20,21 +21,8 @@ RGB = EnvSpec((84, 96, 3), "uint8", 2, 6)
 BATCH = 5
 
 
-def observations(spec: EnvSpec) -> Any:
-    rng = np.random.default_rng(1)
-    shape = (BATCH, *spec.input_shape)
-    if spec.observation_dtype == "uint8":
-        return rng.integers(0, 256, shape, np.uint8)
-    return rng.normal(size=shape).astype(np.float32)
-
-
 def assert_same(layout: Layout, x: Any, gain: float = 1.0) -> None:
-    model = networks.build_model(layout, 3, "net")
-    random = random_arrays(layout, 2, gain)
-    variables = networks.named_weights(model)
-    assert variables.keys() == random.keys()
-    for name, variable in variables.items():
-        variable.assign(random[name])
+    model = model_of(layout, random_arrays(layout, 2, gain))
     before = x.copy()
     expected = model(networks.scaled_inputs(layout, x))
     if len(layout.outputs) == 1:

@@ -1,6 +1,5 @@
 """Streams, distributions and noisy layers: NumPy, Keras, and sums by hand."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from naive import random_arrays
+from network_cases import model_of, observations
 
 from xagents_ray.algorithms.dqn import DQNConfig
 from xagents_ray.algorithms.table import find_algorithm
@@ -41,22 +41,6 @@ def layout_of(spec: EnvSpec = VECTOR, **parts: Any) -> Layout:
 
 def normal(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def observations(spec: EnvSpec, rows: int = 5) -> Any:
-    if spec.observation_dtype == "float32":
-        return normal(rows, *spec.input_shape)
-    rng = np.random.default_rng(1)
-    return rng.integers(0, 256, (rows, *spec.input_shape), np.uint8)
-
-
-def model_of(layout: Layout, arrays: Mapping[str, Any]) -> Any:
-    model = networks.build_model(layout, 3, "q", takes_noise=layout.noise_units > 0)
-    variables = networks.named_weights(model)
-    assert {k: tuple(v.shape) for k, v in variables.items()} == layout.shapes
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
-    return model
 
 
 @pytest.mark.parametrize("spec", [VECTOR, RAM, GREY], ids="vector ram grey".split())
@@ -272,18 +256,3 @@ def test_keras_files_are_refused() -> None:
     assert layout_of(model="own.keras").layers
     with pytest.raises(UserError, match=r"own.keras is a Keras model: .* \.cfg file"):
         layout_of(model="own.keras", dueling=True)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"v_min": 3, "v_max": 3, "distributional": True}, "--v-min 3 is not below"),
-        ({"noisy": "factorised", "epsilon_ladder": True}, "drop it or --epsilon-ladd"),
-        ({"noisy_sigma": 1.0}, "--noisy-sigma is for --noisy: add that"),
-        ({"atoms": 21}, "--atoms is for --distributional: add that"),
-        ({"noisy": "gaussian"}, "one of factorised, independent"),
-    ],
-)
-def test_what_is_refused(settings: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        DQNConfig(**settings)

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from network_cases import model_of
 
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -56,10 +57,14 @@ def skipping() -> Any:
     return heads(given, layers.Concatenate()([x, given]))
 
 
-def layout_of(model: Any, spec: EnvSpec, tmp_path: Path) -> Layout:
-    path = tmp_path / "own.keras"
-    path.write_bytes(keras_models.model_bytes(model, "own"))
-    return layout_for(str(path), "", spec, OUTPUTS)
+def layout_of(model: Any, spec: EnvSpec = VECTOR) -> Layout:
+    Path("own.keras").write_bytes(keras_models.model_bytes(model, "own"))
+    return layout_for("own.keras", "", spec, OUTPUTS)
+
+
+def weights_of(layout: Layout) -> dict[str, Any]:
+    """Return those of the file that `layout_of` has written."""
+    return keras_models.weights_of("own", Path("own.keras").read_bytes(), layout)
 
 
 KNOWN: dict[str, Callable[[], Any]] = {
@@ -105,29 +110,24 @@ UNSCALED: dict[str, Callable[[], Any]] = {
     ],
 )
 def test_models_act_and_learn_as_keras_has_them(
-    make: Callable[[], Any], spec: EnvSpec, is_known: bool, tmp_path: Path
+    make: Callable[[], Any], spec: EnvSpec, is_known: bool
 ) -> None:
     model, rng = make(), np.random.default_rng(1)
     model.set_weights([rng.normal(size=w.shape) ** 2 for w in model.get_weights()])
-    layout = layout_of(model, spec, tmp_path)
+    layout = layout_of(model, spec)
     assert isinstance(layout.layers[0], WholeModel) != is_known
     said = "".join(network_notes([layout]))
     assert ("no statistics change: BatchNormalization" in said) == (
         "batch_normalization" in str([layer.name for layer in model.layers])
     )
-    file = (tmp_path / "own.keras").read_bytes()
-    arrays = keras_models.weights_of("own", file, layout)
+    arrays = weights_of(layout)
     assert {k: a.shape for k, a in arrays.items()} == layout.shapes
     shape = (5, *spec.input_shape)
     x = np.abs(rng.normal(size=shape)).astype(np.float32)
     if spec.is_image:
         x = rng.integers(0, 256, shape).astype(np.uint8)
     expected = model(x.astype(np.float32) * layout.scale)
-    ours = networks.build_model(layout, 1, "net")
-    variables = networks.named_weights(ours)
-    assert variables.keys() == arrays.keys()
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
+    ours = model_of(layout, arrays)
     acting, learning = (
         bind_network(layout, arrays)(x),
         ours(networks.scaled_inputs(layout, x)),
@@ -141,16 +141,13 @@ def test_models_act_and_learn_as_keras_has_them(
 
 
 @pytest.mark.parametrize("unknown", [(), (Doubled(),)], ids=["known", "unknown"])
-def test_a_softmax_is_left_out_where_logits_are_learned(
-    unknown: Any, tmp_path: Path
-) -> None:
+def test_a_softmax_is_left_out_where_logits_are_learned(unknown: Any) -> None:
     x = given = keras.Input((4,))
     for each in unknown:
         x = each(x)
     model = heads(given, x, "softmax")
-    layout = layout_of(model, VECTOR, tmp_path)
-    file = (tmp_path / "own.keras").read_bytes()
-    arrays = keras_models.weights_of("own", file, layout)
+    layout = layout_of(model)
+    arrays = weights_of(layout)
     x = np.ones((2, 4), np.float32)
     probabilities = bind_network(layout, arrays)(x)[0]
     np.testing.assert_allclose(probabilities, model(x)[0], rtol=1e-5)
@@ -161,17 +158,16 @@ def test_a_softmax_is_left_out_where_logits_are_learned(
 
 
 @pytest.mark.parametrize("unknown", [(), (Doubled(),)], ids=["known", "unknown"])
-def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...], tmp_path: Path) -> None:
+def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...]) -> None:
     x = given = keras.Input((4,))
     for each in unknown:
         x = each(x)
     # Without the softmax, the value is the deeper output.
     logits, value = layers.Dense(3)(x), layers.Dense(1)(layers.Dense(3)(x))
     model = keras.Model(given, [layers.Softmax()(logits), value])
-    layout = layout_of(model, VECTOR, tmp_path)
+    layout = layout_of(model)
     assert isinstance(layout.layers[0], WholeModel) == bool(unknown)
-    file = (tmp_path / "own.keras").read_bytes()
-    arrays = keras_models.weights_of("own", file, layout)
+    arrays = weights_of(layout)
     x = np.ones((2, 4), np.float32)
     expected = keras.Model(given, [logits, value])(x)
     found = bind_network(layout.without_softmax(), arrays)(x)
@@ -183,55 +179,49 @@ def test_so_is_a_layer_of_softmax(unknown: tuple[Any, ...], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("activation", ["linear", "tanh", "sigmoid"])
-def test_a_linear_end_is_bounded(
-    activation: str, is_known: bool, tmp_path: Path
-) -> None:
+def test_a_linear_end_is_bounded(activation: str, is_known: bool) -> None:
     x = given = keras.Input((4,))
     x = x if is_known else Doubled()(x)
     model = heads(given, x, activation)
     model.set_weights([9 * w for w in model.get_weights()])
-    layout = layout_of(model, VECTOR, tmp_path).bounded()
-    arrays = keras_models.weights_of(
-        "own", (tmp_path / "own.keras").read_bytes(), layout
-    )
+    layout = layout_of(model).bounded()
+    arrays = weights_of(layout)
     x = np.ones((2, 4), np.float32)
     plain = np.array(model(x)[0])
     expected = np.tanh(plain) if activation == "linear" else plain
     np.testing.assert_allclose(
         bind_network(layout, arrays)(x)[0], expected, rtol=1e-4, atol=1e-6
     )
-    ours = networks.build_model(layout, 1, "net")
-    for name, variable in networks.named_weights(ours).items():
-        variable.assign(arrays[name])
+    ours = model_of(layout, arrays)
     np.testing.assert_allclose(ours(x)[0], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_an_end_that_may_be_bounded_stays(tmp_path: Path) -> None:
+def test_an_end_that_may_be_bounded_stays() -> None:
     given = keras.Input((4,))
     x = layers.Dense(3, activation="tanh")(given)
     model = keras.Model(given, [Doubled()(x), layers.Dense(1)(given)])
-    layout = layout_of(model, VECTOR, tmp_path)
+    layout = layout_of(model)
     ends = [layer.activation for layer in layout.bounded().layers[1:]]
     assert ends == ["linear", "tanh"]
 
 
-def test_weights_keep_their_regularizers(tmp_path: Path) -> None:
+def test_weights_keep_their_regularizers() -> None:
     """Of which `optimizer.regularization_loss` makes a part of the loss."""
     model = chain(layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.5)))
-    ours = networks.build_model(layout_of(model, VECTOR, tmp_path), 1, "net")
+    ours = networks.build_model(layout_of(model), 1, "net")
     kernel = networks.named_weights(ours)["model-0/0-kernel"]
     penalty = regularization_loss(ours.trainable_variables)
     np.testing.assert_allclose(penalty, 0.5 * np.square(kernel).sum(), rtol=1e-5)
-    plain = networks.build_model(layout_of(chain(), VECTOR, tmp_path), 1, "net")
+    plain = networks.build_model(layout_of(chain()), 1, "net")
     assert regularization_loss(plain.trainable_variables) is None
 
 
-def test_names_depend_on_kinds_and_order_only(tmp_path: Path) -> None:
+def test_names_depend_on_kinds_and_order_only() -> None:
     """A maker that is called again gives layers other names in Keras."""
-    one, other = (layout_of(KNOWN["branches"](), VECTOR, tmp_path) for _ in "12")
+    one, other = (layout_of(KNOWN["branches"]()) for _ in "12")
     assert one == other
     assert {"dense-0/kernel", "layernormalization-0/gamma"} < one.shapes.keys()
-    one, other = (layout_of(UNKNOWN["skipping"](), VECTOR, tmp_path) for _ in "12")
+    one, other = (layout_of(UNKNOWN["skipping"]()) for _ in "12")
     assert one.shapes == other.shapes
 
 
@@ -261,11 +251,9 @@ def half() -> Any:
         ),
     ],
 )
-def test_what_does_not_fit(
-    make: Callable[[], Any], reason: str, tmp_path: Path
-) -> None:
+def test_what_does_not_fit(make: Callable[[], Any], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        layout_of(make(), VECTOR, tmp_path)
+        layout_of(make())
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", json.dumps({}).encode()])

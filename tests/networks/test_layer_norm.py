@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 from naive import random_arrays
+from network_cases import model_of
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
-from xagents_ray.networks import keras as networks
 from xagents_ray.networks.forward import bind_network
 from xagents_ray.networks.keras_models import model_bytes
 from xagents_ray.networks.layout import Layout
@@ -55,11 +55,7 @@ def test_hidden_layers_are_normalized_before_they_are_activated() -> None:
     for name in list(arrays):
         if name.endswith("beta"):
             arrays[name] = rng.normal(size=arrays[name].shape).astype(np.float32)
-    model = networks.build_model(critic, 0, "critic")
-    variables = networks.named_weights(model)
-    assert {k: tuple(v.shape) for k, v in variables.items()} == critic.shapes
-    for name, variable in variables.items():
-        variable.assign(arrays[name])
+    model = model_of(critic, arrays)
     x = rng.normal(size=(7, 5)).astype(np.float32)
     expected = [by_hand(arrays, row.tolist(), 2) for row in x]
     np.testing.assert_allclose(model(x)[:, 0], expected, rtol=1e-4, atol=1e-5)

@@ -265,11 +265,6 @@ def test_what_is_not_a_cfg_file(content: bytes, reason: str, tmp_path: Path) -> 
     assert message.isprintable()
 
 
-def test_errors_of_the_parser_keep_the_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"line +3"):
-        read(tmp_path, "[dense-0]\nunits=4\nactivation\n", (4,))
-
-
 def test_missing_file(tmp_path: Path) -> None:
     spec = EnvSpec((4,), "float32", 1, 2)
     for path in (tmp_path / "none.cfg", tmp_path):
