@@ -29,6 +29,15 @@ from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.run.prepare import prepare_run
 from xagents_ray.watch.progress import Progress
 
+LEARN_PPO = "learning --agent ppo --env CartPole-v1"
+
+
+def run(words: str) -> str:
+    """Run a command of the benchmarks in this process; return what it prints."""
+    done = CliRunner().invoke(cli, words.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
 
 def test_settings_have_their_types() -> None:
     texts = ["n-envs=8", "vectorization=envpool", "lr=3e-4", "double=true", "model=a=b"]
@@ -147,8 +156,7 @@ def test_reports_of_one_commit_are_joined() -> None:
 def test_a_chart_has_each_work_and_ratio(tmp_path: Path) -> None:
     stored, picture = tmp_path / "report.json", tmp_path / "chart.svg"
     stored.write_text(json.dumps(report({}, [result()])))
-    done = CliRunner().invoke(cli, ["chart", str(stored), str(picture)])
-    assert done.exit_code == 0, done.output
+    run(f"chart {stored} {picture}")
     drawn = picture.read_text()
     assert all(text in drawn for text in ("<!-- Work -->", "<!-- 2.00 -->", "- -local"))
 
@@ -237,14 +245,9 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     """A pair that is complete is evaluated again, and not trained again."""
     page, results = tmp_path / "results.md", tmp_path / "results"
     page.write_text("Before.\n\n<!-- learned -->\n<!-- end of learned -->\n\nAfter.\n")
-    command = [
-        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
-        "--episodes", "3", "--set", "max-steps=600", "--page", str(page),
-        "--run-dir", str(tmp_path / "runs"), "--results", str(results),
-    ]  # fmt: skip
+    command = f"{LEARN_PPO} --seeds 1 --episodes 3 --set max-steps=600 --page {page} "
     for _ in range(2):
-        done = CliRunner().invoke(cli, command, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        run(f"{command} --run-dir {tmp_path / 'runs'} --results {results}")
     assert {path.suffix for path in results.iterdir()} == {".json", ".svg", ".parquet"}
     (found,) = read_all(results)
     stored = json.loads((results / "ppo-CartPole-v1.json").read_text())
@@ -272,16 +275,14 @@ def test_other_results_leave_the_page_of_results_alone(
     learned = Learned("ppo", "CartPole-v1", 1, {1: Reached(9.0, 0.0, None, 64, 1)})
     monkeypatch.setattr("benchmarks.learning._PAGE", page)
     monkeypatch.setattr("benchmarks.learning.Bench.learn", lambda *_: learned)
-    command = ["learning", "--agent", "ppo", "--env", "CartPole-v1"]
     before = page.read_text()
     for own, is_same in (
-        (["--results", str(tmp_path)], True),
-        ([], False),
-        (["--results", usual], False),
+        (f"--results {tmp_path}", True),
+        ("", False),
+        (f"--results {usual}", False),
     ):
         page.write_text(before)
-        done = CliRunner().invoke(cli, command + own, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        run(f"{LEARN_PPO} {own}")
         assert (page.read_text() == before) == is_same
 
 
@@ -291,12 +292,9 @@ def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
     runs = tmp_path / "runs" / "seeds" / name
     runs.mkdir(parents=True)
     (runs / "ppo").touch()  # where the runs' directories go
-    command = [
-        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
-        "--run-dir", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
-    ]  # fmt: skip
+    folders = f"--run-dir {tmp_path / 'runs'} --results {tmp_path / 'results'}"
     with pytest.raises(UserError, match="ppo CartPole-v1: 1 of 1 seed failed; seed 1"):
-        CliRunner().invoke(cli, command, catch_exceptions=False)
+        run(f"{LEARN_PPO} --seeds 1 {folders}")
 
 
 def test_runs_of_other_settings_are_not_taken_for_those_of_a_preset(
@@ -339,13 +337,10 @@ def test_a_page_that_takes_no_table_is_refused_before_training(
     page, runs = tmp_path / "page.md", tmp_path / "runs"
     if text is not None:
         page.write_text(text)
-    command = [
-        "learning", "--agent", "ppo", "--env", "CartPole-v1", "--seeds", "1",
-        "--page", str(page), "--run-dir", str(runs), "--results", str(tmp_path / "r"),
-    ]  # fmt: skip
+    folders = f"--run-dir {runs} --results {tmp_path / 'r'}"
     message = "No such file" if text is None else "has no place for a table"
     with pytest.raises(UserError, match=message):
-        CliRunner().invoke(cli, command, catch_exceptions=False)
+        run(f"{LEARN_PPO} --seeds 1 --page {page} {folders}")
     assert not runs.exists()
     assert text is None or page.read_text() == text
 
@@ -369,9 +364,8 @@ def test_interrupted_learning_says_how_to_resume(
 
 
 def test_what_the_benchmark_sets_is_refused() -> None:
-    command = ["learning", "--agent", "ppo", "--env", "CartPole-v1", "--set", "seeds=1"]
     with pytest.raises(UserError, match="--set can't give seeds, which the benchmark"):
-        CliRunner().invoke(cli, command, catch_exceptions=False)
+        run(f"{LEARN_PPO} --set seeds=1")
 
 
 def test_no_preset_fits() -> None:
