@@ -15,6 +15,7 @@ import psutil
 import pytest
 from processes import start
 
+from xagents_ray.core.signals import Signals
 from xagents_ray.storage.checkpoints import newest_valid
 
 _TRAIN = """
@@ -105,6 +106,14 @@ def short_atari() -> Iterator[None]:
     gym.register("ShortInvaders-v0", "ale_py.env:AtariEnv", kwargs=kwargs)
     yield
     del gym.registry["ShortInvaders-v0"]
+
+
+@pytest.fixture
+def signals() -> Signals:
+    """Return signals that no handler of a run takes."""
+    made = Signals()
+    made.on_first = None
+    return made
 
 
 @pytest.fixture(scope="session")

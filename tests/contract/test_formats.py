@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from naive import assert_same
 from processes import python
 
 from xagents_ray.algorithms.dqn import DQNConfig
@@ -59,13 +60,6 @@ def arrays_of(layout: Layout, extras: dict[str, tuple[int, ...]]) -> dict[str, A
     return {k: np.asarray(rng.normal(size=s), np.float32) for k, s in every.items()}
 
 
-def assert_equal(got: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert got.keys() == expected.keys()
-    for name, array in expected.items():
-        assert got[name].dtype == np.float32
-        np.testing.assert_array_equal(got[name], array)
-
-
 def refused(file: WeightsFile, layout: Layout = VECTOR) -> str:
     with pytest.raises(UserError) as caught:
         formats.decode_weights(file, layout, {})
@@ -96,11 +90,11 @@ def test_round_trip(
     write_file(formats.encode_weights(arrays, layout, str(tmp_path / f"a{kind}")))
     file = read_file(str(tmp_path / f"a{kind}"))
     got, notes = formats.decode_weights(file, layout, extras)
-    assert_equal(got, arrays)
+    assert_same(got, arrays)
     assert notes == []
     if not extras:
         got, notes = formats.decode_weights(file, layout, {"log_std": (2,)})
-        assert_equal(got, {**arrays, "log_std": np.zeros(2, np.float32)})
+        assert_same(got, {**arrays, "log_std": np.zeros(2, np.float32)})
         assert notes == [f"{file.path} has no log_std; it starts at 0."]
 
 
@@ -112,7 +106,7 @@ def test_keras_reads_ours(layout: Layout, tmp_path: Path) -> None:
     model = networks.build_model(layout, 1, "theirs")
     model.load_weights(path)
     expected = {name: arrays[name] for name in layout.shapes}
-    assert_equal(networks.weight_arrays(model), expected)
+    assert_same(networks.weight_arrays(model), expected)
 
 
 @pytest.mark.filterwarnings(
@@ -171,7 +165,7 @@ def test_branches_in_checkpoints(text: str, tmp_path: Path) -> None:
     }
     tf.train.Checkpoint(**keys).write(str(tmp_path / "theirs.tf"))
     got, _ = formats.decode_weights(read_file(str(tmp_path / "theirs.tf")), layout, {})
-    assert_equal(got, arrays)
+    assert_same(got, arrays)
     write_file(formats.encode_weights(arrays, layout, str(tmp_path / "ours.tf")))
     ours = dict(tf.train.list_variables(str(tmp_path / "ours.tf")))
     assert ours == dict(tf.train.list_variables(str(tmp_path / "theirs.tf")))
@@ -240,7 +234,7 @@ def test_damaged_bytes(kind: str, times: int) -> None:
             assert str(error).startswith(file.path)
             caught += 1
         else:
-            assert_equal(got, arrays)
+            assert_same(got, arrays)
     assert caught > times / 2
 
 

@@ -34,11 +34,13 @@ def test_it_learns_something(agent: str, n_envs: int, factory: str) -> None:
     settings: dict[str, Any] = {k: v for k, v in small.items() if k in known}
     if n_envs != 3:  # compiling takes longer than the rest
         settings["jit"] = "off"
-    run = {"n_envs": n_envs, "max_steps": 400, **settings, **RUN}
+    run = {"n_envs": n_envs, "max_steps": 400, "seed": 1, **settings, **RUN}
     result = train(agent, env=f"places:{factory}", **run)
     assert result.env_steps >= 400
     assert result.games >= 400 // 5 - n_envs
     assert result.updates >= 3
+    if agent == "acer":  # a round each, and replayed ones beside the last rounds
+        assert result.updates > 1 + result.env_steps / (8 * n_envs)
 
 
 OFF_POLICY = [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from learner_cases import STEADY, Case, assert_equal, batch, cases, deterministic
 from learner_support import publish
+from naive import assert_same
 
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core.moments import Statistics, moments_of
@@ -102,6 +103,7 @@ def test_each_phase_normalizes_with_the_statistics_of_its_own_data(case: Case) -
         expected = learned(by_hand, data, before, after)
     assert_equal(one, expected)
     assert_equal(two, expected)
+    assert_same(learner.state.arrays(), resumed.state.arrays())
 
 
 @pytest.mark.parametrize("case", VECTORS)

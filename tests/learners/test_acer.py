@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from learner_support import (
-    assert_same,
+    assert_close,
     fresh,
     make_learner,
     publish,
@@ -23,11 +23,10 @@ from linear import (
     parameters,
     rollout,
 )
+from naive import assert_same, finite_differences
 
-from xagents_ray import train
 from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
@@ -38,7 +37,7 @@ ENTROPY_COEF, VALUE_COEF, ALPHA = 0.1, 0.7, 0.8
 KL_WEIGHT = 0.6
 
 
-def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
+def make(spec: EnvSpec, **settings: Any) -> Learner:
     values = {
         "gamma": GAMMA,
         "epsilon": EPSILON,
@@ -49,7 +48,7 @@ def make(folder: Path, spec: EnvSpec, **settings: Any) -> Learner:
         "ema_alpha": ALPHA,
         **settings,
     }
-    layout = linear_layout(folder, spec, spec.n_actions, spec.n_actions)
+    layout = linear_layout(spec, spec.n_actions, spec.n_actions)
     learner = make_learner("acer", ACERConfig(**values), spec, layout)
     rng = np.random.default_rng(5)
     for name, variable in learner.state.variables.items():
@@ -156,16 +155,6 @@ class Frozen:
         }
 
 
-def finite_differences(frozen: Frozen, theta: Any, *loss: Any) -> Any:
-    gradient, step = np.zeros_like(theta), 1e-6
-    for index in np.ndindex(theta.shape):
-        axis = np.zeros_like(theta)
-        axis[index] = step
-        ends = (frozen.loss(theta + s * axis, *loss) for s in (1, -1))
-        gradient[index] = np.subtract(*ends) / (2 * step)
-    return gradient
-
-
 @pytest.mark.parametrize(
     ("name", "region", "grad_norm"),
     [
@@ -176,19 +165,21 @@ def finite_differences(frozen: Frozen, theta: Any, *loss: Any) -> Any:
         ("frames", {"trust_region": False}, 1e6),
     ],
 )
-def test_one_update(
-    name: str, region: dict[str, Any], grad_norm: float, tmp_path: Path
-) -> None:
+def test_one_update(name: str, region: dict[str, Any], grad_norm: float) -> None:
     """With its large epsilon the first step of Adam is the gradient's, nearly."""
     spec, lr, epsilon = SPECS[name], 0.3, 1.0
     settings = {"lr": lr, "opt_epsilon": epsilon, "grad_norm": grad_norm}
-    learner = make(tmp_path, spec, **region, **settings)
+    learner = make(spec, **region, **settings)
     trust_region, kl_weight = not region, region.get("kl_weight", 0.0)
     t = rolled(spec)
     assert t.terminated.any() and t.truncated.any() and not t.valid.all()
     before, average = (model_of(learner, name) for name in ("policy", "average"))
     frozen = Frozen(learner, spec, t)
-    gradient = finite_differences(frozen, before, trust_region, kl_weight)
+
+    def loss(theta: Any) -> float:
+        return frozen.loss(theta, trust_region, kl_weight)
+
+    gradient = finite_differences(loss, before, 1e-6)
     got = learner.update(fresh(t), 0)
     assert got.pop("updates") == 1
     norm = np.sqrt((gradient**2).sum())
@@ -204,10 +195,10 @@ def test_one_update(
     )
 
 
-def test_a_wide_region_is_none(tmp_path: Path) -> None:
+def test_a_wide_region_is_none() -> None:
     spec = SPECS["discrete"]
-    wide = make(tmp_path, spec, delta=1e6)
-    plain = make(tmp_path, spec, trust_region=False)
+    wide = make(spec, delta=1e6)
+    plain = make(spec, trust_region=False)
     for learner in (wide, plain):
         assert learner.update(fresh(rolled(spec)), 0)["trust_region_bound"] == 0
     np.testing.assert_allclose(
@@ -215,33 +206,31 @@ def test_a_wide_region_is_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_phase_is_its_batches_one_after_another(tmp_path: Path) -> None:
+def test_a_phase_is_its_batches_one_after_another() -> None:
     spec = SPECS["frames"]
-    whole, steps = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+    whole, steps = (make(spec, lr=0.01) for _ in range(2))
     rounds = [rolled(spec, seed) for seed in (1, 2, 3)]
     metrics = whole.update(fresh(rounds[0], sampled=replayed(rounds[1:])), 0)
     each = [steps.update(fresh(t), 0) for t in rounds]
     assert metrics.pop("updates") == 3
     for name, value in metrics.items():
         assert value == pytest.approx(np.mean([m[name] for m in each]), rel=1e-5)
-    ends = whole.state.arrays(), steps.state.arrays()
-    for name, array in ends[0].items():
-        np.testing.assert_allclose(array, ends[1][name], rtol=1e-6, atol=1e-7)
+    assert_close(whole.state.arrays(), steps.state.arrays(), rtol=1e-6, atol=1e-7)
 
 
-def test_a_resumed_learner_continues_exactly(tmp_path: Path) -> None:
+def test_a_resumed_learner_continues_exactly() -> None:
     spec = SPECS["discrete"]
-    learners = (make(tmp_path, spec, lr=0.01) for _ in range(2))
+    learners = (make(spec, lr=0.01) for _ in range(2))
     then = fresh(rolled(spec, 2), sampled=replayed([rolled(spec, 3)]))
     one, other = resumed_states(*learners, fresh(rolled(spec, 1)), then)
     assert_same(one, other)
     assert "average/dense-0/kernel" in one
 
 
-def test_the_average_begins_as_a_copy(tmp_path: Path) -> None:
+def test_the_average_begins_as_a_copy() -> None:
     """Of the first weights, and of those that are loaded."""
     spec = SPECS["discrete"]
-    layout = linear_layout(tmp_path, spec, 3, 3)
+    layout = linear_layout(spec, 3, 3)
     learner = make_learner("acer", ACERConfig(), spec, layout)
     first = model_of(learner, "policy")
     np.testing.assert_array_equal(model_of(learner, "average"), first)
@@ -297,43 +286,3 @@ def test_the_number_of_replayed_batches_is_poisson(ratio: float) -> None:
     assert abs(counts.var() - ratio) <= 5 * ((ratio + 2 * ratio**2) / 4000) ** 0.5
     rows = replay.sampled_rows(8, 4)
     assert rows >= counts.max() * (20 + 4) * 8
-
-
-@pytest.mark.parametrize(
-    ("values", "parts"),
-    [
-        ({"buffer_batch_size": 2}, ["--buffer-batch-size 2", "--replay-ratio"]),
-        ({"buffer_max_size": 5, "n_envs": 6}, ["--buffer-max-size 5", "--n-envs 6"]),
-        ({"rollout_length": 4}, ["--rollout-length is no setting", "--n-steps"]),
-        ({"train_frequency": 4}, ["--train-frequency is no setting", "--replay-ratio"]),
-        ({"gradient_steps": 4}, ["--gradient-steps is no setting", "--replay-ratio"]),
-    ],
-)
-def test_what_acer_refuses(values: dict[str, int], parts: list[str]) -> None:
-    with pytest.raises(UserError) as error:
-        train("acer", env="CartPole-v1", max_steps=10, local=True, **values)
-    message = str(error.value)
-    assert message.count(". ") == 0
-    for part in parts:
-        assert part in message
-
-
-@pytest.mark.parametrize(
-    ("n_envs", "factory"), [(1, "float64"), (3, "uint8"), (16, "float32")]
-)
-def test_runs_with_any_number_of_environments(n_envs: int, factory: str) -> None:
-    steps = 40 * n_envs
-    result = train(
-        "acer",
-        env=f"places:{factory}_discrete",
-        n_envs=n_envs,
-        n_steps=5,
-        buffer_max_size=4 * n_envs,
-        buffer_initial_size=2 * n_envs,
-        max_steps=steps,
-        local=True,
-        quiet=True,
-    )
-    assert result.env_steps >= steps
-    # A round each, and from the second one on four replayed ones beside it.
-    assert result.updates > 12

@@ -19,42 +19,14 @@ from actor_and_critics_by_hand import (
     scatter,
 )
 from learner_cases import deterministic
-from learner_support import assert_same, sampled
-from naive import random_arrays
+from learner_support import sampled
+from naive import assert_same, random_arrays
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.actor_and_critics import action_values, smooth_target_actions
 from xagents_ray.learners.math import losses
 from xagents_ray.learners.optimizer import update_targets
-from xagents_ray.replay.transitions import TransitionReplay
-
-
-def test_one_step_targets_of_ends() -> None:
-    """A truncated step is followed by its real last observation, which has a value."""
-    observations = np.arange(21, dtype=np.float32).reshape(7, 1, 3)
-    terminated, truncated = np.zeros((2, 6, 1), bool)
-    terminated[2], truncated[5] = True, True
-    valid, starts = np.ones((6, 1), bool), np.zeros((7, 1), bool)
-    valid[3], starts[4] = False, True  # the row that only resets
-    rewards = np.arange(6, dtype=np.float32)[:, None]
-    actions = np.zeros((6, 1, 2), np.float32)
-    flags = terminated, truncated, valid
-    replay = TransitionReplay(SPEC, 6, 1, 6, 0, 1, 0.5)
-    replay.insert(
-        Trajectory(observations, starts, actions, rewards, *flags, None, None, 1, 0)
-    )
-    drawn = replay.sample(2, 50)
-    after = drawn.observations[:, :, 1]
-    got = drawn.rewards + drawn.discounts * after.sum(-1)
-    seen = set()
-    for row, target in zip(drawn.rewards.flat, got.flat, strict=True):
-        step = int(row)
-        seen.add(step)
-        bootstrap = 0 if step == 2 else 0.5 * observations[step + 1].sum()
-        assert target == step + bootstrap
-    assert seen == {0, 1, 2, 4, 5}
 
 
 def test_squared_by_hand() -> None:
@@ -88,17 +60,6 @@ def test_smooth_target_actions_by_hand() -> None:
     actions, normal, expected = np.array(table, np.float32).T.reshape(3, 3, 2)
     got = smooth_target_actions(tf.constant(actions), tf.constant(normal), 0.5, 0.75)
     np.testing.assert_allclose(got, expected)
-
-
-def test_smooth_target_actions_slowly() -> None:
-    rng = np.random.default_rng(0)
-    actions, normal = rng.uniform(-1, 1, (50, 2)), 2 * rng.normal(size=(50, 2))
-    got = smooth_target_actions(
-        tf.constant(actions), tf.constant(normal), 0.2, 0.3
-    ).numpy()
-    for index in np.ndindex(50, 2):
-        noise = min(max(0.2 * normal[index], -0.3), 0.3)
-        assert got[index] == pytest.approx(min(max(actions[index] + noise, -1), 1))
 
 
 def test_action_values_read_the_action_last() -> None:

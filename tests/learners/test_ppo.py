@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learner_support import assert_same, fresh, make_learner, publish
+from learner_support import fresh, make_learner, publish
 from linear import SPECS, entropies_of, gae_of, log_probs_of
 from linear import rollout as random_rollout
+from naive import assert_same
 
 from xagents_ray.algorithms.ppo import PPOConfig
 from xagents_ray.algorithms.table import find_algorithm
-from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.learners.learner import Learner
@@ -289,8 +289,3 @@ def test_updates_end_before_the_one_that_is_too_far(compiled: bool) -> None:
     assert_same(arrays, {k: same[k] for k in arrays})
     # The first minibatch, before any update, has no divergence.
     assert trained(4, 1e-12)[0]["updates"] == 1
-
-
-def test_rllibs_bound_of_the_squared_error_is_not_ours() -> None:
-    with pytest.raises(UserError, match=r"setting of this agent: .* --clip-value"):
-        PPOConfig.check_names(["vf_clip_param"])

@@ -210,17 +210,6 @@ def test_rows_that_only_reset_weigh_nothing(length: int) -> None:
         assert not np.array_equal(one[resets], other[resets])
 
 
-def test_truncated_steps_take_the_next_rows_value() -> None:
-    case = rollout(64, 6)
-    truncated = case[3] & ~case[2]
-    assert truncated.any()
-    before = gae(*case[:-1], 0.9, 0.95).numpy()
-    values = case[1].copy()
-    values[1:][truncated] += 10
-    after = gae(case[0], values, *case[2:4], 0.9, 0.95).numpy()
-    np.testing.assert_allclose((after - before)[truncated], 9, rtol=1e-4)
-
-
 def slow_n_step(
     rewards: Any, values: Any, terminated: Any, truncated: Any, gamma: float
 ) -> Any:
@@ -307,15 +296,6 @@ def test_vtrace_of_the_acting_policy_is_gae(lam: float) -> None:
     np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
     expected += case[1][:-1]
     np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_vtrace_of_the_acting_policy_is_the_n_step_return() -> None:
-    case = rollout(33, 3)[:-1]
-    targets, advantages = vtrace(np.zeros_like(case[0]), *case, 0.9)
-    expected = n_step_returns(*case, 0.9)
-    np.testing.assert_allclose(targets, expected, rtol=1e-4, atol=1e-5)
-    expected -= case[1][:-1]
-    np.testing.assert_allclose(advantages, expected, rtol=1e-4, atol=1e-5)
 
 
 def slow_retrace(ratios: Any, taken: Any, case: Any, gamma: float) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from learner_cases import Case, trajectory
-from learner_support import fresh, make_learner, publish
+from learner_support import assert_close, fresh, make_learner, publish
 from linear import ENVS, SPECS, rollout
 
 from xagents_ray.algorithms.table import find_algorithm
@@ -55,8 +55,7 @@ def test_it_learns_what_it_learns_without_them(agent: str, tolerance: float) -> 
         learned.append((learner.update(given, 0), learner.state.arrays()))
     (metrics, arrays), (others, wide) = learned
     assert others == pytest.approx(metrics, rel=1e-4, abs=1e-5)
-    for name, array in arrays.items():
-        np.testing.assert_allclose(wide[name], array, atol=tolerance, err_msg=name)
+    assert_close(wide, arrays, atol=tolerance)
 
 
 def test_a_run_compiles_four_programs_at_most() -> None:

@@ -1,7 +1,5 @@
 """Values follow a rare reward by prioritized replay, and not by uniform sampling."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from cliffwalk import STATES, every_sequence
@@ -17,7 +15,7 @@ SPEC = EnvSpec((STATES,), "float32", 1, 2)
 GAMMA, UPDATES, PHASE, BATCH = 0.95, 5000, 16, 256
 
 
-def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
+def start_value(seed: int, is_prioritized: bool) -> float:
     """Return what the start is worth after the updates; the truth is 1."""
     # With an epsilon this large, Adam takes steps in proportion to gradients.
     config = DQNConfig(
@@ -27,7 +25,7 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
         target_sync_steps=1,
         prioritized=is_prioritized,
     )
-    learner = make_learner("dqn", config, SPEC, linear_layout(folder, SPEC, 2))
+    learner = make_learner("dqn", config, SPEC, linear_layout(SPEC, 2))
     for model in learner.setup.models.values():
         model.set_weights([np.zeros_like(w) for w in model.get_weights()])
     seen, (*_, alpha) = every_sequence(seed), config.replay.arguments
@@ -47,10 +45,10 @@ def start_value(folder: Path, seed: int, is_prioritized: bool) -> float:
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3))]
 )
-def test_priorities_find_a_rare_reward(tmp_path: Path, seed: int) -> None:
+def test_priorities_find_a_rare_reward(seed: int) -> None:
     """One of 8,190 transitions is rewarded, 12 steps away from the start."""
-    prioritized = start_value(tmp_path, seed, is_prioritized=True)
-    uniform = start_value(tmp_path, seed, is_prioritized=False)
+    prioritized = start_value(seed, is_prioritized=True)
+    uniform = start_value(seed, is_prioritized=False)
     print(f"seed {seed}: prioritized {prioritized:.2f}, uniform {uniform:.2f}")
     assert abs(prioritized - 1) < 0.2
     assert uniform < 0.5

@@ -5,10 +5,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+import linear
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from learner_support import fresh, make_learner, publish
+from learner_support import assert_close, fresh, make_learner, publish
 from linear import ENVS, LENGTH, linear_layout, rollout
 
 import xagents_ray
@@ -21,24 +22,20 @@ from xagents_ray.core.trajectory import Trajectory, Weights
 from xagents_ray.networks.layout import Layout
 from xagents_ray.storage.checkpoints import all_checkpoints, load_checkpoint
 
-SPECS = {
-    "discrete": EnvSpec((4,), "float32", 1, 3),
-    "continuous": EnvSpec((4,), "float32", 1, 0, (-1.0,) * 2, (1.0,) * 2),
-}
+SPECS = {kind: linear.SPECS[kind] for kind in ("discrete", "continuous")}
 
 
 class Setup:
     """A linear learner, and the policy that acts for it."""
 
-    def __init__(self, agent: str, spec: EnvSpec, folder: Path, **settings: Any):
+    def __init__(self, agent: str, spec: EnvSpec, **settings: Any):
         self.row, self.spec = find_algorithm(agent), spec
         self.config = self.row.config(gamma=0.9, **settings)
         heads = {"actions": spec.action_units, "value": 1}
         self.layouts: list[Layout] = []
-        for i, model in enumerate(self.row.models):
-            (folder / str(i)).mkdir(exist_ok=True)
+        for model in self.row.models:
             units = [heads[head] for head in model.heads]
-            self.layouts.append(linear_layout(folder / str(i), spec, *units))
+            self.layouts.append(linear_layout(spec, *units))
 
     def learner(self) -> Any:
         return make_learner(self.row.name, self.config, self.spec, *self.layouts)
@@ -74,17 +71,10 @@ def cases() -> list[Any]:
 EVERY = pytest.mark.parametrize(("agent", "spec"), cases())
 
 
-def assert_close(one: Any, other: Any, **settings: float) -> None:
-    for name in one:
-        np.testing.assert_allclose(one[name], other[name], **settings)
-
-
 @pytest.mark.parametrize("spec", SPECS.values(), ids=list(SPECS))
-def test_versions_of_the_same_weights_need_no_correction(
-    spec: EnvSpec, tmp_path: Path
-) -> None:
+def test_versions_of_the_same_weights_need_no_correction(spec: EnvSpec) -> None:
     """V-trace is the n-step return: what acted in NumPy has ratios of 1, nearly."""
-    setup = Setup("a2c", spec, tmp_path, normalize_observations=True)
+    setup = Setup("a2c", spec, normalize_observations=True)
     ends = []
     for lag in (0, 2):
         learner = setup.learner()
@@ -101,12 +91,12 @@ def test_versions_of_the_same_weights_need_no_correction(
 
 @EVERY
 def test_newer_statistics_are_a_part_of_the_newest_policy(
-    agent: str, spec: EnvSpec, tmp_path: Path
+    agent: str, spec: EnvSpec
 ) -> None:
     """As if its observations came normalised, with what acted as it was."""
-    setup = Setup(agent, spec, tmp_path, normalize_observations=True)
+    setup = Setup(agent, spec, normalize_observations=True)
     learner = setup.learner()
-    plain = Setup(agent, spec, tmp_path).learner()
+    plain = Setup(agent, spec).learner()
     t = setup.act(publish(learner))
     publish(plain)
     mean, variance = np.arange(4) / 2, np.array([4.0, 0.3, 1.0, 2.0])
@@ -151,14 +141,12 @@ def bandit(weights: Weights, probability: float, spec: EnvSpec) -> Trajectory:
 @pytest.mark.parametrize(
     ("agent", "settings"), [("a2c", {}), ("acer", {"trust_region": False})]
 )
-def test_a_lagging_bandit_learns_the_better_arm(
-    agent: str, settings: Any, tmp_path: Path
-) -> None:
+def test_a_lagging_bandit_learns_the_better_arm(agent: str, settings: Any) -> None:
     """What older weights did often looks good to whom forgets how often they did."""
     spec = EnvSpec((4,), "float32", 1, 2)
     preferences = []
     for lags in (True, False):
-        setup = Setup(agent, spec, tmp_path, lr=0.01, entropy_coef=0.0, **settings)
+        setup = Setup(agent, spec, lr=0.01, entropy_coef=0.0, **settings)
         learner = setup.learner()
         arrays = learner.state.arrays()
         learner.load({k: 0 * x for k, x in arrays.items() if "policy/dense-" in k})

@@ -33,13 +33,6 @@ from xagents_ray.storage.run_directory import RunDirectory
 NETWORK = Path(layout.__file__).with_name("actor-critic-vector.cfg")
 
 
-@pytest.fixture
-def signals() -> Signals:
-    made = Signals()
-    made.on_first = None
-    return made
-
-
 def test_a_run_ends_after_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
     driver, watched = FakeDriver([[1, 2], [3, 4]]), list[int]()
     driver.notes = ["A note of the driver."]
@@ -293,12 +286,6 @@ def test_a_signal_while_the_replay_is_written(
     out = capsys.readouterr().out
     assert steps() == [1] and "can't be written" not in out
     assert out.endswith(f"To continue: xagents-ray train ppo --resume {RUN}\n")
-
-
-def test_a_checkpoint_needs_a_replay_to_hold() -> None:
-    with pytest.raises(UserError, match=r"--checkpoint-replay .* ppo has none here"):
-        train(FakeDriver([]), checkpoint_replay=True)
-    assert not RUN.exists()
 
 
 def test_an_earlier_run_with_no_replay_to_hold_is_resumed() -> None:

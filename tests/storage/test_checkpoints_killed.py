@@ -27,6 +27,7 @@ from xagents_ray.storage.checkpoints import (
     newest_valid,
     read_replay,
     replay_files,
+    step_of,
 )
 
 KEEP = 3
@@ -54,10 +55,6 @@ def arrays_of(step: int, scale: int) -> dict[str, Array]:
 
 def replay_of(step: int, shard: int, scale: int) -> dict[str, Array]:
     return {"frames": np.full((scale, 300), step % 256 ^ shard, np.uint8)}
-
-
-def step_of(path: Path) -> int:
-    return int(path.name[5:].rstrip("~"))
 
 
 def write(writer: CheckpointWriter, plan: Written, scale: int) -> None:

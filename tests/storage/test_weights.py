@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import assert_same
 from processes import start
 
 from xagents_ray.core.errors import UserError
@@ -41,13 +42,6 @@ DATA, INDEX = ".data-00000-of-00001", ".index"
 
 def npz(data: bytes, path: str = "w.npz") -> WeightsFile:
     return WeightsFile(path, {"": data})
-
-
-def assert_equal(got: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert got.keys() == expected.keys()
-    for name, array in expected.items():
-        assert got[name].dtype == array.dtype
-        np.testing.assert_array_equal(got[name], array)
 
 
 def refused(data: bytes) -> str:
@@ -201,9 +195,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 def test_npz_round_trip() -> None:
     data = encode_npz(ARRAYS)
-    assert_equal(decode_npz(npz(data[""])), ARRAYS)
+    assert_same(decode_npz(npz(data[""])), ARRAYS)
     with np.load(io.BytesIO(data[""]), allow_pickle=False) as plain:
-        assert_equal(dict(plain), ARRAYS)
+        assert_same(dict(plain), ARRAYS)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -217,7 +211,7 @@ def test_npz_of_numpy(save: Any) -> None:
     }
     out = io.BytesIO()
     save(out, **arrays)
-    assert_equal(decode_npz(npz(out.getvalue())), arrays)
+    assert_same(decode_npz(npz(out.getvalue())), arrays)
 
 
 def archive(content: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -285,7 +279,7 @@ def test_damaged_npz(new: bytes, at: int, cut: int, end: int) -> None:
     except UserError as error:
         assert "\n" not in str(error)
     else:
-        assert_equal({**arrays, **{n: ARRAYS[n] for n in MEAN}}, ARRAYS)
+        assert_same({**arrays, **{n: ARRAYS[n] for n in MEAN}}, ARRAYS)
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"x" * 1000, bytes(1000)])
@@ -310,7 +304,7 @@ def test_shapes() -> None:
 def test_check_takes_what_fits() -> None:
     wide = {name: array.astype(np.float64) for name, array in ARRAYS.items()}
     arrays, notes = match_arrays(wide, SHAPES, MEAN, "w.npz")
-    assert_equal(arrays, ARRAYS)
+    assert_same(arrays, ARRAYS)
     assert notes == []
     arrays["dense-0/bias"][0] = 9  # its own, writable copy
     assert wide["dense-0/bias"][0] == 0.5
@@ -319,7 +313,7 @@ def test_check_takes_what_fits() -> None:
 def test_check_without_extras() -> None:
     own = {name: ARRAYS[name] for name in SHAPES}
     arrays, notes = match_arrays(own, SHAPES, {"log_std": (2,), **MEAN}, "old.tf")
-    assert_equal(arrays, {**own, "log_std": np.zeros(2, np.float32)})
+    assert_same(arrays, {**own, "log_std": np.zeros(2, np.float32)})
     assert notes == [
         "old.tf has no log_std; it starts at 0.",
         "old.tf has no statistics of observations; they start from scratch.",

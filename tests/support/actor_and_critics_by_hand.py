@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from learner_support import make_learner
+from naive import finite_differences
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
@@ -140,14 +141,11 @@ def descended(
     """Take Adam's first step along finite differences; return the gradient's norm."""
     stepped, total = dict(arrays), 0.0
     for name in [k for k in arrays if k.partition("/")[0] in names]:
-        gradient = np.zeros_like(arrays[name])
-        for index in np.ndindex(gradient.shape):
-            moved = []
-            for step in (1e-6, -1e-6):
-                changed = arrays[name].copy()
-                changed[index] += step
-                moved.append(loss({**arrays, name: changed}))
-            gradient[index] = (moved[0] - moved[1]) / 2e-6
+
+        def loss_of(array: Any, name: str = name) -> float:
+            return loss({**arrays, name: array})
+
+        gradient = finite_differences(loss_of, arrays[name], 1e-6)
         rest = EPSILON / (1 - BETA2) ** 0.5
         stepped[name] = arrays[name] - LR * gradient / (np.abs(gradient) + rest)
         total += (gradient**2).sum()

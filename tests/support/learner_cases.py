@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from learner_support import fresh, make_learner, replayed, sampled
+from naive import assert_same
 from tensorflow.python.framework.config import disable_op_determinism
 
 from xagents_ray.actors.policies.base import Actions
@@ -200,9 +201,7 @@ def batch(
 
 
 def assert_equal(one: Weights, other: Weights) -> None:
-    assert one.arrays.keys() == other.arrays.keys()
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, other.arrays[name])
+    assert_same(one.arrays, other.arrays)
 
 
 def differ(one: Weights, other: Weights) -> bool:

@@ -1,6 +1,6 @@
 """Learners of single algorithms, and what the drivers give them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,9 @@ def resumed_states(
     return ends
 
 
-def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one.keys() == other.keys()
+def assert_close(
+    one: Mapping[str, Any], other: Mapping[str, Any], **tolerance: float
+) -> None:
+    """Check that these arrays are near those of the same names."""
     for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name], err_msg=name)
+        np.testing.assert_allclose(array, other[name], err_msg=name, **tolerance)

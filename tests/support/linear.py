@@ -17,12 +17,12 @@ SPECS = {
 }
 
 
-def linear_layout(folder: Path, spec: EnvSpec, *outputs: int) -> Layout:
+def linear_layout(spec: EnvSpec, *outputs: int) -> Layout:
     """Return a network with one dense layer for each output and none before."""
     text = ""
     for i in range(len(outputs)):
         text += f"[flatten-{i}]\n" * spec.is_image + f"[dense-{i}]\noutput=1\n"
-    path = folder / f"linear-{len(outputs)}.cfg"
+    path = Path(f"linear-{len(outputs)}.cfg")
     path.write_text(text, encoding="utf-8")
     scale = 1 / 255 if spec.is_image else 1.0
     return read_layout(path, spec.input_shape, outputs, scale)

@@ -1,5 +1,6 @@
 """Slow, plain versions of what the source does fast, and random networks."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,3 +32,20 @@ def random_arrays(layout: Layout, seed: int, gain: float = 1.0) -> dict[str, Any
         scale = gain / np.sqrt(np.prod(inputs)) if inputs else 0.3
         arrays[name] = rng.normal(0, scale, shape).astype(np.float32)
     return arrays
+
+
+def finite_differences(loss: Callable[[Any], float], x: Any, step: float) -> Any:
+    """Return the gradient of a loss by an array."""
+    gradient = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        axis = np.zeros_like(x)
+        axis[index] = step
+        gradient[index] = (loss(x + axis) - loss(x - axis)) / (2 * step)
+    return gradient
+
+
+def assert_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Check that these are the same arrays, bit for bit and of the same dtypes."""
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], name, strict=True)

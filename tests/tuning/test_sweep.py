@@ -292,10 +292,7 @@ def test_the_live_table() -> None:
     assert "2 of 4 trials ended, best: 200.00 of trial 0, about 0:00:30 left" in out
 
 
-def test_a_training_that_a_signal_ends_has_no_value() -> None:
-    signals = Signals()
-    signals.on_first = None
-
+def test_a_training_that_a_signal_ends_has_no_value(signals: Signals) -> None:
     def stop() -> list[float]:
         signals.press(signal.SIGTERM)
         return [5]

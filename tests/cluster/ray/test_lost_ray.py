@@ -15,13 +15,6 @@ from xagents_ray.core.signals import Signals
 from xagents_ray.run.driver import Snapshot
 
 
-@pytest.fixture
-def signals() -> Signals:
-    made = Signals()
-    made.on_first = None
-    return made
-
-
 def test_every_wait_ends_with_a_sentence(ray: FakeRay, signals: Signals) -> None:
     lost, pending = False, Ref.pending()
     calls = RayCalls(ray, signals, lambda: lost)

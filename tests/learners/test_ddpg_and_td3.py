@@ -1,5 +1,6 @@
-"""The first updates of TD3, worked out slowly in NumPy with finite differences."""
+"""The first updates of DDPG and TD3, worked out slowly with finite differences."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ from actor_and_critics_by_hand import (
 )
 from learner_support import sampled
 
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Transitions
 
 SEED, SIGMA, CLIP = 6, 0.4, 0.5
 CRITICS = ("critic", "critic-2")
+UPDATE = 299
 
 
 def noise_of(update: int, n: int = 8) -> Any:
@@ -38,19 +41,24 @@ def noise_of(update: int, n: int = 8) -> Any:
 
 
 def targets_of(
-    arrays: dict[str, Any], case: Transitions, spec: EnvSpec, update: int
+    arrays: dict[str, Any],
+    case: Transitions,
+    spec: EnvSpec,
+    critics: tuple[str, ...] = CRITICS,
 ) -> list[float]:
+    """Return those of TD3; of DDPG, which has one critic, without noise."""
     targets = []
-    noises = np.float64(noise_of(update))
+    sigma = SIGMA if len(critics) > 1 else 0.0
+    noises = np.float64(noise_of(UPDATE))
     for row, noise in zip(rows(case, spec), noises, strict=True):
         _, after, _, reward, terminated = row
         means = output(arrays, "actor-target", after)
         action = [
-            min(max(mean + min(max(SIGMA * x, -CLIP), CLIP), -1), 1)
+            min(max(mean + min(max(sigma * x, -CLIP), CLIP), -1), 1)
             for mean, x in zip(means, noise, strict=True)
         ]
-        both = [value(arrays, f"{critic}-target", after, action) for critic in CRITICS]
-        targets.append(reward if terminated else reward + GAMMA * min(both))
+        each = [value(arrays, f"{critic}-target", after, action) for critic in critics]
+        targets.append(reward if terminated else reward + GAMMA * min(each))
     return targets
 
 
@@ -59,21 +67,42 @@ def td3(spec: EnvSpec = SPEC, **settings: Any) -> Any:
     return make("td3", spec, SEED, **values)
 
 
+@pytest.mark.parametrize("agent", ["ddpg", "td3"])
+@pytest.mark.parametrize("end", ["linear", "tanh", "sigmoid"])
+def test_only_a_linear_end_of_an_actor_gets_a_tanh(agent: str, end: str) -> None:
+    row = find_algorithm(agent)
+    Path("own.cfg").write_text(f"[dense-0]\noutput=1\nactivation={end}\n")
+    config = row.config(actor_model="own.cfg", critic_model="own.cfg")
+    actor, *critics = row.layouts(config, SPEC)
+    assert actor.layers[0].activation == ("tanh" if end == "linear" else end)
+    assert {critic.layers[0].activation for critic in critics} == {end}
+
+
 @pytest.mark.parametrize(
-    ("spec", "delay"), [(SPEC, 1), (SPEC, 7), (RAM, 3)], ids=["each", "not", "uint8"]
+    ("agent", "spec", "delay"),
+    [
+        ("ddpg", SPEC, 1),
+        ("ddpg", RAM, 1),
+        ("td3", SPEC, 1),
+        ("td3", SPEC, 7),
+        ("td3", RAM, 3),
+    ],
+    ids=["ddpg", "ddpg-uint8", "each", "not", "uint8"],
 )
-def test_update_number_300(spec: EnvSpec, delay: int) -> None:
-    """Both critics first, then the actor where it is its turn, and all targets."""
-    learner, case = td3(spec, policy_delay=delay), batch(1, spec=spec)
-    before = scatter(learner)
-    learner.state.variables["count/updates"].assign(299)
-    targets = targets_of(before, case, spec, 299)
+def test_one_update(agent: str, spec: EnvSpec, delay: int) -> None:
+    """All critics first, then the actor where it is its turn, and all targets."""
+    critics = CRITICS[:1] if agent == "ddpg" else CRITICS
+    learner = make("ddpg", spec) if agent == "ddpg" else td3(spec, policy_delay=delay)
+    case, before = batch(1, spec=spec), scatter(learner)
+    if agent == "td3":  # its 300th, when the actor's turn may come
+        learner.state.variables["count/updates"].assign(UPDATE)
+    targets = targets_of(before, case, spec, critics)
 
     def critic_loss(arrays: dict[str, Any]) -> float:
-        both = (values_of(arrays, critic, case, spec) for critic in CRITICS)
-        return sum(float(np.square(np.subtract(targets, q)).mean()) for q in both)
+        each = (values_of(arrays, critic, case, spec) for critic in critics)
+        return sum(float(np.square(np.subtract(targets, q)).mean()) for q in each)
 
-    expected, critic_norm = descended(before, list(CRITICS), critic_loss)
+    expected, critic_norm = descended(before, list(critics), critic_loss)
     numbers = {
         "value_loss": critic_loss(before),
         "q_value": np.mean(values_of(before, "critic", case, spec)),
@@ -88,13 +117,14 @@ def test_update_number_300(spec: EnvSpec, delay: int) -> None:
         expected = followed(expected)
     assert learner.update(sampled(case), 0) == pytest.approx(numbers, rel=1e-4)
     assert_close(networks_of(learner), expected)
-    assert learner.state.variables["count/updates"] == 300
+    if agent == "td3":
+        assert learner.state.variables["count/updates"] == UPDATE + 1
 
 
 def test_the_table_of_targets_has_every_case() -> None:
     """Noise that is clipped and not, actions too, each critic once the smaller one."""
     learner, case = td3(), batch(1)
-    arrays, noise = scatter(learner), SIGMA * np.float64(noise_of(299))
+    arrays, noise = scatter(learner), SIGMA * np.float64(noise_of(UPDATE))
     clipped = np.abs(noise) > CLIP
     assert clipped.any() and not clipped.all()
     after = np.float64(case.observations[0, :, 1])
