@@ -84,6 +84,14 @@ ASKED: list[Case] = [
     ("ppo", {"max_frame": True}, "--max-frame has no effect without --preprocess"),
     ("trpo", {"critic_lr": 0.1, "lr": 0.1}, "--lr has no effect with --critic-lr"),
     ("ppo", {"verbose": 1}, "--verbose is no setting of this agent"),
+    ("ppo", {"vf_clip_param": 1}, "a value, and here --clip-value bounds the change"),
+    ("trpo", {"clip_norm": 1}, "set the critic's passes with --critic-iterations"),
+    ("trpo", {"ppo_epochs": 1}, "set the critic's passes with --critic-iterations"),
+    ("trpo", {"replay_ratio": 1}, "its trust region bounds the KL divergence"),
+    ("acer", {"rollout_length": 4}, "the steps of a rollout with --n-steps"),
+    ("acer", {"train_frequency": 4}, "--train-frequency is no setting of this agent"),
+    ("acer", {"gradient_steps": 4}, "the replay buffer with --replay-ratio"),
+    ("a2c", {"buffer_batch_size": 2}, "an update replays as many trajectories as a"),
     ("ppo", {"n_actors": 2}, "--n-actors 2 is more than --n-envs 1"),
     ("ppo", {"local": True, "n_actors": 1}, "--n-actors applies only to runs on Ray"),
     (
@@ -129,6 +137,11 @@ ASKED: list[Case] = [
         "--target-entropy is what --alpha",
     ),
     ("acer", {"n_envs": 9, "buffer_max_size": 8}, "less than one trajectory for each"),
+    (
+        "a2c",
+        {"replay_ratio": 1.0, "buffer_max_size": 1, "n_envs": 2},
+        "less than one trajectory for each",
+    ),
     ("acer", {"buffer_batch_size": 2}, "--buffer-batch-size 2: ACER replays one"),
     ("a2c", {"buffer_max_size": 9}, "--buffer-max-size is for a replay buffer: add"),
     ("impala", {"replay_share": 0.5, "replay_ratio": 1.0}, "--replay-share replays"),
@@ -144,7 +157,11 @@ ASKED: list[Case] = [
     ("ppo", {"checkpoints": ["a.foo"]}, "must end in .tf, .weights.h5 or .npz"),
     ("td3", {"checkpoints": ["a.npz"]}, "--checkpoints names 1 file and td3 has 3"),
     ("pppo", {}, "There is no agent 'pppo'; did you mean ppo"),
-    ("ppo", {"callbacks": ["raises:fn"]}, "ValueError: no room ("),
+    (
+        "ppo",
+        {"callbacks": ["raises:fn"]},
+        "no room (raises.py, line 1); fix it",
+    ),
     ("ppo", {"callbacks": ["json"]}, "--callbacks json: name it as package.module:"),
     ("ppo", {"callbacks": ["nosuch:fn"]}, "module nosuch can't be imported"),
     ("ppo", {"callbacks": ["json:dumbs"]}, "json has no dumbs; did you mean dumps"),
@@ -174,6 +191,7 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
     ("ppo", {"env_kwargs": {"x": object()}}, "which a run's settings can't hold"),
     ("ppo", {"env": gymnasium.Env()}, "an environment that is made already"),
     ("ppo", {"resume": 3}, "--resume takes the directory of a run, or last, got 3"),
+    ("ppo", {"resume": True}, "--resume takes the directory of a run, or last, got T"),
 ]
 MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"env": "CartPol-v1"}, "There is no environment 'CartPol-v1'; did you"),
@@ -404,8 +422,9 @@ SOURCES = [
     ROOT / "xagents_ray/core/user_code.py",
 ]
 ELSEWHERE = {
-    "is not one of keras.optimizers": "tests/settings/test_from_python.py, with Keras",
-    "its learning rate is a schedule": "tests/settings/test_from_python.py, with Keras",
+    "needs more memory than this machine": "tests/commands/test_commands.py",
+    "is not one of keras.optimizers": "tests/learners/test_optimizer.py, with Keras",
+    "its learning rate is a schedule": "tests/learners/test_optimizer.py, with Keras",
     "--separate-networks copies the layers": "of a Keras model",
     "--dueling, --noisy and --distributional change": "of a Keras model",
     "is a Keras model: drop --layer-norm": "of a Keras model",

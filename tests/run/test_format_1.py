@@ -154,6 +154,8 @@ def test_earlier_weights_are_evaluated(agent: str, files: list[str]) -> None:
         **{path.stem: str(path) for path in run.glob("*.cfg")},
     }
     evaluate_with(
-        find_algorithm(agent), {**given, "episodes": 1, "seed": 1, "json": True}, said.append
+        find_algorithm(agent),
+        {**given, "episodes": 1, "seed": 1, "json": True},
+        said.append,
     )
     assert len(json.loads(said[-1])["returns"]) == 1
