@@ -11,7 +11,6 @@ from learner_support import (
     publish,
 )
 from linear import (
-    LENGTH,
     SPECS,
     entropies_of,
     features,
@@ -23,7 +22,7 @@ from linear import (
     parameters,
     rollout,
 )
-from naive import assert_same
+from naive import assert_same, slow_vtrace
 
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.spec import EnvSpec
@@ -65,20 +64,6 @@ def acted_on(learner: Learner, spec: EnvSpec, lag: int, seed: int = 1) -> Trajec
     )
 
 
-def vtrace_of(
-    t: Trajectory, values: Any, ratios: Any, clips: tuple[float, float]
-) -> tuple[Any, Any]:
-    """Return V-trace targets and advantages [T, B], from the last row to the first."""
-    targets, advantages = np.array(values), np.zeros_like(ratios)
-    rho, c = (np.minimum(ratios, clip) for clip in clips)
-    for i in reversed(range(LENGTH)):
-        value, goes_on = GAMMA * values[i + 1] * ~t.terminated[i], ~t.truncated[i]
-        later = GAMMA * (targets[i + 1] - values[i + 1]) * ~t.terminated[i] * goes_on
-        targets[i] += rho[i] * (t.rewards[i] + value - values[i]) + c[i] * later
-        advantages[i] = rho[i] * (t.rewards[i] + value + later - values[i])
-    return targets[:-1], advantages
-
-
 def expected(
     agent: str,
     arrays: Any,
@@ -96,7 +81,8 @@ def expected(
     if agent == "a3c":  # it takes the newest policy for the one that acted
         ratios = np.ones_like(ratios)
     if lam is None:
-        targets, advantages = vtrace_of(t, values, ratios, CLIPS[agent])
+        case = t.rewards, values, t.terminated, t.truncated
+        targets, advantages = slow_vtrace(ratios, case, GAMMA, *CLIPS[agent])
         errors, advantages = (targets - values[:-1])[valid], advantages[valid]
     else:  # values aim at themselves plus the advantages
         errors = advantages = gae_of(t, values, GAMMA, lam)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from naive import slow_vtrace
 
 from xagents_ray.learners.math.returns import (
     gae,
@@ -142,25 +143,6 @@ def test_gae_of_one_step_by_hand() -> None:
         np.testing.assert_allclose(got, column(expected), rtol=1e-6)
 
 
-def slow_gae(
-    rewards: Any, values: Any, terminated: Any, truncated: Any, gamma: float, lam: float
-) -> Any:
-    """Sum each episode's discounted errors forwards, step by step."""
-    length, envs = rewards.shape
-    advantages = np.zeros((length, envs))
-    for env in range(envs):
-        for begin in range(length):
-            weight = 1.0
-            for t in range(begin, length):
-                rest = 0.0 if terminated[t, env] else gamma * float(values[t + 1, env])
-                error = float(rewards[t, env]) + rest - float(values[t, env])
-                advantages[begin, env] += weight * error
-                if terminated[t, env] or truncated[t, env]:
-                    break
-                weight *= gamma * lam
-    return advantages
-
-
 def rollout(length: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
     """Return a rollout and its rows that only reset: those that follow an end."""
     rng = np.random.default_rng(seed)
@@ -174,16 +156,6 @@ def rollout(length: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
     terminated[resets] = truncated[resets] = False
     rewards[resets] = 0
     return rewards, values, terminated, truncated, resets
-
-
-@pytest.mark.parametrize(
-    "gamma_lam", [(0.99, 0.95), (0.9, 0), (0.9, 1), (1, 1), (0, 0.9)]
-)
-@pytest.mark.parametrize("length", LENGTHS)
-def test_gae(length: int, gamma_lam: tuple[float, float]) -> None:
-    case = rollout(length, length)[:-1]
-    expected = slow_gae(*case, *gamma_lam)
-    np.testing.assert_allclose(gae(*case, *gamma_lam), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [16, 33, 128])
@@ -248,32 +220,16 @@ def test_n_step_returns_are_gae_without_decay() -> None:
     )
 
 
-def slow_vtrace(
-    ratios: Any, case: Any, gamma: float, rho: float, c: float, lam: float = 1.0
-) -> Any:
-    """Sum equation 1 as it is printed, episode by episode."""
-    rewards, values, terminated, truncated = case
-    length, envs = rewards.shape
-    targets = np.array(values, np.float64)
-    for env in range(envs):
-        for s in range(length):
-            weight = 1.0
-            for t in range(s, length):
-                rest = 0.0 if terminated[t, env] else gamma * float(values[t + 1, env])
-                error = float(rewards[t, env]) + rest - float(values[t, env])
-                targets[s, env] += weight * min(rho, ratios[t, env]) * error
-                if terminated[t, env] or truncated[t, env]:
-                    break
-                weight *= gamma * lam * min(c, ratios[t, env])
-    advantages = np.zeros((length, envs))
-    for s, env in np.ndindex(length, envs):
-        # The final observation of a truncated episode has only its value.
-        part = 0.0 if truncated[s, env] else lam
-        after = (1 - part) * values + part * targets
-        rest = 0.0 if terminated[s, env] else gamma * float(after[s + 1, env])
-        advantage = float(rewards[s, env]) + rest - float(values[s, env])
-        advantages[s, env] = min(rho, ratios[s, env]) * advantage
-    return targets[:-1], advantages
+@pytest.mark.parametrize(
+    "gamma_lam", [(0.99, 0.95), (0.9, 0), (0.9, 1), (1, 1), (0, 0.9)]
+)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_gae(length: int, gamma_lam: tuple[float, float]) -> None:
+    """Its advantages are V-trace's corrections of the acting policy's rollouts."""
+    (gamma, lam), case = gamma_lam, rollout(length, length)[:-1]
+    targets, _ = slow_vtrace(np.ones((length, 4)), case, gamma, 1.0, 1.0, lam)
+    expected = targets - case[1][:-1]
+    np.testing.assert_allclose(gae(*case, *gamma_lam), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("clips", [(1.0, 1.0), (1.5, 0.7), (1.5, 0.7, 0.6)])

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from acting import run_of
+from naive import random_arrays
 from policies import KINDS, cases, policy_of
 
 from xagents_ray import Policy, UserError
@@ -167,12 +168,8 @@ def test_layers_of_the_users() -> None:
 
 def with_model(agent: str, model: Any) -> Policy:
     run = run_of(agent, 1, env="CartPole-v1", model=model)
-    rng = np.random.default_rng(3)
-    arrays = {
-        name: rng.normal(0, 0.7, shape).astype(np.float32)
-        for name, shape in run.layout.shapes.items()
-    }
-    return Policy(LoadedPolicy(run, Weights(1, arrays), "random weights"))
+    weights = Weights(1, random_arrays(run.layout, 3))
+    return Policy(LoadedPolicy(run, weights, "random weights"))
 
 
 def test_networks_that_are_keras_models() -> None:

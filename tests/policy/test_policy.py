@@ -306,7 +306,6 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         ("last", {}, "There is no run in runs: name its directory"),
         ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
-        (DQN, {"which": "bst"}, "--which takes best, last or an env step"),
         (DQN, {"env": "Pendulum-v1"}, "--env is the run's own"),
         (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
         (DQN, {"seed": -1}, "--seed must be ≥ 0"),

@@ -440,34 +440,6 @@ def test_a_batch_of_256_stacks_takes_10_ms() -> None:
     assert min(statistics.median(seconds() for _ in range(5)) for _ in range(8)) <= 0.01
 
 
-def test_nothing_reaches_across_a_dropped_rollout() -> None:
-    """Frames count the steps of one episode; the second rollout is lost."""
-    replay = TransitionReplay(ATARI, 100, 1, 10, 0, 1, GAMMA)
-
-    def insert(first: int) -> None:
-        numbers = np.arange(first - 3, first + 11).clip(0).astype(np.uint8)
-        frames = np.broadcast_to(numbers[:, None, None, None], (14, 1, 84, 84))
-        no, zeros = np.zeros((10, 1), bool), np.zeros((10, 1), np.float32)
-        starts = np.zeros((14, 1), bool)
-        starts[3] = first == 3
-        actions = np.arange(first, first + 10, dtype=np.int32)[:, None]
-        parts = (actions, zeros, no, no, ~no, None, None, 1, 0)
-        replay.insert(Trajectory(frames, starts, *parts))
-
-    insert(3)
-    insert(23)
-    insert(33)
-    assert replay.fill.size == 30
-    drawn = replay.sample(1, 500)
-    seen = drawn.observations[0, :, :, 0, 0].astype(int)
-    assert (seen[:, -1] == seen[:, -2] + 1).all()
-    assert (seen[:, -2] == drawn.actions[0]).all()
-    for row, starts in zip(seen, drawn.starts[0], strict=True):
-        shown = row[np.flatnonzero(starts)[-1] :] if starts[:-1].any() else row
-        assert (np.diff(shown) == 1).all()
-    assert set(drawn.actions[0].tolist()) == {*range(3, 13), *range(23, 43)}
-
-
 def test_a_ring_is_full_once_it_drops_a_row() -> None:
     """Not when each of its rows is taken: some of them only reset."""
     replay = TransitionReplay(spec_of(VECTOR, 1, True), 10, 1, 12, 0, 1, GAMMA)

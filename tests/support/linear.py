@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from naive import slow_vtrace
 
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Trajectory, stack_frames
@@ -105,14 +106,10 @@ def entropies_of(spec: EnvSpec, outputs: Any, log_std: Any = 0.0) -> Any:
 
 
 def gae_of(t: Trajectory, values: Any, gamma: float, lam: float) -> Any:
-    """Return the advantages of the valid rows, from the last row to the first."""
-    advantages = np.zeros_like(values, np.float64)
-    for i in reversed(range(LENGTH)):
-        rest = gamma * values[i + 1] * ~t.terminated[i]
-        continues = ~(t.terminated[i] | t.truncated[i])
-        advantages[i] = t.rewards[i] + rest - values[i]
-        advantages[i] += gamma * lam * continues * advantages[i + 1]
-    return advantages[:-1][t.valid]
+    """Return the advantages of the valid rows."""
+    case = t.rewards, values, t.terminated, t.truncated
+    targets, _ = slow_vtrace(np.ones_like(t.rewards), case, gamma, 1.0, 1.0, lam)
+    return (targets - values[:-1])[t.valid]
 
 
 def first_adam_step(gradient: Any, lr: float, epsilon: float) -> Any:

@@ -34,6 +34,43 @@ def random_arrays(layout: Layout, seed: int, gain: float = 1.0) -> dict[str, Any
     return arrays
 
 
+def slow_vtrace(
+    ratios: Any, case: Any, gamma: float, rho: float, c: float, lam: float = 1.0
+) -> Any:
+    """Return V-trace targets and advantages, summed as equation 1 is printed.
+
+    Args:
+        ratios: [T, B], of the newest policy to the one that acted.
+        case: rewards [T, B], values [T + 1, B], terminated and truncated [T, B].
+        gamma: discount factor.
+        rho: bound of the ratios that weigh errors.
+        c: bound of the ratios that pass later errors back.
+        lam: decay of later errors.
+    """
+    rewards, values, terminated, truncated = case
+    length, envs = rewards.shape
+    targets = np.array(values, np.float64)
+    for env in range(envs):
+        for s in range(length):
+            weight = 1.0
+            for t in range(s, length):
+                rest = 0.0 if terminated[t, env] else gamma * float(values[t + 1, env])
+                error = float(rewards[t, env]) + rest - float(values[t, env])
+                targets[s, env] += weight * min(rho, ratios[t, env]) * error
+                if terminated[t, env] or truncated[t, env]:
+                    break
+                weight *= gamma * lam * min(c, ratios[t, env])
+    advantages = np.zeros((length, envs))
+    for s, env in np.ndindex(length, envs):
+        # The final observation of a truncated episode has only its value.
+        part = 0.0 if truncated[s, env] else lam
+        after = (1 - part) * values + part * targets
+        rest = 0.0 if terminated[s, env] else gamma * float(after[s + 1, env])
+        advantage = float(rewards[s, env]) + rest - float(values[s, env])
+        advantages[s, env] = min(rho, ratios[s, env]) * advantage
+    return targets[:-1], advantages
+
+
 def finite_differences(loss: Callable[[Any], float], x: Any, step: float) -> Any:
     """Return the gradient of a loss by an array."""
     gradient = np.zeros_like(x)
