@@ -1,8 +1,8 @@
 """What an algorithm, a replay buffer or a kind of layer of one's own is made from.
 
 `examples/own_algorithm` is an algorithm in a package of its own: a module of settings
-and the row (`Algorithm`), one of losses and steps, and an entry point. These names
-suffice for the row and need no TensorFlow. What learns is a class like those in
+and its `Algorithm`, one of losses and steps, and an entry point. These names
+suffice for the first and need no TensorFlow. What learns is a class like those in
 `xagents_ray.learners`, made from a `xagents_ray.learners.setup.LearnerSetup`, with what
 `xagents_ray.learners.learner.LearningAlgorithm` lists. What acts extends
 `xagents_ray.actors.policies.base.ActorPolicy`, or is one of those beside it, and a

@@ -1,4 +1,4 @@
-"""What there is to know of one algorithm, and the table of those that are known."""
+"""The description of an algorithm, and the table of those that are known."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One row: what there is to know of an algorithm.
+    """What there is to know of an algorithm before a run.
 
     Classes are given as `module:class`, so that the command line needs neither
     TensorFlow nor the algorithm's own dependencies; a script or a notebook may give
@@ -171,9 +171,9 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
-"""The rows by name; `xagents_ray.algorithms.table` fills it."""
+"""The algorithms by name; `xagents_ray.algorithms.table` fills it."""
 
 
 def add_algorithm(row: Algorithm) -> None:
-    """Add a row of this package; `table.register` is for others."""
+    """Add an algorithm of this package; `table.register` is for others."""
     ALGORITHMS[row.name] = row

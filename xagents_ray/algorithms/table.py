@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 GROUP = "xagents_ray.algorithms"
-"""Entry points of this group name rows, `reinforce = own_algorithm.algorithm:ROW`."""
+"""Group of entry points for algorithms, `reinforce = own_algorithm.algorithm:ROW`."""
 _OURS = frozenset(ALGORITHMS)
 
 
 def all_algorithms() -> Mapping[str, Algorithm]:
-    """Return all rows by name, those of other installed packages last."""
+    """Return all algorithms by name, those of other packages last."""
     plugin_failures()
     return ALGORITHMS
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """Return the row of this name; UserError with near names when there is none."""
+    """Return the algorithm; UserError with near names when there is none."""
     if not isinstance(name, str):
         raise _no_name(name)
     if name in ALGORITHMS:
@@ -97,21 +97,21 @@ def check_owners(row: Algorithm, names: Iterable[str]) -> None:
 
 @functools.cache
 def plugin_failures() -> Mapping[str, str]:
-    """Add the rows of other packages; return a sentence for each that can't be used."""
+    """Add algorithms of other packages; return a sentence for each that fails."""
     return load_plugins(GROUP, lambda name, row: register(row))
 
 
 def register(row: Any) -> None:
     """Add an algorithm, so that `train`, `tune` and the others know it by its name.
 
-    For the command line, a package gives its row as an entry point of the group
-    `xagents_ray.algorithms`. A row of the same module replaces an older one, as when a
+    For the command line, a package names its algorithm in an entry point of the group
+    `xagents_ray.algorithms`. It replaces an older one of the same module, as when a
     notebook's cell runs again.
 
     Args:
         row: the `Algorithm`; its classes may be defined in the script itself.
     Raises:
-        UserError: its name is taken, or the row is wrong.
+        UserError: its name is taken, or it is wrong.
     Example:
         >>> import dataclasses, xagents_ray
         >>> from xagents_ray.extend import find_algorithm
@@ -128,7 +128,7 @@ def register(row: Any) -> None:
 
 
 def _problem(row: Algorithm) -> str | None:
-    """Return what is wrong with a row, and the remedy; None if nothing is."""
+    """Return what is wrong with an algorithm, and the remedy; None if nothing is."""
     if not re.fullmatch("[a-z][a-z0-9_-]*", row.name):
         return "has a name that can't be typed: take a-z, 0-9, - and _"
     config: Any = row.config
@@ -154,6 +154,6 @@ def _problem(row: Algorithm) -> str | None:
 
 
 def _home(row: Algorithm) -> str:
-    """Return the module that a row is of."""
+    """Return the module of an algorithm's learner, which tells whose it is."""
     place = row.learner
     return place.partition(":")[0] if isinstance(place, str) else place.__module__

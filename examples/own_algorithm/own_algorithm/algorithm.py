@@ -1,4 +1,4 @@
-"""REINFORCE: settings and row. Imports no TensorFlow, so that help stays quick."""
+"""REINFORCE: settings and networks. Imports no TensorFlow, so that help stays quick."""
 
 from dataclasses import dataclass
 from pathlib import Path
