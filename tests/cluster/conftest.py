@@ -13,8 +13,8 @@ _WITH_A_CLOCK = (
     "run.evaluator",
     "run.rollout_scheduler",
     "run.last_snapshot",
-    "run.learner",
-    "run.replay",
+    "run.supervised_learner",
+    "run.replay_shards",
 )
 
 
