@@ -65,7 +65,7 @@ class _Learner:
         if self.error.args != ("",):
             raise self.error
         self.number += 1
-        return Takes(2.0, ({"updates": 1, "seconds": 2.0}, version))
+        return Takes(2.0, ({"updates": 1, "seconds": 2.0}, version, None))
 
     def state(self) -> Takes:
         return Takes(2.0, {"number": np.array(self.number)})
