@@ -1,1 +1,1 @@
-"""The only room that imports Ray: remote actors and the distributed driver."""
+"""Remote actors and the distributed driver; the only package that imports Ray."""

@@ -1,1 +1,1 @@
-"""Files that bring a training to a cluster: templates and what fills them in."""
+"""Deployment files for clusters: templates and the code that renders them."""

@@ -1,4 +1,4 @@
-"""The folder of files that bring a training to a cluster, made from templates."""
+"""Writes a folder of deployment files for a cluster from templates."""
 
 import glob
 import json
@@ -21,7 +21,7 @@ _TEMPLATES = {
     "ray": ("job", "ray"),
 }
 _PLACES = {"train.sh": "files/train.sh", "dockerignore": ".dockerignore"}
-"""Where a template's file goes, if not beside the others."""
+"""Output paths of templates that are not written next to the others."""
 _UV = "0.13.9"
 _PLACE = re.compile(r"^( *)\{\{(\w+)\}\}\n|\{\{(\w+)\}\}", re.MULTILINE)
 _COMPOSE_GPU = """\
@@ -43,13 +43,13 @@ def write_folder(
     gpu: bool = False,
     image: str | None = None,
 ) -> list[str]:
-    """Write the files that bring a training to a cluster.
+    """Write the files that deploy a training run to a cluster.
 
     Args:
         target: "docker", "kuberay", "slurm" or "ray".
-        command: words of the command `xagents-ray train`, from `train` on.
+        command: arguments of `xagents-ray`, starting with `train`.
         folder: the folder to write; it must be new or empty.
-        sources: files that the command names, relative to the working directory.
+        sources: files that the command refers to, relative to the working directory.
         workers: number of nodes besides the head.
         gpu: whether the learner gets a GPU.
         image: name of the image; None names it after the version.
@@ -95,7 +95,7 @@ def _write_files(
 
 
 def _found(source: str) -> list[Path]:
-    """Return the files with a name: a TensorFlow checkpoint consists of several."""
+    """Return the files of a source; a TensorFlow checkpoint consists of several."""
     path, here = Path(weights.whole_path(source)), Path.cwd()
     if path.is_absolute() and path.is_relative_to(here):
         raise UserError(
@@ -115,14 +115,14 @@ def _found(source: str) -> list[Path]:
 
 
 def _write_token(path: Path) -> None:
-    """Write a token that only this user, and any user in a container, can read."""
+    """Write a token readable by this user only, and by any user in a container."""
     path.parent.chmod(0o700)
     path.write_text(secrets.token_hex(32), encoding="ascii")
     path.chmod(0o444)
 
 
 def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each file's name and text."""
+    """Yield the name and the text of each file."""
     for folder in _TEMPLATES[target]:
         room = Path(__file__).parent / folder
         for each in sorted(room.iterdir(), key=lambda file: file.name):
@@ -132,9 +132,10 @@ def _files(target: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
-    """Fill in `{{name}}`, from values or NAME.part; alone on a line, it is a block.
+    """Replace each `{{name}}` in a text by `values[name]` or the file name.part.
 
-    A block keeps the line's indentation; an empty one removes the line.
+    Alone on a line, it is a block: its lines get that line's indentation, and an
+    empty block removes the line.
     """
 
     def value(name: str) -> str:
@@ -156,10 +157,10 @@ def _filled(text: str, values: Mapping[str, str], room: Path) -> str:
 def _values(
     target: str, command: Sequence[str], workers: int, gpu: bool, image: str | None
 ) -> dict[str, str]:
-    """Return the values of the templates' names."""
+    """Return the values of the template variables."""
     addresses = [f"- 192.0.2.{11 + n}" for n in range(workers)]
     shell = shlex.join(["xagents-ray", *command])
-    if target == "ray":  # of several --run-dir, the last one counts
+    if target == "ray":  # a later --run-dir takes precedence
         agent, flags = shlex.join(["xagents-ray", *command[:2]]), command[2:]
         shell = f'{agent} --run-dir "$HOME/runs" {shlex.join(flags)}'
     # Compose reads $NAME, and $$ as $.

@@ -1,1 +1,1 @@
-"""Ray itself: connecting, calling, and what its processes need."""
+"""Access to Ray: connections, authentication, TLS and calls."""

@@ -1,4 +1,4 @@
-"""Ray's token: whether it is required, how Ray gets it, and a link for browsers."""
+"""Ray's token authentication, and a link to the dashboard for browsers."""
 
 import contextlib
 import http.server
@@ -12,14 +12,14 @@ from typing import Any
 from xagents_ray.cluster.ray import tls
 
 _TOKEN = secrets.token_hex(32)
-"""Token of every Ray that this process starts, unless the user has set one."""
+"""Token for Ray instances that this process starts, unless the user has set one."""
 _CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _ANSWER_SECONDS = 10.0
 _COOKIE = "ray-authentication-token"
 
 
 def for_own_ray() -> dict[str, str]:
-    """Return the environment variables for a Ray that starts on this machine.
+    """Return the environment variables for starting Ray on this machine.
 
     Its ports are open to the network; the token is known only to this run or user.
     """
@@ -45,7 +45,7 @@ def tell_ray() -> None:
 
 
 def _requires_token(address: str) -> bool:
-    """Return whether a cluster refuses a request without a token."""
+    """Return whether a cluster requires a token; if unknown, whether we have one."""
     import grpc
 
     with tls.grpc_channel(address) as channel:

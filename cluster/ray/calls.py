@@ -1,4 +1,4 @@
-"""Waiting for Ray's actors in bounded time, and a log of their failures."""
+"""Calls to Ray actors with time limits, and a log of failures."""
 
 import math
 import re
@@ -14,9 +14,9 @@ from xagents_ray.core.user_code import from_their_frame
 
 _POLL_SECONDS = 0.2
 _FETCH_SECONDS = 600.0
-"""In which an object that is ready must arrive here, even over a slow network."""
+"""Time limit for fetching an object that is ready, even over a slow network."""
 _PAUSES = 1.0, 16.0
-"""Seconds of the first pause while the object store is full, and of the longest."""
+"""First and longest pause, in seconds, while the object store is full."""
 _FULL_SECONDS = 120.0
 _SAVING_SECONDS = 10.0
 _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
@@ -24,14 +24,14 @@ _CALL = re.compile(r"^.*\bray::\S+\(\).*$", re.MULTILINE)
 
 @dataclass
 class FailureLog:
-    """A log of the failures of a run's parts; each is counted and reported."""
+    """A log that counts and reports the failures of a run's components."""
 
-    # What failed, and what was lost with it, by name.
+    # Numbers of failed components and lost items, by name.
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)  # sentences, oldest first
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count failures or what they cost; a number of 0 leaves no entry."""
+        """Count failures or lost items; a number of 0 adds no entry."""
         if number:
             self.counts[name] += number
 
@@ -39,7 +39,7 @@ class FailureLog:
         self.warnings.append(sentence)
 
     def take_warnings(self) -> list[str]:
-        """Return the new warnings, and forget them."""
+        """Return the warnings since the last call."""
         taken, self.warnings = self.warnings, []
         return taken
 
@@ -49,10 +49,10 @@ class LateError(Exception):
 
 
 class RayCalls:
-    """Waits for objects of Ray while reacting to signals.
+    """Waits for Ray objects while responding to signals.
 
     Args:
-        ray: the module `ray`.
+        ray: the `ray` module.
         signals: the signals, which end waits.
         is_lost: function that returns whether Ray is lost for good.
     Attributes:
@@ -129,7 +129,7 @@ class RayCalls:
         return [reference for reference in references if reference in ready]
 
     def shutdown_requested(self, waited: float = math.inf) -> bool:
-        """Return whether a signal ends a wait that has taken so many seconds."""
+        """Return whether a signal ends a wait that has lasted `waited` seconds."""
         return self._signals.shutdown_requested and waited > 0
 
     @property
@@ -216,11 +216,11 @@ class StoreBackoff:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to a short pause after an attempt that succeeded."""
+        """Go back to the shortest pause after a successful attempt."""
         self._pause, self._began = _PAUSES[0], math.inf
 
     def wait(self) -> None:
-        """Pause after an attempt that failed.
+        """Pause after a failed attempt.
 
         Raises:
             Broken: no attempt has succeeded for too long.

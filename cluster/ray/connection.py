@@ -27,8 +27,8 @@ _INSTALL = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 """Ray's function `RayLog::InstallFailureSignalHandler(const char *, bool)`."""
 _SMALLEST_STORE = 128 * 2**20
 _NOT_SENT = [RunConfig().run_dir, "*.parquet", "*.npz", "*.mp4"]
-"""What is left out of a folder that goes to the nodes of a cluster, besides what Ray
-leaves out: .git, .venv, what .gitignore names. A `.*` would leave out everything."""
+"""Patterns of files not sent to the nodes of a cluster. Ray itself excludes .git, .venv
+and everything in .gitignore. A pattern `.*` would exclude all files."""
 _open: list[RaySession] = []
 
 
@@ -39,14 +39,14 @@ def start_ray(
     note: Callable[[str], None],
     logs: bool = False,
 ) -> Any:
-    """Connect in a thread; take SIGTERM back from Ray as soon as possible.
+    """Call `connect_to_ray` in a thread; reinstall our SIGTERM handler after Ray's.
 
-    In a process that uses Ray already, such as a sweep's trial, this starts nothing and
-    `leave_ray` ends nothing. `note` tells the user what takes long.
+    If this process already uses Ray, as a sweep's trial does, nothing is started, and
+    `leave_ray` ends nothing. `note` is called with a message before a slow start.
 
     Raises:
-        Stopped: a signal came.
-        UserError, Broken: see `connect_to_ray`, also for the other arguments.
+        Stopped: a signal was received.
+        UserError, Broken: raised by `connect_to_ray`.
     """
     ray, outcome = sys.modules.get("ray"), Future[Any]()
     if ray is not None and ray.is_initialized():
@@ -61,7 +61,7 @@ def start_ray(
             outcome.set_result(joined)
         except BaseException as error:
             outcome.set_exception(error)
-        threading.Event().wait()  # Ray's processes end with the thread they began in
+        threading.Event().wait()  # Ray's processes end with this thread
 
     threading.Thread(target=connecting, daemon=True).start()
     while not outcome.done():
@@ -71,7 +71,7 @@ def start_ray(
             _quiet_threads()
             for session in list(_open):
                 session.processes.end()
-            # Ray's client aborts when the Ray that it is connecting to disappears.
+            # Ray's client aborts if Ray disappears while it connects.
             atexit.register(ray_session.end_now, 128 + signals.received)
             raise Stopped
     ray = outcome.result()
@@ -80,7 +80,7 @@ def start_ray(
 
 
 def _quiet_threads() -> None:
-    """Hide exceptions in Ray's threads, which fail when Ray ends."""
+    """Suppress tracebacks of Ray's threads, which fail when Ray ends."""
     shown = threading.excepthook
 
     def show(args: threading.ExceptHookArgs) -> None:
@@ -91,7 +91,7 @@ def _quiet_threads() -> None:
 
 
 def _in_use(ray: Any, address: str | None) -> Any:
-    """Return the Ray in use here; UserError if the address is another one's."""
+    """Return the `ray` module in use; UserError if connected to another address."""
     own = None
     if address is not None:
         own = getattr(ray.get_runtime_context(), "gcs_address", "")
@@ -100,7 +100,7 @@ def _in_use(ray: Any, address: str | None) -> Any:
             f"--address {address} is not the Ray at {own} that this program uses: give "
             "address=None to use that one, or call ray.shutdown() first."
         )
-    if _open:  # a run within another one
+    if _open:  # a nested run
         _open[-1].guests += 1
     return ray
 
@@ -112,7 +112,7 @@ def connect_to_ray(
 
     Args:
         address: address of a cluster, host:port; None starts Ray on this machine.
-        dashboard: whether to serve Ray's dashboard on 127.0.0.1, or find the cluster's.
+        dashboard: whether to serve the dashboard on 127.0.0.1, or find the cluster's.
         store_bytes: size of the object store, in bytes, for the data in flight.
         logs: whether to print the output of Ray's workers.
     Raises:
@@ -138,17 +138,17 @@ def connect_to_ray(
 
 
 def ray_notes() -> list[str]:
-    """Return notes for the user on the Ray that was started or joined."""
+    """Return notes for the user on the current Ray connection."""
     return [note for session in _open for note in session.notes]
 
 
 def is_lost() -> bool:
-    """Return whether the Ray that was started or joined is lost for good."""
+    """Return whether the current Ray instance or cluster is lost for good."""
     return any(session.is_lost for session in _open)
 
 
 def leave_ray(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
-    """Call `farewell`, disconnect, and end the Ray that was started here."""
+    """Call `farewell` and disconnect; shut Ray down if this process started it."""
     if not _open or _open[-1].lose_guest():
         farewell()
         return
@@ -157,7 +157,7 @@ def leave_ray(ray: Any, farewell: Callable[[], None] = lambda: None) -> None:
 
 def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -> Any:
     """Start Ray on this machine."""
-    # Workers would be starved by a busy neighbor at Ray's niceness of 15.
+    # At Ray's default niceness of 15, other busy processes would starve the workers.
     niceness = {"RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0")}
     session.set(authentication.for_own_ray() | niceness)
     bytes_ = object_store_size(store_bytes)
@@ -188,7 +188,7 @@ def _begin(session: RaySession, dashboard: bool, store_bytes: int, logs: bool) -
 
 
 def _import(logs: bool) -> Any:
-    # In a notebook, Ray and what it imports ask for widgets.
+    # In a notebook, Ray and its dependencies warn about missing widgets.
     logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")
@@ -205,18 +205,18 @@ def _import(logs: bool) -> Any:
 
 
 def _keep_sigterm() -> None:
-    """Have Ray install its crash handlers now, and take SIGTERM back at once.
+    """Let Ray install its signal handlers now, then restore that of SIGTERM.
 
-    `ray.init` would install them and hold Python's global lock for half a second, in
-    which a SIGTERM prints a stack trace; only then could `start_ray` take it back.
+    Otherwise, `ray.init` installs them and holds the GIL for half a second, in which
+    SIGTERM prints a stack trace before `start_ray` can restore the handler.
     """
     extension = ctypes.CDLL(str(sys.modules["ray._raylet"].__file__))
     install = getattr(extension, _INSTALL, None)
     if install is None:
-        return  # another release of Ray, with another name for it
+        return  # renamed in another release of Ray
     install.argtypes = ctypes.c_char_p, ctypes.c_bool
     c = ctypes.CDLL(None)
-    action = ctypes.create_string_buffer(1024)  # of more bytes than a sigaction
+    action = ctypes.create_string_buffer(1024)  # larger than a struct sigaction
     c.sigaction(signal.SIGTERM, None, action)
     install(None, True)
     c.sigaction(signal.SIGTERM, action, None)
@@ -246,7 +246,7 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
         raise UserError(
             f"--address {address} is not host:port; Ray's port is 6379 unless chosen."
         )
-    host = host.removeprefix("[").removesuffix("]")  # of IPv6
+    host = host.removeprefix("[").removesuffix("]")  # IPv6
     encrypted = tls.tls_context()
     if reason := ray_session.why_silent(host, int(port), encrypted):
         raise UserError(
@@ -261,7 +261,7 @@ def _join(session: RaySession, address: str, dashboard: bool, logs: bool) -> Any
     with quiet_stderr():
         try:
             context = ray.init(address, **joining)
-        except Exception as error:  # says what the C++ client writes, which is dropped
+        except Exception as error:  # has what the suppressed C++ log says
             failure = error
     if failure is not None:
         raise _refused(address, failure)
@@ -291,7 +291,7 @@ def has_other_machines(ray: Any) -> bool:
 def _join_with_modules(
     ray: Any, address: str, folder: Path, joining: dict[str, Any]
 ) -> Any:
-    """Join a cluster, and send the folder of the user's modules to all nodes."""
+    """Join a cluster, and send the folder of the user's modules to its nodes."""
     sent = {"working_dir": str(folder), "excludes": _NOT_SENT}
     try:
         with quiet_stderr():

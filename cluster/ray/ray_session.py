@@ -1,4 +1,4 @@
-"""A Ray that was started or joined by this process: its processes, or its head."""
+"""A Ray instance that this process has started, or a cluster that it has joined."""
 
 import atexit
 import contextlib
@@ -28,13 +28,13 @@ _REAP_SECONDS = 1.0
 _VITAL = ("gcs_server", "raylet")
 _SIGNALLED_SECONDS = 5.0
 _WITHOUT_RAY_SECONDS = 15.0
-"""Ray's shutdown takes half of that when its control service (GCS) is gone."""
+"""Limit of Ray's shutdown, which takes half of it if the control service is gone."""
 
 
 def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> str:
     """Return why no gRPC server answers at an address; "" if one answers.
 
-    The context is that of TLS, None if it is off.
+    `context` is the TLS context; None without TLS.
     """
     try:
         link = socket.create_connection((host, port), timeout=_PROBE_SECONDS)
@@ -49,7 +49,7 @@ def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> s
     except ssl.SSLError as error:
         why = getattr(error, "verify_message", "") or error.reason
         return f"RAY_USE_TLS is set, and TLS fails: {why}"
-    except UnicodeError:  # of a label that is empty or too long
+    except UnicodeError:  # a label is empty or too long
         return "not the name of a machine"
     except OSError as error:
         return error.strerror or str(error)
@@ -63,10 +63,10 @@ def why_silent(host: str, port: int, context: ssl.SSLContext | None = None) -> s
 
 
 def silence_limit() -> float:
-    """Return the seconds for which a head may be silent.
+    """Return the number of seconds for which a head node may be silent.
 
-    A head that stores its state elsewhere may restart. After twice this time, which
-    Ray's variable sets, Ray's client ends this process without a message.
+    A head with external storage may restart. After twice this time, the timeout in
+    Ray's environment variable, Ray's client ends this process without a message.
     """
     return float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", 60)) / 2
 
@@ -74,7 +74,7 @@ def silence_limit() -> float:
 class HeadProbe:
     """Probes the control service (GCS) of a cluster's head in a thread.
 
-    After some seconds of silence, the head counts as lost for good.
+    After `seconds` of silence, the head is considered lost for good.
     """
 
     def __init__(
@@ -116,18 +116,17 @@ class RayProcesses:
     """The processes that Ray starts on this machine."""
 
     def __init__(self) -> None:
-        # Those that this process has started, which start all others; of Ray's own
-        # class below Popen.
+        # Children of this process, which start all others; Ray's subclass of Popen.
         self.own: list[Any] = []
         self._watch: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Start the processes that Ray starts in the block in their own sessions.
+        """Give each process that Ray starts within the block its own session.
 
         Batch systems signal a whole process group, and Ray must survive that signal so
         that the driver can save the run. The kernel ends Ray when the driver is killed.
-        Releases of Ray without the class that is replaced here stay in the group.
+        Releases of Ray without `ConsolePopen` keep their processes in the group.
         """
         services: Any = sys.modules.get("ray._private.services")
         started, before = self.own, getattr(services, "ConsolePopen", None)
@@ -137,7 +136,7 @@ class RayProcesses:
 
         class Apart(before):  # type: ignore[misc, valid-type]
             def __init__(self, *arguments: Any, **settings: Any) -> None:
-                # Elsewhere, Ray ends them by their process group.
+                # On other systems, Ray ends them by process group.
                 settings["start_new_session"] = sys.platform == "linux"
                 super().__init__(*arguments, **settings)
                 started.append(self)
@@ -157,7 +156,7 @@ class RayProcesses:
         )
 
     def all(self) -> list[psutil.Process]:
-        """Return the living processes, and all that they have started."""
+        """Return Ray's live processes and all of their descendants."""
         found, pids = [], {each.pid for each in self.own}
         for process in psutil.Process().children(recursive=True):  # parents come first
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -167,9 +166,9 @@ class RayProcesses:
         return found
 
     def watch(self) -> None:
-        """End Ray's agents when this process is killed; they would survive for 60 s.
+        """Kill Ray's agents if this process is killed; they would survive for 60 s.
 
-        A shell waits for the end of a pipe that only this process holds open.
+        A shell waits for the end of a pipe that only this process keeps open.
         """
         agents = [str(each.pid) for each in self.all() if each.name().endswith("Agent")]
         self._watch = subprocess.Popen(
@@ -177,16 +176,15 @@ class RayProcesses:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # away from Ctrl-C
+            start_new_session=True,  # not reached by Ctrl-C
         )
 
     def end(
         self, below: list[psutil.Process] | None = None, seconds: float = 0
     ) -> None:
-        """Kill the processes that are still alive after some seconds.
+        """Kill the processes that are still alive after `seconds`.
 
-        `below` is what `all` returned before Ray ended; None means the current
-        processes.
+        `below` is the result of `all` before Ray's shutdown; None calls it now.
         """
         _, alive = psutil.wait_procs(self.all() if below is None else below, seconds)
         for process in alive:
@@ -201,18 +199,18 @@ class RayProcesses:
 
 @dataclass
 class RaySession:
-    """A Ray that this process has started or joined."""
+    """A Ray instance that was started, or a cluster that was joined."""
 
     # Previous values of the variables that were set for Ray.
     environment: dict[str, str | None] = field(default_factory=dict)
-    # Ray's own on this machine; none of a cluster that was joined.
+    # Processes that were started here; none if a cluster was joined.
     processes: RayProcesses = field(default_factory=RayProcesses)
-    head: HeadProbe | None = None  # of the cluster that was joined
+    head: HeadProbe | None = None  # probe of a cluster that was joined
     notes: list[str] = field(default_factory=list)  # for the user, a sentence each
-    # To the dashboard of a Ray that has a token.
+    # Link to the dashboard, if it was started here.
     link: authentication.DashboardLink | None = None
-    signals: Signals | None = None  # end what Ray is needed for
-    guests: int = 0  # runs within the one that it was opened for
+    signals: Signals | None = None  # signals that end the run
+    guests: int = 0  # number of active nested runs
 
     def set(self, environment: Mapping[str, str]) -> None:
         """Set environment variables until `restore`."""
@@ -237,14 +235,14 @@ class RaySession:
         return self.processes.is_broken
 
     def lose_guest(self) -> bool:
-        """Note that a guest has ended; return whether there was one."""
+        """Count the end of a nested run; return whether there was one."""
         had, self.guests = self.guests > 0, max(0, self.guests - 1)
         return had
 
     def leave(self, ray: Any, farewell: Callable[[], None]) -> None:
-        """Shut Ray down, with a time limit if that may take a minute.
+        """Shut Ray down, with a time limit after a signal or if Ray is lost.
 
-        `farewell` makes the last calls to Ray; it is skipped when Ray is lost.
+        `farewell` makes the last calls to Ray; it is skipped if Ray is lost.
         """
         received = None if self.signals is None else self.signals.received
         code, limit, is_lost = 1, _WITHOUT_RAY_SECONDS, self.is_lost
@@ -277,7 +275,7 @@ class RaySession:
 
 
 def end_now(code: int) -> None:
-    """End this process without Ray's client, which would wait for what is lost."""
+    """Exit without Ray's exit handlers, which would wait for lost processes."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""Ray's TLS, which Ray's own environment variables configure."""
+"""Ray's TLS, which Ray's environment variables configure."""
 
 import os
 import ssl
@@ -19,7 +19,7 @@ def tls_context() -> ssl.SSLContext | None:
     if not _is_on():
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.set_alpn_protocols(["h2"])  # gRPC refuses others
+    made.set_alpn_protocols(["h2"])  # gRPC requires HTTP/2
     missing = [name for name in _NAMES if not Path(os.environ.get(name, "")).is_file()]
     if missing:
         raise UserError(
@@ -30,7 +30,7 @@ def tls_context() -> ssl.SSLContext | None:
     try:
         made.load_verify_locations(authority)
         made.load_cert_chain(certificate, key)
-    except OSError as error:  # as OpenSSL's errors are
+    except OSError as error:  # includes OpenSSL's errors
         raise UserError(
             f"What {', '.join(_NAMES)} name can't be used ({error.strerror}): let them "
             "name PEM files, and the key be that of the certificate."
@@ -41,7 +41,7 @@ def tls_context() -> ssl.SSLContext | None:
 def grpc_channel(address: str) -> Any:
     """Return a gRPC channel to a cluster's head, encrypted if TLS is on.
 
-    It uses the certificates that `tls_context` has checked.
+    The certificates are those that `tls_context` has checked.
     """
     import grpc
 

@@ -1,4 +1,4 @@
-"""The env actors of a run: started, and replaced or given up if they fail."""
+"""The env actors of a run: starting them, and replacing those that fail."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.2
 _START_SECONDS = 120.0
 _START_SECONDS_PER_ACTOR = 5.0
 _SESSIONS = 2**16
-"""Numbers for sessions; a replacement's episodes differ from those of all of them."""
+"""Session numbers are smaller; replacements add multiples of it for new episodes."""
 _USER_ERROR = re.compile(
     rf"^{re.escape(UserError.__module__)}\.(?:UserError|EnvironmentFault): ", re.M
 )
@@ -32,36 +32,34 @@ class FinishedRollout(NamedTuple):
 
 @dataclass
 class RolloutCall:
-    """A rollout that was requested of an env actor, as references."""
+    """A rollout requested from an env actor, with its data as Ray references."""
 
-    weights: Any  # that act
-    env_steps: int  # of the run at the time of the request
+    weights: Any  # behavior weights
+    env_steps: int  # env steps of the run when requested
     trajectory: Any
     report: Any
-    began: float | None = None  # clock when the actor could begin; None before
+    began: float | None = None  # time when the weights were ready; None before
 
 
 @dataclass
 class ActorSlot:
-    """Some environments of the run, and the actor that currently steps them."""
+    """A share of the run's environments, and the actor that currently steps them."""
 
     number: int  # from 0
     actor: Any  # handle; None after it was given up
-    started: Any  # reference that is ready once the actor has made its environments
+    started: Any  # reference that is ready once the environments are created
     n_envs: int
-    alive_at: float  # clock when it was made, became ready, or finished a rollout
-    is_ready: bool = False  # its environments are made
+    alive_at: float  # time when it was created, became ready, or finished a rollout
+    is_ready: bool = False  # its environments are created
     is_overdue: bool = False  # it did not start in time
     calls: deque[RolloutCall] = field(default_factory=deque)  # oldest first
-    finished: deque[FinishedRollout] = field(
-        default_factory=deque
-    )  # nobody has taken them yet
-    failures: int = 0  # in a row, without a finished rollout
-    # Number of each error, by kind and line, since an episode ended.
+    finished: deque[FinishedRollout] = field(default_factory=deque)  # not taken yet
+    failures: int = 0  # consecutive, without a finished rollout
+    # Number of times each error, by line and type, occurred since an episode ended.
     errors: Counter[str] = field(default_factory=Counter)
-    replaced: int = 0  # how many times
-    version: int = 0  # of the weights of the newest rollout
-    is_stale: bool = False  # the user was warned that the version stands still
+    replaced: int = 0  # number of replacements
+    version: int = 0  # weights version of the newest rollout
+    is_stale: bool = False  # the user was warned that the version doesn't advance
 
 
 class ActorPool:
@@ -70,8 +68,8 @@ class ActorPool:
     Args:
         calls: Ray calls that wait for the actors.
         shares: number of environments of each actor.
-        make: function that makes the n-th actor.
-        max_restarts: number of consecutive failures after which an actor is given up.
+        make: function that creates the n-th actor.
+        max_restarts: number of consecutive failures that an actor may have.
     Attributes:
         slots: the slots of the actors, one per actor.
     """
@@ -102,7 +100,7 @@ class ActorPool:
 
     @property
     def ready(self) -> list[ActorSlot]:
-        """Slots whose actors have made their environments."""
+        """Slots whose actors have created their environments."""
         return [slot for slot in self.slots if slot.is_ready]
 
     @property
@@ -112,7 +110,7 @@ class ActorPool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every actor has made its environments."""
+        """Whether every actor has created its environments."""
         return all(slot.is_ready for slot in self.slots)
 
     @property
@@ -122,10 +120,10 @@ class ActorPool:
         return self.is_complete and not is_behind
 
     def wait_until_ready(self) -> None:
-        """Wait until every actor has made its environments; replace those that fail.
+        """Wait until every actor has created its environments; replace failed ones.
 
         Raises:
-            UserError: an actor can't be made with the user's settings.
+            UserError: an actor can't be created with the user's settings.
             Broken: Ray starts no actor, or none is left.
         """
         for slot in self.slots:
@@ -140,7 +138,7 @@ class ActorPool:
                     )
 
     def restart(self, session: int) -> None:
-        """Begin with episodes that differ from those of other sessions of the run."""
+        """Start episodes whose seeds differ from other sessions of the run."""
         self._session = session
         for slot in self.live:
             slot.actor.restart.remote(session)
@@ -153,7 +151,7 @@ class ActorPool:
             for slot, state in zip(self.slots, states, strict=True)
             if slot.actor is not None
         ]
-        until = time.monotonic() + self._start_seconds  # of all together
+        until = time.monotonic() + self._start_seconds  # for all calls together
         for slot, call in calls:
             try:
                 dropped += self._calls.get(call, max(0.0, until - time.monotonic()))
@@ -204,17 +202,17 @@ class ActorPool:
             slot.started = slot.actor.ready.remote()
 
     def pause(self, references: Sequence[Any], seconds: float = math.inf) -> None:
-        """Wait for references, at most for the given seconds.
+        """Wait briefly for one of the references, for at most `seconds`.
 
         Raises:
-            Stopped: a signal asked for a shutdown.
+            Stopped: a shutdown was requested.
         """
         self._calls.ready(references, max(0.0, min(seconds, _POLL_SECONDS)))
         if self._calls.shutdown_requested():
             raise Stopped
 
     def _take_started(self, slot: ActorSlot, is_first: bool = False) -> None:
-        """Take the result of an actor that has started, or failed to."""
+        """Process the result of an actor's start, which may have failed."""
         try:
             self._calls.value(slot.started)
         except (UserError, self._calls.ray.exceptions.RayError) as error:

@@ -35,19 +35,19 @@ _PUBLISH_SECONDS = 2.0
 
 
 class RayDriver:
-    """The parts of a run as Ray actors; the driver moves only references.
+    """Drives a run whose components are Ray actors, by passing references.
 
     Args:
         run: the run to drive.
-        calls: Ray calls that wait for the parts.
-        parts: maker of the parts, which also ends them; if the constructor raises,
-            its caller ends them.
+        calls: Ray calls that wait for the actors.
+        parts: factory of the actors, which also ends them. If the constructor raises,
+            the caller has to end them.
     """
 
     def __init__(self, run: RunSpec, calls: RayCalls, parts: RunParts) -> None:
         self._run, self._ray = run, calls.ray
         self._config, self._pipeline = run.config.algorithm, run.config.pipeline
-        # Seconds that a pass may continue after a signal; frames take longer.
+        # Seconds for which a pass may continue after a signal; longer with images.
         self._patience = _ENDING_SECONDS * (3 if run.spec.is_image else 1)
         self._calls, self._parts = calls, parts
         self.n_actors = parts.n_actors
@@ -74,7 +74,7 @@ class RayDriver:
         return self._learner.threads
 
     def collect(self, env_steps: int) -> Collected:
-        """Take rollouts, of every env actor or as they come; fill the replay."""
+        """Collect rollouts, one per env actor or as they finish; fill the replay."""
         self._env_steps = env_steps
         stale: list[FinishedRollout] = []
         self._round = []
@@ -118,19 +118,19 @@ class RayDriver:
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates by a factor; return the new one."""
         lr = float(self._learner.call("scale_lr", factor))
-        self._learner.state()  # a learner that is replaced must know of it
+        self._learner.state()  # so that a replacement learner has the new rate
         return lr
 
     def snapshot(self) -> Snapshot:
         """Return references to copies of the learner's and the env actors' states."""
         actors = []
-        # Without those of all env actors, all start new episodes when it is resumed.
+        # Without the states of all env actors, a resumed run starts new episodes.
         if self._pipeline.policy_lag == 0 and self._actors.are_idle:
             actors = [slot.actor.state.remote() for slot in self._actors.live]
         return Snapshot(self._learner.actor.state.remote(), actors)
 
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
-        """Return a snapshot with arrays in place of references; None if lost."""
+        """Return a snapshot with its references resolved; None if data is lost."""
         began = time.monotonic()
         learner = self._fetch_learner(snapshot.learner)
         if learner is None:
@@ -163,7 +163,7 @@ class RayDriver:
         return None
 
     def _fetch_actors(self, references: Sequence[Any], began: float) -> list[Any]:
-        """Return all states; none if one is late, counted from the first request."""
+        """Return all actors' states; [] if one is late, counting from `began`."""
         actors = []
         try:
             for each in references:
@@ -199,17 +199,17 @@ class RayDriver:
         return self._evaluations.begin(env_steps, self._learner.weights)
 
     def evaluations(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for the last if asked."""
+        """Return evaluations that ended or failed; wait for all if `is_last`."""
         return self._evaluations.ended(is_last)
 
     def close(self) -> None:
-        """End every part, and Ray if this run started it."""
+        """End all actors, and Ray if this run started it."""
         connection.leave_ray(self._ray, self._parts.release)
 
     def _take(self, env_steps: int) -> list[FinishedRollout]:
-        """Return finished rollouts: one per actor, or as many from free actors."""
+        """Return finished rollouts: one per actor, or any if asynchronous."""
         if self._pipeline.asynchronous:
-            # Not earlier: a learner that is restored first has other weights.
+            # Not earlier: the weights change when the learner is restored.
             self._calls.others = self._fleet.heads
             self._calls.meanwhile = lambda: self._fleet.tend_beside(self._env_steps)
             alone = (
@@ -226,7 +226,7 @@ class RayDriver:
         return self._run.algorithm.on_policy and lag > self._pipeline.policy_lag
 
     def _sample(self, batches: int, env_steps: int) -> dict[Any, int]:
-        """Return references to batches of the replay, each with its shard's index."""
+        """Return references to batches from the replay, with their shards' indices."""
         config = self._config.replay
         if self._shards is None or config is None or not batches:
             return {}
@@ -236,7 +236,7 @@ class RayDriver:
     def _update_priorities(self, shards: ReplayShards) -> None:
         """Send the priority updates of past phases to the replay.
 
-        This happens before the next round, while the drawn transitions are still held.
+        This happens before the next round overwrites the sampled transitions.
         """
         if self._takes_errors and (updates := self._learner.priority_updates()):
             shards.update(updates)
@@ -251,13 +251,13 @@ class RayDriver:
 
 
 class RaySupervision:
-    """Reports the failures of a run's parts, and publishes its metrics.
+    """Reports the failures of a run's components, and publishes its metrics.
 
-    They are Ray's gauges `xagents_ray_<name>`, which Prometheus reads from every node.
+    Metrics are Ray gauges `xagents_ray_<name>`, which Prometheus reads from each node.
 
     Args:
         agent: name of the run's agent; a label of every gauge.
-        log: the log in which the parts count and report their failures.
+        log: the log of failures.
         fleet: the scheduler whose actors' weights versions are published.
     """
 
@@ -301,7 +301,7 @@ def start_ray_driver(
 ) -> RayDriver:
     """Start Ray, or join a cluster, and return the driver; see `RunParts`."""
     definitions = export_definitions(run.config.env)
-    signals.on_first = None  # heard by polling: Ray must not be interrupted
+    signals.on_first = None  # polled instead, because Ray must not be interrupted
     ray = connection.start_ray(run.config.placement, store_bytes(run), signals, note)
     calls = RayCalls(ray, signals, connection.is_lost)
     try:
@@ -312,5 +312,5 @@ def start_ray_driver(
     try:
         return RayDriver(run, calls, parts)
     except BaseException:
-        connection.leave_ray(ray, parts.release)  # Ray may be the user's, and live on
+        connection.leave_ray(ray, parts.release)  # a Ray of the user may continue
         raise

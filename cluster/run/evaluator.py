@@ -1,4 +1,4 @@
-"""Greedy evaluations during training, in an actor of their own."""
+"""Greedy evaluations during training, in a separate actor."""
 
 import time
 from collections import deque
@@ -12,24 +12,24 @@ from xagents_ray.core.errors import Diverged, UserError
 from xagents_ray.core.reports import Evaluated, FailedEvaluation
 
 _LIMIT_SECONDS = 1_800.0
-"""Of one evaluation, or ten times the longest one so far where that is more."""
+"""Time limit of an evaluation, or ten times the longest one if that is more."""
 _WAITING_BYTES = 64 * 2**20
-"""Of waiting weights and states, for which the object store has room."""
+"""Size of the queued weights and states for which the object store has room."""
 
 
 class _Evaluation(NamedTuple):
     step: int
-    episodes: Any  # a reference
-    began: float  # clock at its start, ...
-    until: float  # ... and when it has taken too long
+    episodes: Any  # a Ray reference
+    began: float  # start time
+    until: float  # deadline
 
 
 class Evaluations:
-    """One evaluation in progress and others waiting; training waits for none.
+    """Runs one evaluation at a time and queues others, without delaying training.
 
     Args:
         calls: Ray calls that wait for the last evaluations.
-        make: function that makes an evaluator with a number of environments.
+        make: function that creates an evaluator with a number of environments.
         run: the run to evaluate.
     Attributes:
         actor: handle of the evaluator; None before the first evaluation.
@@ -40,7 +40,7 @@ class Evaluations:
     ) -> None:
         self._calls, self._log, self._make, self._run = calls, calls.log, make, run
         self.actor: Any = None
-        # Each has its weights in the store, and the state that may be the best.
+        # Each one has its weights and a candidate for the best state in the store.
         self._most_waiting = max(2, _WAITING_BYTES // sum(weights_bytes(run)))
         self._longest = 0.0
         self._current: _Evaluation | None = None
@@ -64,7 +64,7 @@ class Evaluations:
         return False
 
     def ended(self, is_last: bool) -> list[Evaluated | FailedEvaluation]:
-        """Return evaluations that ended or failed; wait for the last if asked."""
+        """Return evaluations that ended or failed; wait for all if `is_last`."""
         self._advance()
         while is_last and self._current is not None:
             self._finish(self._current, self._current.until - time.monotonic())
@@ -92,7 +92,7 @@ class Evaluations:
         self._current = _Evaluation(step, episodes, began, until)
 
     def _finish(self, evaluation: _Evaluation, limit: float) -> None:
-        """Wait some seconds for an evaluation's episodes, and begin the next one."""
+        """Wait up to `limit` seconds for an evaluation, then begin the next one."""
         try:
             episodes = self._calls.get(evaluation.episodes, limit)
         except LateError:
@@ -109,7 +109,7 @@ class Evaluations:
         self._begin_next()
 
     def _fail(self, step: int, why: str) -> None:
-        """Report an evaluation that failed; the next one has a new evaluator."""
+        """Report a failed evaluation; the next one uses a new evaluator."""
         self._ended.append(FailedEvaluation(step))
         self._log.count("evaluations")
         self._log.warn(f"The evaluation at {step} steps failed: {why.rstrip('.')}")

@@ -1,4 +1,4 @@
-"""The driver's own copy of its learner's state."""
+"""The driver's copy of the learner's state."""
 
 import time
 from contextlib import suppress
@@ -8,19 +8,19 @@ from xagents_ray.cluster.ray.calls import RayCalls
 from xagents_ray.core.trajectory import Array
 
 _REFRESH_SECONDS = 0.5, 2.0
-"""From one request to the next; the longer one from 20 MB on."""
+"""Shortest and longest interval between requests; the longest from 20 MB on."""
 _BYTES_PER_SECOND = 10_000_000
 _FETCH_SECONDS = 10.0
 
 
 class LastSnapshot:
-    """A learner's snapshot, refreshed while it learns, and the newer phases."""
+    """The newest snapshot of a learner's state, and the phases since then."""
 
     def __init__(self, calls: RayCalls) -> None:
         self._calls = calls
         self.arrays: dict[str, Array] = {}  # the learner's state by name
-        self._last_phase = 0  # that the snapshot includes
-        self._newer: dict[int, int] = {}  # updates of each phase
+        self._last_phase = 0  # newest one that the snapshot includes
+        self._newer: dict[int, int] = {}  # updates of each later phase
         self._requested: tuple[Any, int] | None = None
         self._requested_at = 0.0
         self._due_after = _REFRESH_SECONDS[0]  # seconds from one request to the next
@@ -31,21 +31,21 @@ class LastSnapshot:
         return sum(self._newer.values())
 
     def keep(self, arrays: dict[str, Array], phase: int) -> None:
-        """Keep a snapshot that includes all phases up to a number."""
+        """Store a snapshot that includes all phases up to number `phase`."""
         self.arrays, self._last_phase = arrays, phase
-        self._requested = None  # one that was requested before is older
+        self._requested = None  # an earlier request is outdated
         self._newer = {n: count for n, count in self._newer.items() if n > phase}
         nbytes = sum(array.nbytes for array in arrays.values())
         least, most = _REFRESH_SECONDS
         self._due_after = min(max(least, nbytes / _BYTES_PER_SECOND), most)
 
     def add(self, phase: int, updates: int) -> None:
-        """Note a phase that has ended."""
+        """Count the updates of a phase that has ended."""
         if phase > self._last_phase:
             self._newer[phase] = updates
 
     def collect(self) -> None:
-        """Keep the requested snapshot if it is ready."""
+        """Store the requested snapshot if it is ready."""
         if self._requested is None or not self._calls.ready([self._requested[0]], 0):
             return
         (reference, included), self._requested = self._requested, None
@@ -54,9 +54,9 @@ class LastSnapshot:
             self.keep(get(reference, timeout=_FETCH_SECONDS), included)
 
     def refresh(self, actor: Any, phase: int) -> None:
-        """Keep the requested snapshot if it is ready; request one if it is due.
+        """Store the requested snapshot if it is ready; request one if it is due.
 
-        `phase` is the newest one that was requested from the learner.
+        `phase` is the number of the newest phase requested from the learner.
         """
         self.collect()
         if self._requested is not None:
@@ -66,6 +66,6 @@ class LastSnapshot:
             self._requested_at = time.monotonic()
 
     def restart(self) -> None:
-        """Forget newer phases and requests, because a learner resumes from here."""
+        """Discard later phases and requests when a learner resumes from this state."""
         self._newer.clear()
         self._requested = None

@@ -1,4 +1,4 @@
-"""Learning phases and their data, as references to Ray's objects."""
+"""Learning phases and their data, as Ray references."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from xagents_ray.core.moments import Statistics
 
 @dataclass
 class PhaseData:
-    """The data of one learning phase; parts that are lost are drawn again."""
+    """The data of one learning phase; lost samples are drawn again."""
 
     calls: RayCalls
     shards: ReplayShards | None
-    fresh: Sequence[Any]  # references to trajectories of the newest round; on-policy
-    # Asks the shards for samples; returns references to them, each with its shard.
+    fresh: Sequence[Any]  # references to the newest trajectories, if on-policy
+    # Requests samples; returns references to them, each with its shard's index.
     draw: Callable[[], dict[Any, int]]
     drawn: dict[Any, int] | None = None  # None before `references` was called
 
@@ -28,7 +28,7 @@ class PhaseData:
         if self.drawn is not None:
             kept = [each for each in self.fresh if not self.calls.failed(each)]
             if self.shards is not None:
-                self.shards.insert([])  # replaces those that died
+                self.shards.insert([])  # replaces dead shards
             if self.fresh and not kept:
                 return []
             self.fresh = kept
@@ -44,14 +44,14 @@ class PhaseData:
 
 @dataclass
 class RequestedPhase:
-    """A learning phase that was requested."""
+    """A requested learning phase."""
 
     data: PhaseData
-    env_steps: int  # of the run, after the data was collected
+    env_steps: int  # env steps of the run after the data was collected
     statistics: Statistics  # of the steps since the previous phase
     takes_errors: bool = False  # whether the replay samples in proportion to errors
     number: int = 0  # from 1, in the order of the requests
-    # To the data; empty if all of it was lost, and nothing is learned.
+    # References to the data; empty if all of it was lost and nothing is learned.
     references: Sequence[Any] = ()
     # References to the fields of its PhaseOutputs.
     metrics: Any = None

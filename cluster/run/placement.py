@@ -1,4 +1,4 @@
-"""The cores and GPUs that the parts of a run claim, and its Ray actors."""
+"""Resource claims of a run, and the creation of its Ray actors."""
 
 import itertools
 import math
@@ -23,24 +23,24 @@ _STEP = 1e-4
 
 Bundle = dict[str, float]
 Labels = list[dict[str, str]] | None
-"""Those that a node must have for each bundle; None if any node will do."""
+"""Node labels that each bundle requires; None if any node will do."""
 _can_learn: dict[str, bool] = {}
-"""Which nodes have TensorFlow, by their ids."""
+"""Whether each node has TensorFlow, by node id."""
 
 
 class ClusterNode(NamedTuple):
-    """A living node of the cluster."""
+    """A live node of the cluster."""
 
     id: str
     has: Bundle
-    can_learn: bool = True  # xagents-ray-actor leaves TensorFlow out
+    can_learn: bool = True  # whether it has TensorFlow
 
 
 def nodes_of(ray: Any) -> list[ClusterNode]:
-    """Return all nodes; if there are several, ask each once what it can do.
+    """Return all nodes; if there are several, check each once for TensorFlow.
 
     Raises:
-        UserError: no node can learn.
+        UserError: no node has TensorFlow.
     """
     alive = {node["NodeID"]: node["Resources"] for node in _alive(ray)}
     unknown = [node for node in alive if node not in _can_learn]
@@ -58,7 +58,7 @@ def nodes_of(ray: Any) -> list[ClusterNode]:
 
 
 def _ask(ray: Any, nodes: Sequence[str]) -> None:
-    """Note which nodes can learn; one that doesn't answer can't."""
+    """Record which nodes have TensorFlow; one that doesn't answer has none."""
     task = ray.remote(num_cpus=0)(is_complete)
     affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {
@@ -75,7 +75,7 @@ def _ask(ray: Any, nodes: Sequence[str]) -> None:
 
 
 def label_selectors(nodes: Sequence[ClusterNode], count: int) -> Labels:
-    """Return labels for `count` bundles, the first of which is the learner's."""
+    """Return node labels for `count` bundles; the first one is the learner's."""
     able = [node.id for node in nodes if node.can_learn]
     if len(able) == len(nodes):
         return None
@@ -85,7 +85,7 @@ def label_selectors(nodes: Sequence[ClusterNode], count: int) -> Labels:
 def run_claims(
     nodes: Sequence[ClusterNode], config: Config, share: float = 1.0, spared: int = 0
 ) -> list[Bundle]:
-    """Return the claim of a run's learner, then that of each env actor.
+    """Return the resource claims of a run: the learner's, then each env actor's.
 
     `share` is the fraction of the cluster that the run may claim. Without `--n-actors`,
     `spared` cores get no env actor.
@@ -112,7 +112,7 @@ def single_claim(nodes: Sequence[ClusterNode], config: Config, share: float) -> 
 
 
 def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> None:
-    """Raise UserError if the cluster, or every single node, lacks a resource.
+    """Raise UserError if the claims exceed the cluster, or one exceeds every node.
 
     The first bundle is the learner's.
     """
@@ -141,14 +141,14 @@ def check_claims(nodes: Sequence[ClusterNode], bundles: Sequence[Bundle]) -> Non
 
 
 class RunParts:
-    """Claims all resources of a run at once, and makes its actors with them.
+    """Claims all resources of a run at once, and creates its actors.
 
-    A trial of a sweep has its claim already.
+    A trial of a sweep already has its claim.
 
     Args:
         calls: Ray calls that wait for the claim.
-        run: the run whose parts are made.
-        definitions: definitions of environments that other processes don't know.
+        run: the run whose actors are created.
+        definitions: definitions of environments that other processes lack.
         has_claim: whether this process has a placement group for the run.
     Attributes:
         n_actors: number of env actors.
@@ -166,11 +166,11 @@ class RunParts:
         has_claim: bool = False,
     ) -> None:
         self._ray, self._run, self._definitions = calls.ray, run, definitions
-        self._made: dict[tuple[str, int], Any] = {}  # the newest of each part
+        self._made: dict[tuple[str, int], Any] = {}  # newest actor of each kind
         self._is_own = not has_claim
         if self._is_own:
             nodes = nodes_of(self._ray)
-            # While env actors run ahead, a learner of several threads is at work too.
+            # With rollouts ahead, a multithreaded learner runs at the same time.
             is_wide = run.config.pipeline.ahead > 0 and run.learner_cores > 1
             bundles = run_claims(nodes, run.config, spared=int(is_wide))
             check_claims(nodes, bundles)
@@ -188,7 +188,7 @@ class RunParts:
         self._bounds: list[int] = bounds.astype(int).tolist()
         self.shares = [end - first for first, end in itertools.pairwise(self._bounds)]
         self._placed: set[int] = set()
-        # Ray doesn't hide GPUs by itself. A runtime environment would slow the start.
+        # Ray doesn't hide GPUs itself. Without GPUs, skip the slow runtime environment.
         has_gpus = any(node["Resources"].get("GPU") for node in _alive(self._ray))
         hidden = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}}
         self._blind = hidden if has_gpus else {}
@@ -208,7 +208,7 @@ class RunParts:
         return self._keep("shard", number, made)
 
     def env_actor(self, number: int) -> Any:
-        """Make an env actor, or a replacement of it."""
+        """Create an env actor, or its replacement."""
         options = self._anywhere
         # A replacement must not wait for cores that the user didn't ask for.
         if number not in self._placed or self._run.config.placement.actor_cpus:
@@ -222,13 +222,13 @@ class RunParts:
         return self._keep("env actor", number, made)
 
     def evaluator(self, n_envs: int) -> Any:
-        """Make an actor that evaluates in `n_envs` environments."""
+        """Create an actor that evaluates in `n_envs` environments."""
         setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions)
         made = self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
         return self._keep("evaluator", 0, made)
 
     def release(self) -> None:
-        """End the actors, and release what was claimed here."""
+        """End the actors, and release resources that were claimed here."""
         for actor in self._made.values():
             self._ray.kill(actor)
         if self._is_own:
@@ -263,7 +263,7 @@ class RunParts:
     def _wait(self, calls: RayCalls, group: Any, bundles: list[Bundle]) -> None:
         """Wait until a placement group is ready."""
         began = time.monotonic()
-        while not group.wait(1):  # it takes whole seconds
+        while not group.wait(1):  # accepts whole seconds only
             if calls.shutdown_requested():
                 raise Stopped
             if time.monotonic() - began > _READY_SECONDS:
@@ -287,7 +287,7 @@ def _rounded(amount: float) -> float:
 
 
 def _even_share(free: Sequence[float], n_actors: int) -> float:
-    """Return the most cores, at most 1, that each env actor can get on one node."""
+    """Return the largest share of a core that every env actor can get."""
     shares = {min(1.0, cores / n) for cores in free for n in range(1, n_actors + 1)}
     for share in sorted(shares, reverse=True):
         rounded = _rounded(share)

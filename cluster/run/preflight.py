@@ -1,4 +1,4 @@
-"""What a run needs of Ray's object store, and the resources of a cluster."""
+"""Object store requirements of a run, and the resources of a cluster."""
 
 import math
 import os
@@ -12,27 +12,27 @@ from xagents_ray.cluster.run.replay_shards import PIECE_BYTES, PIECES_IN_TRANSIT
 from xagents_ray.core.process import available_cores
 
 _STATE_COPIES = 4
-"""A weight, its target network's, and Adam's two moments of it."""
+"""Each weight, its copy in the target network, and Adam's two moments."""
 _SNAPSHOTS = 6
-"""Of the learner in the object store: the newest for its recovery, its successor, the
-best, the one that is written, and the arguments of `restore` and `encode`."""
+"""Learner states in the object store: the newest for recovery, its successor, the best,
+the one being written, and the arguments of `restore` and `encode`."""
 _VERSIONS = 5
-"""Of the weights there with no lag: acting, learned, published, two evaluations'."""
+"""Weights in the store without lag: acting, learned, published, two evaluations'."""
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
     """The resources of a cluster."""
 
-    nodes: int  # that are alive
-    cpus: int  # of all nodes together, as the next three
-    free_cpus: int  # that are not taken
+    nodes: int  # number of live nodes
+    cpus: int  # total of all nodes, like the next three
+    free_cpus: int
     gpus: int
     free_gpus: int
-    memory: int  # bytes of the node with the most
-    store: int  # bytes of the smallest object store
-    ray: str  # a version, the same on both sides, as Ray requires
-    python: str  # likewise
+    memory: int  # largest memory of a node, in bytes
+    store: int  # smallest object store of a node, in bytes
+    ray: str  # version, which Ray requires to be the same on both sides
+    python: str  # version, the same on both sides
     requires_token: bool
 
 
@@ -64,7 +64,7 @@ def inspect_cluster(address: str) -> ClusterFacts:
 
 
 def object_store_bytes(run: RunSpec, cluster: ClusterFacts | None) -> tuple[int, int]:
-    """Return the bytes that a run needs in the object store, and those it gets.
+    """Return the required and the available size of the object store, in bytes.
 
     Raises:
         UserError: there is not enough shared memory for Ray.
@@ -88,7 +88,7 @@ def rollout_bytes(run: RunSpec) -> int:
 
 
 def _observation_bytes(run: RunSpec) -> int:
-    """Return the size of one environment's row, in bytes."""
+    """Return the size of one environment's data per step, in bytes."""
     item = 1 if run.spec.observation_dtype == "uint8" else 4
     return math.prod(run.spec.observation_shape) * item + 64
 
@@ -98,7 +98,7 @@ def store_bytes(run: RunSpec) -> int:
     replay, pipeline = run.config.algorithm.replay, run.config.pipeline
     n_envs, ahead = run.config.env.n_envs, pipeline.ahead
     versions = _VERSIONS + ahead
-    if pipeline.asynchronous:  # each env actor may act with weights of its own
+    if pipeline.asynchronous:  # each env actor may use another version
         versions += run.config.placement.n_actors or min(n_envs, available_cores())
     weights, state = weights_bytes(run)
     bytes_ = 128 * 2**20 + versions * weights + _SNAPSHOTS * state

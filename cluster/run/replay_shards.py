@@ -27,14 +27,14 @@ from xagents_ray.storage.checkpoints import (
 _LIMIT_SECONDS = 120.0
 _PING_SECONDS = 30.0
 _NETWORK_SECONDS = 600.0
-"""In which the data of a round must reach a shard, plus its size at the speed of ..."""
+"""Time limit for the data of a round to reach a shard, without its size."""
 _BYTES_PER_SECOND = 2**20
-"""... the slowest network that is of any use."""
+"""Slowest supported network; extends that limit by the size of the data."""
 _TRIES = 4
 PIECE_BYTES = 32 << 20
-"""Size of the pieces in which a shard is saved and loaded, ..."""
+"""Size of the pieces in which a shard is saved and loaded."""
 PIECES_IN_TRANSIT = 3
-"""... and how many are in the object store at a time, at most."""
+"""Maximum number of pieces in the object store at a time."""
 
 
 class ReplayShards:
@@ -43,9 +43,9 @@ class ReplayShards:
     Args:
         calls: Ray calls that wait for the shards.
         count: number of shards.
-        make: function that makes the n-th shard's actor.
-        draws_trajectories: whether a batch takes trajectories of every environment
-            instead of transitions of any.
+        make: function that creates the n-th shard's actor.
+        draws_trajectories: whether a batch consists of trajectories of every
+            environment instead of transitions.
         round_bytes: size of a round's trajectories, in bytes.
     Attributes:
         actors: handles of the shards.
@@ -85,14 +85,14 @@ class ReplayShards:
 
     @property
     def fill(self) -> Fill:
-        """Fill level of all shards together."""
+        """Total fill level of all shards."""
         size = sum(fill.size for fill in self._fills)
         return Fill(size, all(fill.is_full for fill in self._fills))
 
     def insert(self, trajectories: Sequence[Any]) -> Fill:
-        """Insert a round without its lost trajectories; return the fill levels.
+        """Insert a round without its lost trajectories; return the total fill level.
 
-        An empty round asks each shard for its level, and replaces silent ones.
+        An empty round only updates the fill level and replaces silent shards.
 
         Raises:
             Broken: a shard fails repeatedly.
@@ -102,11 +102,11 @@ class ReplayShards:
             self._finish_insertion(number, call, trajectories)
             for number, call in enumerate(calls)
         ]
-        self.seconds += max(seconds)  # they insert at the same time
+        self.seconds += max(seconds)  # shards work in parallel
         return self.fill
 
     def update(self, updates: Sequence[Any]) -> None:
-        """Give each shard the errors of its draws; count those that come too late.
+        """Send new errors to the shards; count those of overwritten transitions.
 
         A silent shard is replaced at the next insertion.
         """
@@ -127,10 +127,10 @@ class ReplayShards:
         Args:
             batches: number of batches, K.
             batch_size: number of transitions, or of trajectories per environment.
-            generator: generator that draws the shards' parts.
+            generator: generator that draws each shard's share.
         Returns:
-            References to the shards' draws, each with the index of its shard; none from
-            empty shards.
+            References to the shards' samples, each with the index of its shard; none
+            from empty shards.
         """
         sizes = np.array([fill.sampled for fill in self._fills])
         if len(sizes) == 1 or self._draws_trajectories:
@@ -147,7 +147,7 @@ class ReplayShards:
         }
 
     def save(self, directory: Path) -> None:
-        """Write the shards' files to a directory of this node.
+        """Write the shards' files to a directory on this node.
 
         Raises:
             OSError: a file can't be written, or a shard died or takes too long.
@@ -204,7 +204,7 @@ class ReplayShards:
         self._calls.get(actor.take.remote(), _LIMIT_SECONDS)
 
     def _results(self, calls: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results of calls in order, with only a few calls made ahead."""
+        """Yield the results of calls in order, with only a few calls pending."""
         pending: deque[Any] = deque()
         for call in calls:
             pending.append(call)
@@ -216,9 +216,9 @@ class ReplayShards:
     def _finish_insertion(
         self, number: int, call: Any, trajectories: Sequence[Any]
     ) -> float:
-        """Wait for one insertion; replace a shard that failed, and insert the rest.
+        """Wait for one insertion; retry after lost data, or with a new shard.
 
-        Return the seconds that the shard took.
+        Return the duration of the insertion in seconds.
         """
         is_first_try = bool(trajectories)
         for _ in range(_TRIES):
@@ -233,12 +233,12 @@ class ReplayShards:
                 raise
             except self._calls.ray.exceptions.RayError as error:
                 is_full = self._calls.is_full(error)
-                if is_full:  # there was no room for some of the trajectories
+                if is_full:  # some trajectories didn't fit
                     is_first_try = False
                     self._backoff.wait()
                 if is_full or self._calls.is_argument(error):
                     kept = [t for t in trajectories if not self._calls.failed(t)]
-                    if number == 0:  # every shard takes part of each trajectory
+                    if number == 0:  # count once: all shards get the same trajectories
                         self._log.count("trajectories", len(trajectories) - len(kept))
                     trajectories = kept
                 elif self._calls.is_death(error):
@@ -253,7 +253,7 @@ class ReplayShards:
         )
 
     def _wait_for_insertion(self, number: int, call: Any) -> Any:
-        """Return an insertion's result; LateError if shard or data come too late."""
+        """Return an insertion's result; LateError if the shard or its data is late."""
         until = time.monotonic() + self._network_seconds
         while True:
             try:
@@ -263,7 +263,7 @@ class ReplayShards:
                     raise
 
     def _is_idle(self, number: int) -> bool:
-        """Return whether a shard is alive and idle, its data still being in transit."""
+        """Return whether a shard is alive and idle because data is in transit."""
         ask = self.actors[number].is_idle.options(concurrency_group="control")
         try:
             return bool(self._calls.get(ask.remote(), _PING_SECONDS))
@@ -271,7 +271,7 @@ class ReplayShards:
             return False
 
     def replace(self, number: int, what: str = "died") -> None:
-        """Replace a shard that died or hangs by an empty one."""
+        """Replace a shard that died or hangs with an empty one."""
         self._calls.kill(self.actors[number])
         size = self._fills[number].size
         held = "trajectories held" if self._draws_trajectories else "transitions"

@@ -17,7 +17,7 @@ from xagents_ray.cluster.run.actor_pool import (
 from xagents_ray.settings.config import Config
 
 _TIMEOUT = 60.0
-"""Of a rollout, or a multiple of the median rollout where that is more."""
+"""Time limit of a rollout, or a multiple of the median one if that is more."""
 _MEDIANS = 10
 _STALE_SECONDS = 30.0
 
@@ -40,14 +40,14 @@ class RolloutScheduler:
         self._length = config.algorithm.batch_steps
         self._timeout, self._pipeline = config.placement.actor_timeout, config.pipeline
         self._takes_one = config.algorithm.learns_each_rollout
-        # With more finished rollouts, an actor that runs free waits.
+        # With more finished rollouts, an asynchronous actor waits.
         self._ahead = 0 if self._takes_one else config.pipeline.ahead
         self._is_tending = False
         self._error: Exception | None = None  # the next `tend` raises it
         self._seconds: deque[float] = deque(maxlen=100)
         self._backoff = StoreBackoff(calls)
-        self._deferred: list[tuple[ActorSlot, int]] = []  # the object store was full
-        self._oldest_version = math.inf  # that any actor has acted with
+        self._deferred: list[tuple[ActorSlot, int]] = []  # as the store was full
+        self._oldest_version = math.inf  # of all rollouts so far
         self._launched: tuple[Any, int] | None = None
 
     @property
@@ -56,7 +56,7 @@ class RolloutScheduler:
         return [slot.version for slot in self._actors.slots]
 
     def heads(self) -> list[Any]:
-        """Return a reference to the report of each rollout in progress."""
+        """Return a reference to the oldest pending report of each actor."""
         if self._is_tending or self._error is not None:
             return []
         return [slot.calls[0].report for slot in self._busy]
@@ -71,7 +71,7 @@ class RolloutScheduler:
     def round(self) -> list[FinishedRollout]:
         """Wait for one rollout of each actor, or until the deadline.
 
-        A replacement that is still starting is only waited for if no actor is ready.
+        Wait for replacements that are still starting only if no actor is ready.
         """
         deadline = time.monotonic() + (self._pipeline.round_deadline or math.inf)
         while True:
@@ -88,9 +88,9 @@ class RolloutScheduler:
                 self._actors.pause(reports or self._actors.starting, left)
 
     def newest(self, count: int, env_steps: int) -> list[FinishedRollout]:
-        """Let all actors run free; wait for `count` rollouts, and take all there are.
+        """Run all actors asynchronously; wait for `count` rollouts, then return all.
 
-        Take only the oldest one if each rollout is an update of its own.
+        If each rollout is a separate update, return only the oldest one.
         """
         while True:
             self.tend(env_steps)
@@ -105,7 +105,7 @@ class RolloutScheduler:
         """Collect finished rollouts, and replace actors that failed.
 
         Args:
-            env_steps: env steps of the run, at which idle actors get new requests; None
+            env_steps: env steps of the run, for new requests to idle actors; None
                 requests nothing.
         Raises:
             Diverged, UserError, Broken: an actor raised an error that ends the run.
@@ -116,9 +116,9 @@ class RolloutScheduler:
             raise self._error
 
     def tend_beside(self, env_steps: int | None) -> None:
-        """Tend during another wait; the next `tend` raises what ends the run."""
+        """Tend while waiting for something else; the next `tend` raises errors."""
         if self._is_tending or self._error is not None:
-            return  # called again while a learner is restored, or the run is saved
+            return  # nested call while a learner is restored or a run is saved
         self._is_tending = True
         try:
             self._tend(env_steps)
@@ -151,7 +151,7 @@ class RolloutScheduler:
         try:
             report = self._calls.value(call.report)
         except errors.RayTaskError as error:
-            if self._calls.is_argument(error):  # its weights died with the learner
+            if self._calls.is_argument(error):  # its weights were lost with the learner
                 slot.calls.popleft()
                 self._request(slot, self._weights(), call.env_steps)
             elif self._calls.is_full(error):
@@ -170,12 +170,12 @@ class RolloutScheduler:
                 slot.errors.clear()
             slot.alive_at, slot.is_stale = time.monotonic(), False
             self._oldest_version = min(self._oldest_version, report.weights_version)
-            # Includes a slow network: an actor behind one is slow, but doesn't hang.
+            # Includes transfers: an actor behind a slow network doesn't hang.
             observed = time.monotonic() - call.began if call.began else 0.0
             self._seconds.append(max(report.seconds, observed))
 
     def _request_deferred(self) -> None:
-        """After a pause, request the rollouts that found the object store full."""
+        """After a pause, repeat requests that failed due to a full object store."""
         deferred, self._deferred = self._deferred, []
         self._log.count("calls without room in the object store", len(deferred))
         self._backoff.wait()
@@ -193,7 +193,7 @@ class RolloutScheduler:
         return [slot for slot in self._actors.live if slot.calls]
 
     def _is_late(self, slot: ActorSlot) -> bool:
-        """Return whether an actor takes too long for a rollout that it could begin."""
+        """Return whether a rollout takes too long, once its weights are ready."""
         call, now = slot.calls[0], time.monotonic()
         if call.began is None:
             if self._calls.ready([call.weights], 0):
@@ -206,13 +206,13 @@ class RolloutScheduler:
         return now - call.began > limit
 
     def _warn_of_stale(self) -> None:
-        """Warn of an actor whose version stays behind while others advance."""
+        """Warn of an actor whose weights version doesn't advance with the others."""
         newest = max((slot.version for slot in self._actors.live), default=0)
         bound = max(5, 2 * self._pipeline.policy_lag)
         for slot in self._actors.ready:
             idle = time.monotonic() - slot.alive_at > _STALE_SECONDS
-            # A resumed run continues its versions; before its first rollout, an actor
-            # is not behind them.
+            # Versions of a resumed run start high; an actor without a rollout is not
+            # behind.
             behind = newest - max(slot.version, self._oldest_version)
             if idle and behind > bound and not slot.is_stale:
                 slot.is_stale = True

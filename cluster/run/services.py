@@ -1,4 +1,4 @@
-"""The classes that run in Ray's actor processes, wrapped where they are used."""
+"""Plain classes that run as Ray actors; callers wrap them with `ray.remote`."""
 
 import threading
 import time
@@ -31,9 +31,9 @@ from xagents_ray.run.replay_buffer import replay_for, shard_bounds
 
 
 class ReplayService:
-    """The n-th shard, from 0, of a run's replay; it always answers `is_idle`.
+    """A shard of a run's replay; it answers `is_idle` even during other calls.
 
-    `definitions` defines environments that its process doesn't know.
+    `definitions` define environments that its process lacks.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class ReplayService:
         return self._replay.nbytes
 
     def insert(self, *trajectories: Trajectory) -> tuple[Fill, float]:
-        """Insert the shard's environments; return the fill level and the seconds.
+        """Insert the data of the shard's environments; return the fill and seconds.
 
         Raises:
-            UserError: the user's `compute_reward` failed in `sample`.
+            UserError: the user's `compute_reward` failed in an earlier `sample`.
         """
         if self._fault is not None:
             raise self._fault
@@ -76,17 +76,17 @@ class ReplayService:
         return self._replay.fill, time.perf_counter() - began
 
     def is_idle(self) -> bool:
-        """Return whether the shard does nothing, as while data is in transit to it."""
+        """Return whether the shard is idle, for instance while data is in transit."""
         return not self._work.locked()
 
     def open(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the dtype and shape of all arrays by name, for `piece` and `put`."""
+        """Prepare `piece` and `put`; return the arrays' dtypes and shapes by name."""
         self._arrays = self._replay.arrays()
         self._filled = dict.fromkeys(self._arrays, 0)
         return {name: (a.dtype.str, a.shape) for name, a in self._arrays.items()}
 
     def piece(self, name: str, first: int, end: int) -> Array:
-        """Return some bytes of an array."""
+        """Return the bytes first to end - 1 of an array."""
         return self._bytes(name)[first:end]
 
     def put(self, name: str, piece: Array) -> None:
@@ -96,7 +96,7 @@ class ReplayService:
         self._bytes(name)[first : first + len(piece)] = piece
 
     def take(self) -> None:
-        """Resume from the arrays that were put."""
+        """Resume from the arrays that `put` has set."""
         self._replay.restore_generator(self._arrays)
 
     def _bytes(self, name: str) -> Array:
@@ -115,7 +115,7 @@ class ReplayService:
         return drawn
 
     def update(self, *updates: PriorityUpdate) -> int:
-        """Update errors of the shard's rows; return how many are no longer held."""
+        """Update priorities; return how many of the transitions were overwritten."""
         late, first = 0, np.array([self._first, 0])
         for each in updates:
             envs = each.rows[:, 0]
@@ -132,7 +132,7 @@ class LearnerService:
         self._run = run
 
     def start(self) -> tuple[int, list[str]]:
-        """Make the learner; return its threads, and notes on the first weights."""
+        """Create the learner; return its cores, and notes on the initial weights."""
         self._learner, notes = make_learner(self._run)
         return self._run.learner_cores, list(notes)
 
@@ -140,7 +140,7 @@ class LearnerService:
         """Show that the process is alive."""
 
     def weights(self, version: int) -> Weights:
-        """Return the newest weights under a version."""
+        """Return the newest weights, labeled with a version."""
         return self._learner.policy_weights(version)
 
     def update(
@@ -156,7 +156,7 @@ class LearnerService:
             version: version of the weights after the phase.
             env_steps: env steps of the run, after the batch was collected.
             statistics: statistics of the steps since the previous phase.
-            batch: trajectories of a round, and each replay shard's draws.
+            batch: trajectories of a round, and each replay shard's samples.
         """
         began = time.perf_counter()
         replay = self._run.config.algorithm.replay

@@ -19,10 +19,10 @@ from xagents_ray.core.trajectory import VERSION, Array, PhaseOutputs
 _PING_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
 _ARGUMENT_SECONDS = 120.0
-"""In which the replay must have drawn the data of a phase."""
+"""Time limit for the replay to sample the data of a phase."""
 _START_SECONDS = 600.0
 _CALL_SECONDS = 3_600.0
-"""Of a call and the phases before it, or ten times the longest phase if more."""
+"""Limit of a call and pending phases, or ten times the longest phase if more."""
 _FAILURES = 3
 
 
@@ -31,14 +31,14 @@ class SupervisedLearner:
 
     Args:
         calls: Ray calls that wait for the learner.
-        make: function that makes the actor.
+        make: function that creates the actor.
         patience: seconds for which a phase may continue after a signal.
     Attributes:
         actor: handle of the learner.
         weights: reference to the newest weights, which may not be ready yet.
         version: version of the newest weights; each requested phase gets the next one.
         threads: number of cores that the learner uses; 0 before it is ready.
-        notes: notes for the user on the first weights.
+        notes: notes for the user on the initial weights.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class SupervisedLearner:
 
     @property
     def held(self) -> dict[str, Array]:
-        """The newest state of the learner that this process holds."""
+        """The newest state of the learner in this process."""
         return self._snapshot.arrays
 
     def wait_until_ready(self) -> None:
-        """Wait until the learner has its first weights."""
+        """Wait until the learner has its initial weights."""
         try:
             self.threads, self.notes = self._get(self._started, limit=_START_SECONDS)
             self._snapshot.keep(self._get(self.actor.state.remote()), 0)
@@ -107,7 +107,7 @@ class SupervisedLearner:
         return updates
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Return the result of a short method, from a new learner if this one dies."""
+        """Return the result of a short call; repeat it if the learner is replaced."""
         while True:
             actor = self.actor
             try:
@@ -122,14 +122,14 @@ class SupervisedLearner:
     def state(self) -> dict[str, Array]:
         """Return the learner's state, or the last snapshot if the learner is broken."""
         try:
-            self._wait_for_phases()  # or a snapshot after them would repeat them
+            self._wait_for_phases()  # else recovery would repeat them
             self._snapshot.keep(self.call("state"), self._requested)
         except Broken as error:
             self._log.warn(str(error))
         return self.held
 
     def available_weights(self) -> Any:
-        """Return a reference to weights that are ready; republish lost ones."""
+        """Return a reference to weights that are ready; publish lost ones again."""
         if self._calls.failed(self._available):
             self.call("ping")  # replaces a dead learner
             if self._calls.failed(self._available):
@@ -141,10 +141,10 @@ class SupervisedLearner:
             while len(self._phases) > leave_pending:
                 self._wait_for_oldest()
         except (Broken, UserError):
-            self._phases.clear()  # what came before them can be saved
+            self._phases.clear()  # earlier results can be saved
             raise
         except Stopped:
-            if self._phases:  # it lives, and is busy
+            if self._phases:  # the learner is alive and busy
                 raise
 
     def _wait_for_oldest(self) -> None:
@@ -191,7 +191,7 @@ class SupervisedLearner:
     ) -> Any:
         """Wait for a call; kill a learner that is silent or takes too long.
 
-        The limit applies even if the learner answers pings; None means that of a phase.
+        The limit applies even if the learner answers pings; None is that of a phase.
         """
         began = heard = time.monotonic()
         limit = limit or max(_CALL_SECONDS, 10 * self._longest)
@@ -228,7 +228,7 @@ class SupervisedLearner:
         self._request(phase)
 
     def _draw(self, phase: RequestedPhase) -> None:
-        """Draw the data of a phase, which thereby becomes the newest."""
+        """Sample the data of a phase, and number it as the newest one."""
         self._requested += 1
         phase.number, phase.references = self._requested, phase.data.references()
 
@@ -260,7 +260,7 @@ class SupervisedLearner:
             trace = remote_traceback(error) or str(error)
             raise Broken(f"The learner failed:\n{trace}") from None
         if failed is not self.actor:
-            return  # a wait within the one that failed has recovered it
+            return  # a nested wait has already recovered it
         if self._is_abandoned:
             raise Stopped
         self._snapshot.collect()
@@ -277,7 +277,7 @@ class SupervisedLearner:
             self._abandon()
         made = self.actor = self._make()
         try:
-            # At once, so that nothing asks for its weights in between.
+            # Both at once, so that no call sees the initial weights.
             started, restored = made.start.remote(), made.restore.remote(self.held)
             self.threads, _ = self._get(started, limit=_START_SECONDS)
             self._get(restored)
@@ -288,7 +288,7 @@ class SupervisedLearner:
             self._calls.kill(made)
             self._abandon()
         if made is not self.actor:
-            return  # it died while this waited, and was recovered within that wait
+            return  # it died again, and a nested wait has recovered it
         self._publish_restored()
         for phase in self._phases:
             self._request(phase)
@@ -300,7 +300,7 @@ class SupervisedLearner:
         raise Stopped
 
     def _publish_restored(self) -> None:
-        """Publish the weights of a restored learner, above all earlier versions."""
+        """Publish a restored learner's weights under the highest version so far."""
         self.version = max(self.version, int(self.held.get(VERSION, 0)))
         self._publish()
 

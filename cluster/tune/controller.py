@@ -1,4 +1,4 @@
-"""A sweep on Ray Tune: the Optuna study decides, Tune's processes train."""
+"""A sweep on Ray Tune: Optuna chooses the trials, Tune's processes train."""
 
 import operator
 import tempfile
@@ -31,11 +31,11 @@ from xagents_ray.tuning.sweep_display import SweepDisplay
 
 _T = TypeVar("_T")
 _MEASURED = ("began", "ended", "env_steps", "memory")
-"""What the study keeps of a trial besides its rewards; see `Report`."""
+"""Fields of `Report` that the study stores for a trial."""
 
 
 class SweepController(tune.Callback, tune.Stopper):
-    """Answers Tune from the study, and reports Tune's trials to the study."""
+    """Supplies Tune with the study's trials, and the study with their results."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SweepController(tune.Callback, tune.Stopper):
         self._failure: BaseException | None = None
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
-        # Tune saves its state to a file that nobody reads: the study is the state.
+        # Tune saves this object to a file that is never read; the study is the state.
         return str, ("a sweep",)
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class SweepController(tune.Callback, tune.Stopper):
         return self._signals.received is not None or self._failure is not None
 
     def guarded(self, otherwise: _T, call: Callable[..., _T], *arguments: Any) -> _T:
-        """Return the result of a call; end the sweep if it fails."""
+        """Return the result of a call; if it fails, end the sweep."""
         try:
             return call(*arguments)
         except BaseException as error:
@@ -127,10 +127,10 @@ class SweepController(tune.Callback, tune.Stopper):
             }
 
     def claims(self, config: Config) -> tuple[list[Bundle], Labels]:
-        """Return a trial's claims, its own process first, and their nodes' labels.
+        """Return a trial's resource claims, its process first, and node labels.
 
-        With a learner of its own, the trial's process claims nothing, and runs on the
-        learner's node.
+        If the learner is a separate actor, the trial's process claims nothing and runs
+        on the learner's node.
 
         Raises:
             UserError: the cluster lacks the resources.
@@ -186,7 +186,7 @@ class SweepController(tune.Callback, tune.Stopper):
         self.guarded(None, self._study.beat)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return False: the scheduler ends single trials."""
+        """Return False; the scheduler ends individual trials."""
         return False
 
     def stop_all(self) -> bool:
@@ -208,7 +208,7 @@ class _Search(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing, because the study has been told already."""
+        """Do nothing, because the study already has the result."""
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing, because the study is the only state."""

@@ -1,4 +1,4 @@
-"""Starts Ray for a sweep, and leaves it afterwards."""
+"""Starts Ray for a sweep, and shuts it down afterwards."""
 
 import importlib
 import os
@@ -31,19 +31,19 @@ def run_trials(
     display: SweepDisplay,
     signals: Signals,
 ) -> None:
-    """Run trials until the study has enough or a signal comes.
+    """Run trials until the study has enough, or a signal is received.
 
     Args:
         plan: the plan of the sweep.
         study: the study that chooses trials and stores their results.
-        runs: possible trials, each of which must fit on the cluster.
+        runs: examples of trials, each of which must fit on the cluster.
         display: the display that shows the trials.
         signals: the signals that end the sweep.
     Raises:
         UserError: the cluster can't be joined, or lacks resources for a trial.
         Broken: the study's database failed.
     """
-    signals.on_first = None  # heard by polling: Ray must not be interrupted
+    signals.on_first = None  # polled instead, because Ray must not be interrupted
     is_local = runs[0].config.placement.local
     bytes_ = 0 if is_local else max(store_bytes(run) for run in runs)
     os.environ.update(_ENVIRONMENT)
@@ -55,7 +55,7 @@ def run_trials(
     try:
         for note in connection.ray_notes():
             display.note(note)
-        # It imports Ray, whose settings had to be made before.
+        # Imported late, because it imports Ray, which must be configured before.
         module = importlib.import_module("xagents_ray.cluster.tune.controller")
         sweep = module.SweepController(ray, plan, study, display, signals)
         for run in runs:

@@ -1,9 +1,9 @@
-"""A trial of a sweep: a process of Ray Tune, and the training that it supervises.
+"""A trial of a sweep: a Ray Tune process that supervises a training run.
 
-TensorFlow never releases all memory of a graph that it has run. So a trial trains in
-a child process, forked from one that has imported everything and run nothing: it
-starts at once, leaves nothing behind, and can crash alone. A trial with env actors has
-its learner in an actor, and trains in a thread.
+TensorFlow never releases all memory of a graph that it has run. Therefore, a trial
+trains in a child process, forked from one that has imported everything and run
+nothing: it starts at once, frees its memory, and can crash alone. A trial with env
+actors has its learner in an actor, and trains in a thread.
 """
 
 import functools
@@ -26,13 +26,13 @@ from xagents_ray.tuning.trial_training import end_of_trial, train_trial
 
 _REPORT_SECONDS = 1.0
 """After this time without a report, the last one is repeated. Tune can end a trial only
-between reports, and a training that traces its first update makes none for seconds."""
+between reports, and there are none for seconds while the first update is traced."""
 _PRUNED_SECONDS, _INTERRUPTED_SECONDS = 10.0, 2.0
-"""A training's time to end in order; one that is interrupted is never continued."""
+"""Time limits for a clean shutdown; an interrupted training is never resumed."""
 
 
 class TrainingThread:
-    """A training in a thread of this process; its methods do what a Child's do."""
+    """A training in a thread of this process, with the same methods as Child."""
 
     def __init__(self, job: Job) -> None:
         self._messages: queue.SimpleQueue[Report | Outcome] = queue.SimpleQueue()
@@ -56,32 +56,32 @@ class TrainingThread:
         self._supervisor.permits.release()
 
     def end(self, seconds: float) -> None:
-        """End the training, early if it still runs, however long that takes."""
+        """Stop the training early, and wait for its end without a time limit."""
         self._signals.press(signal.SIGTERM)
         self._thread.join()
 
 
 class Trial(tune.Trainable):
-    """A trial as Ray Tune sees it; its process is used again for the next one."""
+    """A trial as a Ray Tune Trainable; the next trial reuses its process."""
 
     _training: Child | TrainingThread | None
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Take the config of the first trial."""
+        """Store the config of the first trial."""
         self._config, self._training, self._newest = config, None, Report()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """End the training, and take the config of the next trial."""
+        """End the training, and store the config of the next trial."""
         self.cleanup(_PRUNED_SECONDS)
         self.setup(new_config)
         return True
 
     def step(self) -> dict[str, Any]:
-        """Continue after a point; return the next report, or the last one again.
+        """Continue past a point; return the next report, or the last one again.
 
-        The trial's end adds its `value` to the report, and why it has none.
+        At the end of the trial, the report has its `value`, or the cause of failure.
         """
-        # Not in `setup`: during that call, Tune would take another process.
+        # Not in `setup`: while that runs, Tune would use another process.
         if self._training is None:
             self._training = self._start()
         if self._newest.point is not None:

@@ -1,1 +1,1 @@
-"""What every room uses: errors, trajectories, specs, signals."""
+"""Shared by all packages: errors, trajectories, specs, signals."""

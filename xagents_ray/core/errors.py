@@ -1,4 +1,4 @@
-"""Errors of the user and of a run, and helpers that word messages."""
+"""Exceptions, and helpers that format error messages."""
 
 import difflib
 import math
@@ -10,8 +10,8 @@ from pathlib import Path
 class UserError(ValueError):
     """A mistake that the user can fix; the message is one sentence with a remedy.
 
-    Of several mistakes in one command, the message has a line for each. The command
-    line prints it without a traceback and exits with 2.
+    If a command has several mistakes, the message has one line for each. The command
+    line interface prints it without a traceback and exits with code 2.
 
     >>> try:
     ...     xagents_ray.load("nowhere")
@@ -22,10 +22,10 @@ class UserError(ValueError):
 
 
 class EnvironmentFault(UserError):
-    """A user-defined environment breaks Gymnasium's interface, or raised at its start.
+    """A user-defined environment violates Gymnasium's API, or raises when created.
 
     Attributes:
-        trace: traceback of what the environment raised; "" if it raised nothing.
+        trace: traceback of the environment's exception; "" if it raised none.
     """
 
     def __init__(self, message: str, trace: str = "") -> None:
@@ -36,7 +36,7 @@ class EnvironmentFault(UserError):
 class Mistakes:
     """Collects the mistakes of a user, so that all of them are reported at once.
 
-    Each block of `with` ends at its first mistake, and what follows the block goes on.
+    A `with` block ends at its first UserError; execution continues after the block.
 
     Attributes:
         found: the mistakes so far, in the order in which they are reported.
@@ -54,7 +54,7 @@ class Mistakes:
         return isinstance(error, UserError)
 
     def error(self) -> UserError:
-        """Return the only mistake, or an error with a line for each of them."""
+        """Return the only mistake, or one error with a line for each mistake."""
         lines = dict.fromkeys(str(each) for each in self.found)
         return self.found[0] if len(lines) == 1 else UserError("\n".join(lines))
 
@@ -94,13 +94,13 @@ def describe_error(error: BaseException) -> str:
 
 
 class Stopped(Exception):
-    """Ends a rollout or an evaluation that was told to stop."""
+    """Ends work in progress, such as a rollout, after a request to stop."""
 
 
 class Diverged(Exception):
     """A loss, gradient or reward is not finite; the message names the first one.
 
-    The command line prints the message without a traceback and exits with 1.
+    The command line interface prints it without a traceback and exits with code 1.
 
     >>> import gymnasium
     >>> def no_rewards():
@@ -117,16 +117,16 @@ class Diverged(Exception):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of another process; Python prints it before the error's own."""
+    """A formatted traceback as the cause of an error; Python prints it first."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}\n"
 
 
 class Broken(Exception):
-    """Too many parts of a run failed, or a callback of the user; the message says why.
+    """A run can't continue, or a user's callback failed; the message says why.
 
-    The command line prints the message without a traceback of its own and exits with 1.
+    The command line interface prints it without its own traceback and exits with 1.
 
     Attributes:
         trace: traceback of the user's code, printed first; "" if the user's code is not

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def sync_directory(path: Path) -> None:
-    """Sync the entries of a directory to the disk."""
+    """Sync the entries of a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -18,7 +18,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write and sync a file that must not exist, not even as a link."""
+    """Write and sync a new file; FileExistsError if the path exists, even as a link."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -27,13 +27,13 @@ def write_new(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces the one at `path` once the block has ended.
+    """Yield a temporary file that atomically replaces `path` after the block.
 
-    A process killed at any moment leaves the old file or the new one; the next call
-    removes what it wrote next to them.
+    If the process is killed, `path` is the old or the new file, and the next call
+    removes the temporary file.
 
     Raises:
-        OSError: it can't be written; the old file is untouched.
+        OSError: the file can't be written; the old one is unchanged.
     """
     remove_leftovers(path.parent, re.escape(path.name))
     aside = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -50,15 +50,15 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Replace the contents of a file in one step; OSError as `replacing_file`."""
+    """Replace the contents of a file atomically; raise OSError as `replacing_file`."""
     with replacing_file(path) as file:
         file.write(data)
 
 
 def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove what killed processes left next to files that `replacing_file` replaces.
+    """Remove temporary files that killed calls of `replacing_file` left behind.
 
-    The name is a regular expression for those of the files.
+    `name` is a regular expression for the names of the replaced files.
     """
     with suppress(OSError):
         for entry in list(folder.iterdir()):

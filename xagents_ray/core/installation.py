@@ -1,4 +1,4 @@
-"""Which package is installed here: xagents-ray, or xagents-ray-actor to act only."""
+"""Detects the installed package: xagents-ray, or only xagents-ray-actor."""
 
 import importlib.util
 
@@ -6,12 +6,12 @@ from xagents_ray.core.errors import UserError
 
 
 def is_complete() -> bool:
-    """Return whether TensorFlow is installed here, without importing it."""
+    """Return whether TensorFlow is installed, without importing it."""
     return importlib.util.find_spec("tensorflow") is not None
 
 
 def check_complete(what: str) -> None:
-    """Raise UserError if `what` can't be done because TensorFlow is missing."""
+    """Raise UserError if TensorFlow, which `what` requires, is missing."""
     if not is_complete():
         raise UserError(
             f"{what} needs TensorFlow, which xagents-ray-actor leaves out: pip install "
@@ -20,7 +20,7 @@ def check_complete(what: str) -> None:
 
 
 def missing_package(package: str) -> str:
-    """Return a sentence on another package that is missing for the same reason."""
+    """Return the message for another package that xagents-ray-actor leaves out."""
     return (
         f"{package} isn't installed, as xagents-ray-actor leaves it out: pip install "
         "xagents-ray."

@@ -1,4 +1,4 @@
-"""Means and variances of observations and returns, merged over time."""
+"""Running means and variances of observations and returns."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,23 +9,23 @@ import numpy.typing as npt
 from xagents_ray.core.spec import Goals
 
 STD_EPSILON = 1e-8
-"""Added to variances before the root is taken."""
+"""Added to variances before the square root."""
 CLIP_RANGE = 10.0
-"""Normalized numbers are clipped to it."""
+"""Largest absolute value of normalized numbers; others are clipped."""
 OBSERVATION = "observation"
 """Prefix of a normalizing policy's arrays: `observation/mean`, …."""
 
 
 class Moments(NamedTuple):
-    """Moments of numbers, or of each component of vectors."""
+    """Moments of scalar samples, or of each component of array samples."""
 
-    size: float  # how many
+    size: float  # number of samples
     mean: npt.NDArray[Any]  # float64 [...]
-    variance: npt.NDArray[Any]  # float64 [...], around the mean, divided by the size
+    variance: npt.NDArray[Any]  # float64 [...], not bias-corrected
 
 
 Statistics = dict[str, Moments]
-"""Moments of `observation` and of the discounted `return`; empty if not needed."""
+"""Moments of `observation` and the discounted `return`; empty if not needed."""
 
 
 def moments_of(rows: npt.NDArray[Any]) -> Moments:
@@ -51,9 +51,9 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_goals(moments: Moments, goals: Goals) -> Moments:
-    """Return the moments of observations, with pooled moments of both goals.
+    """Return the moments of observations, with the moments of both goals pooled.
 
-    An achieved goal that replaces a desired one is then normalized like it.
+    Achieved goals can then replace desired ones, because both are normalized alike.
     """
     size, mean, variance = moments
     parts = [Moments(size, mean[each], variance[each]) for each in goals.slices]

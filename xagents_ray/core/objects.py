@@ -1,9 +1,9 @@
-"""Python objects that settings name: an environment's class, a wrapper, a function.
+"""A registry of Python objects that settings refer to by name.
 
-Settings are plain data, since they are written to disk and sent to other processes. In
-them, an object that a user passes from Python is a name: `module:name` if it can be
-imported, else the object's own name, under which it is kept here. `export_objects`
-prepares kept objects for another process, where `install_objects` keeps them.
+Settings are plain data, because they are written to disk and sent to other processes.
+An object that a user passes from Python is stored there as `module:name` if it can be
+imported; otherwise it is registered here under its name. `export_objects` serializes
+registered objects, and `install_objects` registers them in another process.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ import cloudpickle
 from xagents_ray.core.errors import UserError
 
 _kept: dict[tuple[str, str], Any] = {}
-"""Objects by setting and name."""
+"""Registered objects by setting and name."""
 
 
 def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ()) -> str:
-    """Return an object's name for a setting, and keep it unless it is importable.
+    """Return the name of an object in settings; register it unless it is importable.
 
-    An object replaces another one of the same name, since a notebook's cell that
+    A registered object of the same name is replaced, because a notebook cell that
     defines a class may run again.
 
     Args:
-        setting: name of the setting whose value it is, such as `env`.
+        setting: name of the setting that refers to the object, such as `env`.
         value: a class, a function, or any other object.
-        label: a name to use instead of the object's own.
-        taken: names that the same setting has already given to other objects.
+        label: name to register the object under, even if it is importable.
+        taken: names that the setting already uses for other objects.
     """
     place = _place(value)
     if place and not label:
@@ -46,20 +46,20 @@ def keep(setting: str, value: Any, label: str = "", taken: Collection[str] = ())
 
 
 def find_kept(setting: str, name: str) -> Any | None:
-    """Return the object that was kept under a name; None if there is none."""
+    """Return the object registered under a name; None if there is none."""
     return _kept.get((setting, name))
 
 
 def kept_names(setting: str) -> list[tuple[str, str]]:
-    """Return the objects that are kept for a setting, by name."""
+    """Return (setting, name) of each object registered for a setting."""
     return [key for key in _kept if key[0] == setting]
 
 
 def as_stored(setting: str, given: Any, stored: Any) -> Any:
-    """Return a value, or the stored one if both name the same object.
+    """Return `stored` if `given` names the same object, otherwise `given`.
 
-    A class that a run knows as `Corridor`, because its script defined it, may later be
-    passed from a module as `own:Corridor`. It is then kept under the stored name too.
+    A class stored as `Corridor`, because a script defined it, may later be passed from
+    a module as `envs:Corridor`. It is then registered under the stored name too.
     """
     if isinstance(given, tuple) and isinstance(stored, tuple):
         if len(given) == len(stored):
@@ -70,7 +70,7 @@ def as_stored(setting: str, given: Any, stored: Any) -> Any:
         return given
     found = find_kept(setting, given)
     if found is None and ":" in given:
-        with contextlib.suppress(AttributeError, ImportError, ValueError):  # an id
+        with contextlib.suppress(AttributeError, ImportError, ValueError):  # not a path
             found = resolve_name(given)
     if found is None:
         return given
@@ -83,14 +83,14 @@ def _last(name: str) -> str:
 
 
 def export_objects(named: Iterable[tuple[str, str]]) -> bytes:
-    """Return what `install_objects` needs to keep objects in another process.
+    """Serialize registered objects for `install_objects` in another process.
 
-    Objects that a script or a notebook defines are sent by value, others by name.
+    Objects that a script or notebook defines are serialized by value, others by name.
 
     Args:
-        named: pairs of a setting and a name; those that are not kept are left out.
+        named: pairs of setting and name; unregistered ones are skipped.
     Raises:
-        Exception: of any type; an object can't be serialized.
+        Exception: any type, if an object can't be serialized.
     """
     chosen = {key: _kept[key] for key in named if key in _kept}
     data: bytes = cloudpickle.dumps(functools.partial(_install, chosen))
@@ -98,11 +98,11 @@ def export_objects(named: Iterable[tuple[str, str]]) -> bytes:
 
 
 def install_objects(definition: bytes) -> None:
-    """Keep the objects that another process exported, by calling its function.
+    """Register the objects that another process exported.
 
     Raises:
-        ImportError, AttributeError: a module that defines an object differs in this
-            process.
+        ImportError, AttributeError: a module that defines an object is missing or
+            different in this process.
     """
     cloudpickle.loads(definition)()
 
@@ -120,7 +120,7 @@ def _place(value: Any) -> str:
     place = f"{module}:{name}"
     try:
         return place if resolve_name(place) is value else ""
-    except (AttributeError, ImportError, ValueError):  # `<locals>` or `<lambda>` in it
+    except (AttributeError, ImportError, ValueError):  # has `<locals>` or `<lambda>`
         return ""
 
 
@@ -128,14 +128,14 @@ def _own_name(value: Any) -> str:
     while isinstance(value, functools.partial):
         value = value.func
     name: str = getattr(value, "__name__", type(value).__name__)
-    return name.strip("<>")  # of a lambda
+    return name.strip("<>")  # `<lambda>`
 
 
 def install_definitions(definitions: Iterable[bytes]) -> None:
     """Register the environments that another process exported.
 
     Raises:
-        UserError: a module is missing in this process.
+        UserError: a module is missing or different in this process.
     """
     for definition in definitions:
         try:

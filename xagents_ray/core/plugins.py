@@ -1,4 +1,4 @@
-"""Extensions by other installed packages: entry points, and classes by name."""
+"""Plugins: entry points of installed packages, and classes by import path."""
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 from xagents_ray.core.errors import UserError, one_line
 
 Place: TypeAlias = str | Callable[..., Any]
-"""A class, or its name, `module:class`, which is imported where it is used."""
+"""A class, or its import path `module:class`, which is resolved where it is used."""
 
 
 def load_plugins(group: str, add: Callable[[str, Any], None]) -> dict[str, str]:
     """Load the entry points of a group; a failing one doesn't affect the others.
 
     Args:
-        group: name of the group of entry points.
+        group: name of the entry point group.
         add: function that takes a name and the loaded object; may raise UserError.
     Returns:
-        A sentence for each name that can't be used.
+        Error messages by name: failed entry points, and names used twice.
     """
     packages: dict[str, str] = {}
     failures: dict[str, str] = {}
@@ -41,7 +41,7 @@ def load_plugins(group: str, add: Callable[[str, Any], None]) -> dict[str, str]:
 def _loaded(entry: EntryPoint, package: str) -> Any:
     try:
         return entry.load()
-    except Exception as error:  # whatever its module raises
+    except Exception as error:  # a module may raise anything
         raise UserError(
             f"{entry.name} of the package {package} can't be loaded "
             f"({one_line(error)}): fix or uninstall it."

@@ -1,4 +1,4 @@
-"""This process: its cores and threads, libraries' output, hidden packages."""
+"""Process-wide helpers: cores, threads, stderr, hidden packages, seeding."""
 
 import contextlib
 import functools
@@ -20,14 +20,14 @@ def available_cores() -> int:
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back what C++ libraries write to stderr; show it if the block fails."""
+    """Suppress stderr, even of C++ libraries; show it if the block raises."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield
-        except Exception:  # not of a signal, which explains itself
+        except Exception:  # not SystemExit from a signal
             file.seek(0)
             os.write(kept, file.read())
             raise
@@ -38,7 +38,7 @@ def quiet_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_packages(*names: str) -> Iterator[None]:
-    """Make packages seem not installed, unless they are imported already."""
+    """Hide installed packages within the block, unless they are imported already."""
     names = tuple(name for name in names if name not in sys.modules)
     sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]
     try:
@@ -50,7 +50,7 @@ def without_packages(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawing_by(seed: str) -> Iterator[None]:
-    """Seed `random` within the block, from which unseeded Keras initializers draw."""
+    """Seed Python's `random` within the block; unseeded Keras initializers use it."""
     state = random.getstate()
     random.seed(seed)
     try:
@@ -60,7 +60,7 @@ def drawing_by(seed: str) -> Iterator[None]:
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[object]:
-    """Let NumPy multiply with one thread within the block.
+    """Limit NumPy's matrix products to one thread within the block.
 
     More threads don't speed up small products, and results would depend on the machine.
     """
@@ -69,5 +69,5 @@ def one_blas_thread() -> contextlib.AbstractContextManager[object]:
 
 @functools.cache
 def _blas() -> threadpoolctl.ThreadpoolController:
-    """Return the controller of NumPy's BLAS; finding it takes a millisecond."""
+    """Return the controller of NumPy's BLAS, cached as creating it takes 1 ms."""
     return threadpoolctl.ThreadpoolController()

@@ -11,10 +11,10 @@ class Collected(NamedTuple):
     """One round of rollouts, as the training loop sees it."""
 
     reports: Sequence[RolloutReport]
-    replay: Fill | None  # how full it is; None without one
-    # Of each rollout, the newest weights' version less the one that acted.
+    replay: Fill | None  # fill level; None without a replay
+    # Per rollout, the newest weights version minus the behavior weights version.
     lags: Sequence[int]
-    replay_seconds: float = 0.0  # that the replay took to copy them in
+    replay_seconds: float = 0.0  # duration of the insertions
     # Reports of rollouts that were too old to learn from.
     dropped: Sequence[RolloutReport] = ()
 
@@ -22,9 +22,9 @@ class Collected(NamedTuple):
 class Evaluated(NamedTuple):
     """The result of a greedy evaluation of weights."""
 
-    step: int  # env steps of the run by then
+    step: int  # env steps of the run at its start
     mean_reward: float  # mean return
-    success_rate: float | None = None  # None where the environment doesn't say
+    success_rate: float | None = None  # None if the environment doesn't report it
 
     @classmethod
     def of(cls, step: int, episodes: Sequence[Episode]) -> "Evaluated":
@@ -39,23 +39,23 @@ class Evaluated(NamedTuple):
 
 
 class FailedEvaluation(NamedTuple):
-    """An evaluation without a result; the driver warns of it."""
+    """An evaluation without a result; the driver warns about it."""
 
-    step: int  # env steps of the run by then
+    step: int  # env steps of the run at its start
 
 
 class Supervision(Protocol):
-    """Supervises parts that may fail without ending the run."""
+    """Supervises components that may fail without ending the run."""
 
     @property
     def failures(self) -> Counter[str]:
-        """What failures and the bound on the lag have cost so far, by name."""
+        """Numbers of failed components and lost or dropped items so far, by name."""
 
     def take_warnings(self) -> list[str]:
-        """Return the failures since the last call, one sentence each."""
+        """Return warnings about failures since the last call, one sentence each."""
 
     def publish(self, metrics: Mapping[str, float]) -> None:
-        """Publish metrics by name to observers outside of the run."""
+        """Publish metrics by name to monitoring outside the run."""
 
 
 class WatchedDriver(Protocol):
@@ -69,4 +69,4 @@ class WatchedDriver(Protocol):
 
     @property
     def supervision(self) -> Supervision | None:
-        """The supervision of the parts; None if every failure ends the run."""
+        """The supervision of the components; None if every failure ends the run."""

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends a run in order, the second at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first ends a run cleanly, the second at once."""
 
 import os
 import signal
@@ -10,23 +10,22 @@ from types import FrameType
 from typing import Any
 
 GRACE_SECONDS = 0.7
-"""Work in progress may be completed within this time after the first signal."""
+"""Time after the first signal within which work in progress may complete."""
 
 _NUMBERS = [signal.SIGINT, signal.SIGTERM]
-if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
     _NUMBERS.append(signal.SIGHUP)
 _ECHO_SECONDS = 0.1
-"""`timeout` signals its command, and right afterwards the command's process group."""
+"""Repeated signals are ignored for this long: `timeout` sends each one twice."""
 
 
 class Signals:
-    """Handles these signals within its block, and restores the handlers after it."""
+    """Handles these signals in a `with` block, then restores the previous handlers."""
 
     def __init__(self) -> None:
         self.received: int | None = None  # the first signal's number
         self._received_at = 0.0
-        # Called in the handler of the first signal; None leaves it to those who read
-        # `received`.
+        # Called by the first signal's handler; None if callers poll `received`.
         self.on_first: Callable[[], None] | None = self._exit
         self._previous: list[Any] = []
 
@@ -35,7 +34,7 @@ class Signals:
         return self
 
     def take(self) -> list[Any]:
-        """Install the handlers, even repeatedly; return the previous ones."""
+        """Install the handlers; return the previous ones. May be called repeatedly."""
         if threading.current_thread() is not threading.main_thread():
             return []
         return [signal.signal(number, self._handle) for number in _NUMBERS]
@@ -51,7 +50,7 @@ class Signals:
             signal.signal(number, handler)
 
     def press(self, number: int) -> None:
-        """Act as if a first signal with this number came."""
+        """Simulate a first signal with this number."""
         self.received, self._received_at = number, time.monotonic()
         if self.on_first is not None:
             self.on_first()
@@ -68,7 +67,7 @@ class Signals:
 
 @contextmanager
 def raising_interrupts() -> Iterator[None]:
-    """Turn the exit code of Ctrl-C into KeyboardInterrupt, as Python does."""
+    """Convert the SystemExit of Ctrl-C to KeyboardInterrupt, Python's default."""
     try:
         yield
     except SystemExit as error:

@@ -1,4 +1,4 @@
-"""The description of an environment that networks are built from."""
+"""The environment spec that networks are built from."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,8 +8,8 @@ class Goals(NamedTuple):
     """Positions of a goal environment's goals in its flattened observations.
 
     Attributes:
-        achieved: index of the first number of `achieved_goal`.
-        desired: index of the first number of `desired_goal`.
+        achieved: start index of `achieved_goal`.
+        desired: start index of `desired_goal`.
         size: length of each goal vector.
     """
 
@@ -26,22 +26,22 @@ class Goals(NamedTuple):
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """Shapes of one environment; all of its copies have the same."""
+    """Spaces of one environment, shared by all of its copies."""
 
-    # Of one frame, `(84, 84)` or `(H, W, C)`, or of a vector.
+    # `(84, 84)` or `(H, W, C)` of one frame, or `(D,)` of a vector.
     observation_shape: tuple[int, ...]
     observation_dtype: str  # `uint8` or `float32`, as stored
-    stack: int  # newest frames that the network sees; 1 for vectors
+    stack: int  # number of frames per network input; 1 for vectors
     n_actions: int  # number of discrete actions; 0 for any other space
     # Lower bounds of a continuous action; empty for a discrete one.
     action_low: tuple[float, ...] = ()
-    action_high: tuple[float, ...] = ()  # upper bounds, likewise
-    # Numbers of actions of each part of a MultiDiscrete or MultiBinary space, whose
-    # actions are several at once; empty for others.
+    action_high: tuple[float, ...] = ()  # upper bounds; empty if discrete
+    # Number of choices for each component of a MultiDiscrete or MultiBinary action;
+    # empty for other spaces.
     action_sizes: tuple[int, ...] = ()
-    # Kind of the space, `Dict`, that was flattened to vectors; "" for none.
+    # Type of a space that was flattened to vectors, such as `Dict`; "" if none was.
     flattened: str = field(default="", compare=False)
-    goals: Goals | None = None  # of a goal environment
+    goals: Goals | None = None  # None unless it is a goal environment
 
     @property
     def is_image(self) -> bool:
@@ -49,12 +49,12 @@ class EnvSpec:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether actions are integers from 0 to n_actions - 1, one or several."""
+        """Whether an action is one integer or a vector of integers."""
         return self.n_actions > 0 or bool(self.action_sizes)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """Shape of an action: `()` if discrete, `(P,)` of several, `(A,)` of floats."""
+        """Shape of an action: `()` or `(P,)` of integers, `(A,)` of floats."""
         return () if self.n_actions else (len(self.action_sizes or self.action_low),)
 
     @property

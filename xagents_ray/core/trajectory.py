@@ -1,12 +1,12 @@
-"""Trajectories with frames stored once, batches of them, and weights.
+"""Trajectories, batches and weights; each frame is stored once.
 
-A new kind of data enters here, as a field and in `field_types`; records are joined by
-the names of fields.
+To add a kind of data, add a field here and its type to `field_types`; all code
+accesses and joins records by field names.
 
 Row `t` of a trajectory holds the action taken on observation `t` and its results;
-observation `t + 1` is in the next row. After an end the environment resets on the
-following step (Gymnasium's NEXT_STEP), so the final observation is a row like any
-other; the step that only resets has `valid = False`.
+observation `t + 1` is in the next row. After an episode ends, the environment resets
+on the following step (Gymnasium's NEXT_STEP), so the final observation has a regular
+row; the step that only resets has `valid = False`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,28 +28,28 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Trajectory(NamedTuple):
-    """T steps of B environments, time-major, with the weights of one version.
+    """T steps of B environments, time-major, all under the same weights.
 
     In the learner's graph, the arrays are tensors, and fields that its algorithm does
     not read are None. Fields without a default are in every trajectory.
     """
 
-    # [T + stack, B, *observation_shape], each once; the first stack - 1 rows are the
-    # frames before, the last row follows step T - 1.
+    # [T + stack, B, *observation_shape]; the first stack - 1 rows are earlier frames,
+    # the last row is the observation after step T - 1.
     observations: Array
-    starts: BoolArray  # bool [T + stack, B], an episode's first observation
-    # int32 [T, B] or [T, B, P], or float32 [T, B, A], as the policy drew them.
+    starts: BoolArray  # bool [T + stack, B], True at an episode's first observation
+    # int32 [T, B] or [T, B, P], or float32 [T, B, A], as sampled by the policy.
     actions: Array
     rewards: FloatArray  # float32 [T, B], for learning (clipped on Atari)
-    terminated: BoolArray  # bool [T, B], no value after this step
-    truncated: BoolArray  # bool [T, B], cut off; the next observation has a value
+    terminated: BoolArray  # bool [T, B], the next observation's value is 0
+    truncated: BoolArray  # bool [T, B], the next observation's value counts
     valid: BoolArray  # bool [T, B], False for a step that only reset its environment
-    # float32 [T, B] of the actions under the acting policy, or None.
+    # float32 [T, B], of the actions under the behavior policy, or None.
     log_probs: FloatArray | None = None
-    values: FloatArray | None = None  # float32 [T + 1, B], of the acting network
-    weights_version: int = -1  # which weights acted; -1 if unknown
-    first_env: int = 0  # index of the first environment among all of the run
-    # float32 [T, B, n] of all actions under the acting policy, or None.
+    values: FloatArray | None = None  # float32 [T + 1, B], by the behavior network
+    weights_version: int = -1  # version of the behavior weights; -1 if unknown
+    first_env: int = 0  # index of the first environment within the run
+    # float32 [T, B, n], of all actions under the behavior policy, or None.
     probabilities: FloatArray | None = None
 
     @property
@@ -63,31 +63,31 @@ FRAME_FIELDS = ("observations", "starts")
 
 
 class Replayed(Trajectory):
-    """K batches of trajectories from the replay: [K, ...] of each array."""
+    """K batches of trajectories from the replay: arrays are [K, T, B, ...]."""
 
 
 class Transitions(NamedTuple):
     """K batches of N transitions from the replay, frames unstacked."""
 
     # [K, N, F, *observation_shape]; the first `stack` frames are the observation, the
-    # last `stack` the next one: F is stack + 1, or with more than one step 2 * stack.
+    # last `stack` the next observation. F is stack + 1, or 2 * stack for n > 1 steps.
     observations: Array
-    starts: BoolArray  # bool [K, N, F], an episode's first observation
+    starts: BoolArray  # bool [K, N, F], True at an episode's first observation
     actions: Array  # int32 [K, N], or float32 [K, N, A]
-    # float32 [K, N], for learning: the discounted sum of each step's.
+    # float32 [K, N], discounted sum of the n steps' rewards for learning.
     rewards: FloatArray
-    # float32 [K, N], of the next observation's value; 0 where no value follows, as the
-    # last step terminated.
+    # float32 [K, N], discount of the next observation's value; 0 if the last step
+    # terminated.
     discounts: FloatArray
-    # float32 [K, N], in proportion to which they were drawn; None if uniformly.
+    # float32 [K, N], sampling priorities; None if sampled uniformly.
     priorities: FloatArray | None = None
-    # int64 [K, N, 2], each one's environment and the number of its first step there, by
-    # which its error goes back to a replay with priorities.
+    # int64 [K, N, 2], environment and number of the first step, which identify the
+    # transition in a PriorityUpdate.
     rows: IntArray | None = None
 
 
 def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the dtype and shape of one step's part of each field, by name."""
+    """Return the dtype and shape of each field for one step, by name."""
     flags = "starts", "terminated", "truncated", "valid"
     numbers = "rewards", "log_probs", "values", "discounts", "priorities"
     return {
@@ -101,7 +101,7 @@ def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 BatchPart = Trajectory | Replayed | Transitions
-"""What a batch is assembled from."""
+"""A component of a batch."""
 _RecordT = TypeVar("_RecordT", Trajectory, Replayed, Transitions)
 
 
@@ -112,9 +112,9 @@ def required_fields(record: type[Trajectory] | type[Transitions]) -> tuple[str, 
 
 
 def map_arrays(function: Callable[..., Any], *records: _RecordT) -> _RecordT:
-    """Return what a function makes of the arrays, or tensors, of each field.
+    """Return a record with a function applied to the arrays or tensors of each field.
 
-    The function gets one of each record; scalars are those of the first record.
+    The function gets one array per record; scalars are those of the first record.
     """
     first = records[0]
     arrays: dict[str, Any] = {
@@ -126,25 +126,25 @@ def map_arrays(function: Callable[..., Any], *records: _RecordT) -> _RecordT:
 
 
 class PriorityUpdate(NamedTuple):
-    """New errors of M transitions that a learner reports to its replay."""
+    """New errors of M transitions, which a learner reports to its replay."""
 
     rows: IntArray  # int64 [M, 2], as in Transitions
-    errors: FloatArray  # float32 [M], differences to what was to be learned
+    errors: FloatArray  # float32 [M], differences between predictions and targets
 
 
 class Fill(NamedTuple):
     """The fill level of a replay."""
 
-    size: int  # transitions or trajectories held
-    # Old ones make room for new ones; of transitions, with episodes shorter than 30
-    # steps, that begins below the capacity.
+    size: int  # number of stored transitions or trajectories
+    # Whether new data overwrites old data everywhere. With transitions of episodes
+    # shorter than 30 steps, that happens below the capacity.
     is_full: bool
-    # Sum of the priorities that are sampled in proportion; None if it is uniformly.
+    # Sum of the sampling priorities; None if sampling is uniform.
     priority: float | None = None
 
     @property
     def sampled(self) -> float:
-        """The weight by which shards of one replay are sampled."""
+        """Weight of this shard when shards are sampled."""
         return self.size if self.priority is None else self.priority
 
 
@@ -156,34 +156,34 @@ class Weights(NamedTuple):
 
 
 VERSION = "count/version"
-"""Where a learner's state holds the version of its newest weights."""
+"""Key of the newest weights' version in a learner's state."""
 
 
 class PhaseOutputs(NamedTuple):
     """The results of one learning phase."""
 
     metrics: dict[str, float]  # means by name, and the number of `updates`
-    weights: Weights  # those to act with after the phase
-    # For a replay that samples in proportion to errors; None for any other.
+    weights: Weights  # policy weights after the phase
+    # None unless the replay is prioritized.
     priorities: PriorityUpdate | None
 
 
 class WeightsFile(NamedTuple):
-    """The bytes of a weights file, which another process may decode."""
+    """The contents of a weights file, which another process may decode."""
 
-    path: str  # as the user named it, `best.tf`
-    # Contents by what is appended to the path; `""` for a single file.
+    path: str  # as specified by the user, such as `best.tf`
+    # Contents by suffix of the path; `""` for a single file.
     files: dict[str, bytes]
 
 
 class Episode(NamedTuple):
     """An episode that ended in a rollout."""
 
-    env: int  # index of its environment among all of the run
-    row: int  # the rollout's step in which it ended
+    env: int  # index of its environment within the run
+    row: int  # step of the rollout in which it ended
     episode_return: float  # sum of raw rewards
     length: int  # env steps
-    # What the environment said at its end: `is_success` or `success` of its info.
+    # `is_success` or `success` of the final info; None without them.
     success: bool | None = None
 
 
@@ -195,19 +195,19 @@ def success_rate(episodes: Sequence[Episode]) -> float | None:
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """A short report of a rollout for the driver."""
+    """Summary of a rollout for the driver."""
 
     steps: IntArray  # int64 [T], env steps of all of the actor's environments by row
-    episodes: tuple[Episode, ...]  # those that ended, by row
-    seconds: float  # how long the rollout took
-    # Moments of what is normalized.
+    episodes: tuple[Episode, ...]  # ended episodes, by row
+    seconds: float  # duration of the rollout
+    # Moments of normalized quantities.
     statistics: Statistics = field(default_factory=dict)
-    weights_version: int = 0  # which weights acted
-    stepping: float = 0.0  # seconds of the environments' steps
-    acting: float = 0.0  # seconds of the policy
-    # Rows of single environments that only reset, which are no env steps.
+    weights_version: int = 0  # version of the behavior weights
+    stepping: float = 0.0  # seconds spent in environment steps
+    acting: float = 0.0  # seconds spent in the policy
+    # Number of steps that only reset an environment; not counted as env steps.
     resets: int = 0
-    computing: float = 0.0  # seconds of processor time; the rest was spent waiting
+    computing: float = 0.0  # seconds of CPU time; the rest was spent waiting
 
 
 def same_episode(starts: BoolArray) -> BoolArray:
@@ -243,7 +243,7 @@ def stack_frames(frames: Array, starts: BoolArray) -> Array:
 
 
 def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:
-    """Return the trajectories of one round side by side: [T, B1 + B2 + ...]."""
+    """Concatenate the trajectories of a round by environment: [T, B1 + B2 + ...]."""
     if len(trajectories) == 1:
         return trajectories[0]
     merged = map_arrays(lambda *x: np.concatenate(x, axis=1), *trajectories)
@@ -252,7 +252,7 @@ def merge_trajectories(trajectories: Sequence[Trajectory]) -> Trajectory:
 
 
 def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | None:
-    """Return the run's environments first to end - 1 of a trajectory, or None."""
+    """Return the part of a trajectory from environments first to end - 1, or None."""
     own, count = trajectory.first_env, trajectory.rewards.shape[1]
     low, high = max(first, own) - own, min(end, own + count) - own
     if low >= high:
@@ -266,21 +266,21 @@ def slice_envs(trajectory: Trajectory, first: int, end: int) -> Trajectory | Non
 class Batch(NamedTuple):
     """The data of one learning phase."""
 
-    # The newest round, all of its environments side by side; None for an algorithm that
-    # learns from its replay only.
+    # The newest round, with all environments; None for an algorithm that learns only
+    # from the replay.
     fresh: Trajectory | None = None
-    # K batches drawn from the replay; None when nothing was drawn.
+    # K batches from the replay; None if nothing was sampled.
     sampled: Transitions | Replayed | None = None
 
 
 def assemble_batch(
     parts: Sequence[BatchPart], batch_size: int, seed: Sequence[int]
 ) -> Batch:
-    """Return a batch of a round's trajectories and the shards' draws.
+    """Assemble a batch from a round's trajectories and the shards' samples.
 
     Args:
-        parts: trajectories and draws, in any order.
-        batch_size: transitions per batch, used if several shards drew some.
+        parts: trajectories and samples, in any order.
+        batch_size: transitions per batch, used if several shards sampled some.
         seed: seed of the order in which transitions of several shards are mixed.
     """
     replayed = [each for each in parts if isinstance(each, Replayed)]
@@ -289,7 +289,7 @@ def assemble_batch(
     fresh = merge_trajectories(rounds) if rounds else None
     if len(transitions) == 1 and transitions[0].rewards.shape[1] == batch_size:
         return Batch(fresh, transitions[0])
-    if transitions:  # a single one of another size: the other shards had nothing
+    if transitions:  # a single part of another size: other shards were empty
         mixed = mix_transitions(transitions, batch_size, np.random.default_rng(seed))
         return Batch(fresh, mixed)
     return Batch(fresh, side_by_side(replayed) if replayed else None)
@@ -298,10 +298,10 @@ def assemble_batch(
 def mix_transitions(
     parts: Sequence[Transitions], batch_size: int, generator: np.random.Generator
 ) -> Transitions:
-    """Return transitions of several shards as K batches, in random order.
+    """Shuffle transitions of several shards into K batches of N.
 
-    The parts are [1, n, ...] each and have at least N transitions together, where N is
-    the batch size. Transitions beyond K * N are left out.
+    Each part is [1, n, ...]. Together they have at least N transitions, where N is the
+    batch size; transitions beyond K * N are dropped.
     """
     batches = sum(p.rewards.shape[1] for p in parts) // batch_size
     order = generator.permutation(batches * batch_size)
@@ -314,7 +314,7 @@ def mix_transitions(
 
 
 def side_by_side(parts: Sequence[Replayed]) -> Replayed:
-    """Return batches with the trajectories of all shards: [K, T, B1 + B2 + ...]."""
+    """Concatenate the shards' batches by environment: [K, T, B1 + B2 + ...]."""
     if len(parts) == 1:
         return parts[0]
     return map_arrays(lambda *x: np.concatenate(x, axis=2), *parts)

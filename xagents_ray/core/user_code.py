@@ -1,4 +1,4 @@
-"""The user's own code: found by name, located, and shown in errors."""
+"""Helpers for user code: import by name, source lines and tracebacks."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ _NOT_THEIRS = tuple(
     f"{folder}{os.sep}"
     for folder in (*(_ROOT / room for room in _ROOMS), Path(os.__file__).parent)
 )
-_INSTALLED = f"{os.sep}site-packages{os.sep}"  # what they call, most often
+_INSTALLED = f"{os.sep}site-packages{os.sep}"  # libraries that user code calls
 
 
 def find_named(flag: str, name: str) -> Any:
@@ -51,7 +51,7 @@ def find_named(flag: str, name: str) -> Any:
 
 def line_of(what: Any) -> str:
     """Return `file, line N` of a function, a class or an object's class."""
-    what = inspect.unwrap(getattr(what, "func", what))  # of a functools.partial
+    what = inspect.unwrap(getattr(what, "func", what))  # also unwraps functools.partial
     code = getattr(what, "__code__", None)
     if code is not None:
         return _shown(code.co_filename, code.co_firstlineno)
@@ -87,7 +87,7 @@ def starting_at_the_user(error: _E) -> _E:
 
 
 def _user_frames(error: BaseException) -> TracebackType | None:
-    """Return the frames from the user's first one on; all if there is none."""
+    """Return the traceback from the user's first frame on, or all without one."""
     link = error.__traceback__
     while link and is_library(link.tb_frame.f_globals.get("__name__", "")):
         link = link.tb_next
@@ -95,10 +95,10 @@ def _user_frames(error: BaseException) -> TracebackType | None:
 
 
 def folder_of_modules() -> Path | None:
-    """Return the folder of modules that were imported from beside the script.
+    """Return the folder from which the user's own modules were imported.
 
-    None if all imported modules are installed. The script's folder and the working
-    directory are preferred to others.
+    None if all imported modules are installed. If there are several folders, the
+    script's folder is preferred, then the working directory.
     """
     main, found = sys.modules["__main__"], []
     script = getattr(main, "__file__", None)
@@ -114,7 +114,7 @@ def folder_of_modules() -> Path | None:
 
 
 def from_their_frame(text: str) -> str:
-    """Return another process's traceback, each part cut to the user's frames."""
+    """Trim each part of another process's traceback to start at the user's code."""
     first, *parts = text.split(_HEAD)
     return _HEAD.join((first, *map(_without_our_frames, parts)))
 
@@ -131,14 +131,14 @@ def _is_theirs(file: str) -> bool:
 
 
 def is_library(module: str) -> bool:
-    """Return whether a module belongs to us, Gymnasium, NumPy or Python."""
+    """Return whether a module is part of xagents_ray, Gymnasium, NumPy or Python."""
     top = module.partition(".")[0]
     is_ours = is_of(module, "xagents_ray") or is_of(module, "gymnasium")
     return is_ours or top in ("numpy", "ale_py") or top in sys.stdlib_module_names
 
 
 def is_of(module: str, package: str) -> bool:
-    """Return whether a module is a package or in it."""
+    """Return whether a module is the package or inside it."""
     return module == package or module.startswith(f"{package}.")
 
 

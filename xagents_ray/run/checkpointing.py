@@ -1,4 +1,4 @@
-"""When a run's checkpoints are taken and written."""
+"""Decides when a run's checkpoints are taken and written."""
 
 import math
 import time
@@ -25,16 +25,16 @@ from xagents_ray.watch.callbacks import Callback, Callbacks
 from xagents_ray.watch.recorder import Recorder
 
 _BEST_SECONDS = 10.0
-"""A new best is held in memory up to that long before it is written."""
+"""Shortest time between two writes of a new best state, unless a checkpoint is due."""
 _Taken = tuple[Snapshot, dict[str, Any]]
 
 
 class CheckpointPolicy:
     """Takes and writes the checkpoints of one session of a run.
 
-    The state is taken by `between_phases` where it `is_due`, by `begin_evaluation` and
-    by `write_newest`: no learning phase may be in progress then. The recorder has the
-    histories, which must not end before a checkpoint.
+    `between_phases` (if `is_due`), `begin_evaluation` and `write_newest` take the
+    state; no learning phase may be in progress then. The recorder's histories are
+    flushed before each checkpoint, so that they never end earlier.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class CheckpointPolicy:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the newest state is not written."""
+        """Whether the newest state has not been written."""
         return self._progress.env_steps != self._written
 
     def hint_at_resume(self, note: Callable[[str], None]) -> None:
-        """Say how to continue, if the newest checkpoint has the newest state."""
+        """Note how to resume, if the newest checkpoint has the newest state."""
         found = all_checkpoints(self._directory)  # --resume takes the first one
         if found and step_of(found[0]) == self._progress.env_steps:
             note(f"To continue: xagents-ray train {self._resume}")
@@ -92,11 +92,11 @@ class CheckpointPolicy:
             self.write_newest(with_replay=True)
 
     def begin_evaluation(self) -> None:
-        """Keep the state whose weights are evaluated from now on."""
+        """Take the state whose weights are being evaluated."""
         self._evaluated[self._progress.env_steps] = self._take()
 
     def end_evaluation(self, evaluation: Evaluated | FailedEvaluation) -> None:
-        """Make the state that was evaluated the best if it is; else drop it."""
+        """Make the evaluated state the best if its mean return is; else drop it."""
         state = self._evaluated.pop(evaluation.step, None)
         if state is None or isinstance(evaluation, FailedEvaluation):
             return
@@ -105,10 +105,10 @@ class CheckpointPolicy:
             self._best, self._progress.best_evaluation = state, mean
 
     def finish(self) -> str | None:
-        """Write what the last evaluations made the best; return what to tell the user.
+        """Write the best state and --checkpoints; return a note for the user, or None.
 
-        Where there is no best, --checkpoints gets the final weights. If that is of an
-        earlier session, it gets those of its checkpoint.
+        Without a best state, --checkpoints gets the final weights. If an earlier
+        session wrote the best state, it gets the weights of that checkpoint.
         """
         self.write_best()
         why, paths = self._no_best, self._config.checkpoints
@@ -126,7 +126,7 @@ class CheckpointPolicy:
         return said if is_written else None
 
     def write_best(self) -> None:
-        """Write the best state, if there is one that is not written already."""
+        """Write the best state, if there is one that has not been written."""
         if self._best is None:
             return
         (taken, facts), self._best = self._best, None
@@ -137,7 +137,7 @@ class CheckpointPolicy:
             return
         self._no_best = ""
         if not self._write(snapshot, facts, is_best=True):
-            self._best = taken, facts  # tried again, unless a better one comes
+            self._best = taken, facts  # retried, unless a better one comes
         if (paths := self._config.checkpoints) is not None:
             self._best_effort("--checkpoints", self._write_models, snapshot, paths)
 

@@ -1,8 +1,8 @@
-"""Work in a child process: how it starts, reports, ends and is ended.
+"""Jobs in child processes: start, reports, outcome and termination.
 
-A job begins in a fresh interpreter, as Ray's workers do, or in a process forked from
-one that has imported everything, TensorFlow too, and run nothing: TensorFlow takes
-seconds to import, and never releases all memory of a graph that it has run.
+A job runs in a new interpreter, as Ray's workers do, or in a process forked from a
+server that has imported everything, including TensorFlow, and run nothing: TensorFlow
+takes seconds to import, and never releases all memory of a graph that it has run.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from xagents_ray.run.driver import LOCAL_DRIVER
 from xagents_ray.run.learner_access import LEARNERS
 
 PRELOADED = LOCAL_DRIVER, LEARNERS
-"""Modules that a forked job finds imported, besides the one of its function."""
+"""Modules that the fork server imports besides the one of a job's function."""
 _SIGNALS = signal.SIGINT, signal.SIGTERM
 _ENDING_SECONDS = 30.0
 
@@ -41,13 +41,13 @@ _ENDING_SECONDS = 30.0
 class Job:
     """A call of a function in a child process."""
 
-    path: str  # import path `module:function`; a generator's items are its reports
-    arguments: tuple[Any, ...] = ()  # what `__main__` defines is sent by value
-    seconds: int = 60  # after which the child ends itself, unless it is forked
-    output: str | None = os.devnull  # file that it prints to; None for ours
-    # Whether it begins with everything imported, and takes a Supervisor first.
+    path: str  # import path `module:function`; the items of a generator are reports
+    arguments: tuple[Any, ...] = ()  # objects of `__main__` are pickled by value
+    seconds: int = 60  # time limit, unless it is forked
+    output: str | None = os.devnull  # file for its output; None inherits ours
+    # Whether it is forked; its function then takes a Supervisor as first argument.
     is_forked: bool = False
-    # Whether SIGTERM tells a forked job that its supervisor is gone; others just end.
+    # Whether a forked job gets SIGTERM if its supervisor is gone; others exit at once.
     saves_alone: bool = False
 
 
@@ -57,35 +57,35 @@ class Report:
 
     env_steps: int = 0
     mean_reward: float | None = None  # None before the first episode has ended
-    is_full: bool = False  # whether the mean is that of a full reward buffer
+    is_full: bool = False  # whether the mean is over a full reward buffer
     began: float | None = None  # time of the first env step, seconds since 1970
     ended: float | None = None  # time of the newest env step
-    memory: int = 0  # bytes that the process holds
-    point: int | None = None  # env step at which the training waits for a permit
+    memory: int = 0  # resident memory of the process, in bytes
+    point: int | None = None  # env steps of a comparison point, if it is one
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended; without a value and a failure, it was stopped or sent items."""
+    """How a job ended; without value and failure, it was stopped or a generator."""
 
     value: Any = None  # what the function returned
     failure: str = ""  # why it failed, in one sentence; "" if it didn't
-    is_advice: bool = False  # whether that sentence has a remedy
+    is_advice: bool = False  # whether `failure` contains a remedy
     trace: str = ""  # traceback of an unexpected error, or of the user's code
 
 
 @dataclass(frozen=True)
 class Supervisor:
-    """The process that has started a job, as the job sees it."""
+    """A job's connection to the process that started it."""
 
     report: Callable[[Any], None]  # sends a report
-    signals: Signals  # end the job early
-    # One for each permit that was given, and one more.
+    signals: Signals  # signals that end the job early
+    # Number of permits received, plus one.
     permits: threading.Semaphore = field(default_factory=threading.Semaphore)
 
 
 class Child:
-    """A job's process; as a context, it is killed with all that it started on exit."""
+    """A job's process; on exit of its context, it and its children are killed."""
 
     def __init__(self, process: BaseProcess, link: Connection) -> None:
         self.process, self.link = process, link
@@ -107,7 +107,7 @@ class Child:
             "argv": sys.argv,
         }
         process = context.Process(target=_run, kwargs=arguments)
-        with _without_main():  # it may be Ray's worker
+        with _without_main():  # may be Ray's worker script
             process.start()
         theirs.close()
         return cls(process, link)
@@ -120,10 +120,10 @@ class Child:
         self.link.close()
 
     def receive(self, until: float) -> Any:
-        """Return the next report, or the Outcome, which is last.
+        """Return the next report, or finally the Outcome.
 
         Raises:
-            TimeoutError: there is none by `until`, in seconds of time.monotonic().
+            TimeoutError: nothing arrives by `until`, a value of time.monotonic().
         """
         if not self.link.poll(max(0.0, until - time.monotonic())):
             raise TimeoutError
@@ -133,15 +133,15 @@ class Child:
             return Outcome(failure=f"the process ended with {self.join()}")
 
     def permit(self) -> None:
-        """Give the job one more permit."""
-        with contextlib.suppress(OSError):  # it has ended; its last report hasn't
+        """Send the job one permit."""
+        with contextlib.suppress(OSError):  # it has ended, with reports still unread
             self.link.send(None)
 
     def join(self, seconds: float = _ENDING_SECONDS) -> str:
-        """Wait until the process has ended; after this time, kill it and its children.
+        """Wait until the process has ended; after `seconds`, kill it and its children.
 
         Returns:
-            Its signal or exit code.
+            The name of the signal that ended it, or its exit code.
         """
         self.process.join(seconds)
         if self.process.is_alive():
@@ -155,14 +155,14 @@ class Child:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def end(self, seconds: float) -> None:
-        """End a forked job in order; kill it after this time."""
+        """Ask a forked job to end; kill it after `seconds`."""
         self.process.terminate()
         self.join(seconds)
         self.link.close()
 
 
 def outcome_of(call: Callable[[], Any], supervisor: Supervisor) -> Outcome:
-    """Do a job in this process: report the items of a generator, return the outcome."""
+    """Run a job in this process; report a generator's items and return the outcome."""
     try:
         value = call()
         if isinstance(value, Iterator):
@@ -173,21 +173,21 @@ def outcome_of(call: Callable[[], Any], supervisor: Supervisor) -> Outcome:
     except (UserError, Diverged, Broken) as error:
         trace, is_advice = getattr(error, "trace", ""), not isinstance(error, Broken)
         return Outcome(failure=str(error), is_advice=is_advice, trace=trace)
-    except BaseException as error:  # SystemExit of a user's code too
+    except BaseException as error:  # including SystemExit of user code
         if isinstance(error, SystemExit) and supervisor.signals.received is not None:
             return Outcome()
         return Outcome(failure=describe_error(error), trace=traceback.format_exc())
 
 
 def _fork_server(path: str) -> ForkServerContext:
-    """Start the process that jobs are forked from, which no signal ends.
+    """Start the fork server, with SIGINT and SIGTERM blocked.
 
-    Ctrl-C in a terminal goes to the whole process group, and would end it while it
-    imports. Both signals wait there forever, and in each job until it lets them in.
+    Ctrl-C in a terminal goes to the whole process group, and would end the server while
+    it imports. Each job unblocks the signals when it is ready for them.
     """
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*PRELOADED, path.partition(":")[0]])
-    resource_tracker.ensure_running()  # it lets the signals through at its start
+    resource_tracker.ensure_running()  # its start unblocks the signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         forkserver.ensure_running()
@@ -198,7 +198,7 @@ def _fork_server(path: str) -> ForkServerContext:
 
 @contextlib.contextmanager
 def _without_main() -> Iterator[None]:
-    """Keep a new process from importing this one's main module.
+    """Prevent a new process from importing this process's main module.
 
     A script would run again, and a notebook has no file.
     """
@@ -208,7 +208,7 @@ def _without_main() -> Iterator[None]:
     try:
         yield
     finally:
-        # Ray asks for the file, where the module has one.
+        # Ray reads `__file__` if the module has one.
         main.update({name: held for name, held in kept.items() if held is not None})
 
 
@@ -220,8 +220,8 @@ def _run(
     environment: Mapping[str, str],
     argv: list[str],
 ) -> None:
-    """Do a job in this process, and send its outcome."""
-    os.setsid()  # Ctrl-C is the parent's
+    """Run a job in this process, and send its outcome."""
+    os.setsid()  # only the parent gets Ctrl-C
     signal.alarm(0 if job.is_forked else job.seconds)
     if job.output is not None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -242,7 +242,7 @@ def _run(
 
 
 def _call(job: Job, arguments: bytes, supervisor: Supervisor) -> Any:
-    """Call the function of a job, once the signals of its start have come."""
+    """Unblock the signals, then call the function of a job."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     function = resolve_name(job.path)
     if job.is_forked:
@@ -251,7 +251,7 @@ def _call(job: Job, arguments: bytes, supervisor: Supervisor) -> Any:
 
 
 def _listen(link: Connection, permits: threading.Semaphore, saves_alone: bool) -> None:
-    """Take permits; end this process when there is nobody left to give one."""
+    """Receive permits; end this process when its supervisor is gone."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             link.recv()

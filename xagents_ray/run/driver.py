@@ -1,4 +1,4 @@
-"""What a driver is to the training loop, and what it is made from."""
+"""The interface of drivers, which the training loop uses."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,90 +19,90 @@ from xagents_ray.core.trajectory import (
 from xagents_ray.storage.checkpoints import Checkpoint
 
 LOCAL_DRIVER = "xagents_ray.run.local"
-"""Module of the driver of one process, imported once a run needs it."""
+"""Module of the in-process driver, which is imported when a run needs it."""
 
 
 class Snapshot(NamedTuple):
-    """The state of a run's parts at one moment, or references to it."""
+    """The state of a run's learner and env actors, or references to it."""
 
     learner: Any  # arrays by name
-    actors: Any  # states of the env actors; none where rollouts are ahead of them
+    actors: Any  # states of the env actors; empty if rollouts run ahead
 
 
 class Driver(WatchedDriver, Protocol):
-    """Where the parts of a run live: this process, or Ray."""
+    """Runs the env actors, replay and learner, in this process or on Ray."""
 
-    notes: list[str]  # what the user should know of the start, one sentence each
-    replay_nbytes: int  # of the whole replay; 0 without one
+    notes: list[str]  # notes on the start for the user, one sentence each
+    replay_nbytes: int  # size of the replay in bytes; 0 without one
 
     @property
     def learner_threads(self) -> int:
-        """Cores that the learner uses on its machine."""
+        """Number of cores that the learner uses on its machine."""
 
     def collect(self, env_steps: int) -> Collected:
-        """Take rollouts, within --policy-lag unless a replay holds them; fill it.
+        """Collect rollouts; insert them into a replay, or enforce --policy-lag.
 
         Raises:
-            Stopped: a signal asked the run to end.
+            Stopped: a signal requested the end of the run.
             Broken: no env actor is left.
         """
 
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
-        """Begin a learning phase; return the metrics of those that ended.
+        """Begin a learning phase; return the metrics of phases that ended.
 
         Args:
             batches: number of batches; on-policy, the newest round is the first. All
                 others are drawn from the replay.
             env_steps: env steps of the whole run, after the newest round.
-            statistics: measurements of the env actors since the last phase.
+            statistics: moments measured by the env actors since the last phase.
         Raises:
-            Stopped: as in `collect`, when the phase does not end soon.
-            Broken: the learner dies again and again.
+            Stopped: as in `collect`, if the phase does not end soon.
+            Broken: the learner fails repeatedly.
         """
 
     def drain(self) -> list[dict[str, float]]:
         """Wait for the phases in progress; return their metrics. Raises as `learn`."""
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates; return the new one."""
+        """Multiply the learning rates by a factor; return the new one."""
 
     def snapshot(self) -> Snapshot:
         """Copy the state of the learner and the env actors, to be fetched later.
 
         Raises:
-            Stopped: a part is busy and the run is to end.
+            Stopped: the learner is busy, and the run is ending.
         """
 
     def fetch(self, snapshot: Snapshot) -> Snapshot | None:
-        """Return a snapshot's arrays in place of references; None if they are lost."""
+        """Return a snapshot with its references resolved; None if data is lost."""
 
     def state(self) -> Snapshot:
-        """Return the newest state of the learner and the env actors that can be had."""
+        """Return the newest available state of the learner and the env actors."""
 
     def save_replay(self, directory: Path) -> None:
         """Write the replay's files to a folder."""
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Continue from a checkpoint; return how many unfinished episodes it dropped.
+        """Resume from a checkpoint; return the number of dropped episodes.
 
-        The run has been resumed `session` times, this one included.
+        `session` is how often the run has been resumed, including this time.
         """
 
     def encode(self, snapshot: Snapshot, paths: Sequence[str]) -> list[WeightsFile]:
         """Return a snapshot's models as weights files with these paths."""
 
     def evaluate(self, env_steps: int) -> bool:
-        """Begin a greedy evaluation of the newest weights; False when it is skipped."""
+        """Begin a greedy evaluation of the newest weights; False if it is skipped."""
 
     def evaluations(self, is_last: bool) -> Sequence[Evaluated | FailedEvaluation]:
-        """Return those that ended or failed; wait for the last."""
+        """Return evaluations that ended or failed; wait for all if `is_last`."""
 
     def close(self) -> None:
-        """End every part."""
+        """End the env actors, replay and learner."""
 
 
 StartDriver = Callable[[RunSpec, Signals, Callable[[str], None]], Driver]
-"""Starts the parts of a run, and tells the user what takes long by calling the last
-argument; raises Stopped when a signal ends that early."""
+"""Starts a run's driver. It calls the last argument with notes for the user on slow
+steps, and raises Stopped if a signal ends the start early."""

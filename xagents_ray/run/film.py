@@ -1,4 +1,4 @@
-"""Whole episodes of a network in one environment, shown or filmed."""
+"""Plays whole episodes in one environment, on a display or into a video."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ def play_episodes(
         run: the run whose policy acts.
         weights: the weights of the network that acts.
         config: settings of the display, the files and the number of episodes.
-        ended: function that gets each episode that has ended.
+        ended: function that is called with each ended episode.
     Returns:
-        The number of the signal that ended it early; None without one.
+        The number of the signal that ended the episodes early; None without one.
     """
-    # Here, as importing the package loads no environments.
+    # Imported here, since importing the package must load no environments.
     from xagents_ray.actors.env_actor import ActorSetup
     from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.player import Player
@@ -47,7 +47,7 @@ def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:
     Args:
         run: the run whose policy acts.
         learned: the arrays of the learner's state by name.
-        folder: folder of the video; it is made if needed.
+        folder: folder of the video; created if needed.
     """
     weights = Weights(1, run.algorithm.models[0].own(learned))
     run = dataclasses.replace(run, seed=run.evaluation_seed)

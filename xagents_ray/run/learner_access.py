@@ -1,6 +1,6 @@
 """Access to the learner of a run, in the process that calls it.
 
-The rooms above reach `learners/` through this module and `weights_formats` only. The
+Higher packages use `learners/` only through this module and `weights_formats`. The
 first call imports TensorFlow, which takes seconds.
 """
 
@@ -13,7 +13,7 @@ from xagents_ray.core.trajectory import Array, WeightsFile
 from xagents_ray.run import weights_formats
 
 LEARNERS = "xagents_ray.learners.build"
-"""Module that makes learners, with all that they import."""
+"""Module that creates learners; importing it imports all of their dependencies."""
 
 
 def load_tensorflow() -> Any:
@@ -27,11 +27,11 @@ def learner_gpus() -> list[str]:
 
 
 def make_learner(run: RunSpec) -> tuple[Any, list[str]]:
-    """Return the learner of a run with its first weights, and notes on these.
+    """Create the learner of a run; return it with notes on its initial weights.
 
     Raises:
-        UserError: a weights file is damaged, or of other models; or this machine has no
-            fast way to compute in the run's precision.
+        UserError: a weights file is damaged or of other models, or this machine can't
+            compute fast in the run's precision.
     """
     learner = import_module(LEARNERS).build_learner(run)
     row, notes = run.algorithm, list[str]()
@@ -48,8 +48,8 @@ def encode_models(
 ) -> list[WeightsFile]:
     """Return the models within a learner's state as weights files.
 
-    The state's names are like `policy/dense-0/kernel`; the paths, one per model, say
-    the formats by their endings.
+    The state's names are like `policy/dense-0/kernel`. There is one path per model; its
+    ending determines the format.
     """
     parts = zip(run.algorithm.models, run.layouts, paths, strict=True)
     return [

@@ -1,4 +1,4 @@
-"""The in-process driver: `--local`, no Ray."""
+"""The in-process driver of `--local`, without Ray."""
 
 import math
 import sys
@@ -41,16 +41,15 @@ from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 _T = TypeVar("_T")
 
 _SHORT_SECONDS = 0.1
-"""A signal may wait for a phase as short as this; another thread takes some 0.2 ms."""
+"""Shorter phases may delay a signal: another thread for them would cost 0.2 ms."""
 
 
 class LocalDriver:
     """One env actor, one learner and one replay as plain objects.
 
-    The learner runs in a thread of its own, so that a signal is heard while
-    TensorFlow is busy, unless its phases are short. With a policy lag, environments
-    are stepped meanwhile. What fails here ends the run. An `actor` takes the place of
-    the env actor.
+    Unless its phases are short, the learner runs in a separate thread, so that signals
+    are handled while TensorFlow is busy. With a policy lag, environments are stepped
+    meanwhile. Any failure ends the run. `actor` replaces the default env actor.
     """
 
     n_actors = 1
@@ -74,7 +73,7 @@ class LocalDriver:
             )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)
-        self._seconds = math.inf  # of the last learning phase
+        self._seconds = math.inf  # duration of the last learning phase
         self._lag = run.config.pipeline.policy_lag
         self._asked = -1  # env steps that `collect` was last called with
         self._rounds: deque[tuple[Trajectory, RolloutReport]] = deque()
@@ -85,11 +84,11 @@ class LocalDriver:
 
     @property
     def weights(self) -> Weights:
-        """The newest weights of the network that acts."""
+        """The newest policy weights."""
         return self._weights
 
     def collect(self, env_steps: int) -> Collected:
-        """Roll out every environment; take the oldest round, and fill the replay."""
+        """Step every environment; take the oldest round, and fill the replay."""
         if self._asked < 0 or not self._lag:
             self._asked = env_steps
         self._act(max(self._lag, 1))
@@ -107,7 +106,7 @@ class LocalDriver:
     def learn(
         self, batches: int, env_steps: int, statistics: Statistics
     ) -> list[dict[str, float]]:
-        """Run one learning phase and take its weights."""
+        """Run one learning phase, and use its weights from then on."""
         config, parts = self._config.replay, list(self._round)
         sampled, size = batches - len(parts), 0
         if sampled:
@@ -144,7 +143,7 @@ class LocalDriver:
             self._replay.update(update.rows, update.errors)
 
     def _act(self, ahead: int) -> None:
-        """Roll out until this many rounds wait to be learned from."""
+        """Collect rollouts until `ahead` of them are waiting."""
         while len(self._rounds) < ahead:
             with errors_name_line(str(self._run.config.env.env)):
                 rollout = self._actor.rollout(
@@ -153,12 +152,12 @@ class LocalDriver:
             self._rounds.append(rollout)
 
     def drain(self) -> list[dict[str, float]]:
-        """Return the metrics of a phase beside which acting was stopped."""
+        """Return the metrics of phases whose `learn` call was interrupted."""
         finished, self._finished = self._finished, []
         return finished
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates; return the new one."""
+        """Multiply the learning rates by a factor; return the new one."""
         return float(self._learning(lambda: self._learner.state.scale_lr(factor)))
 
     def snapshot(self) -> Snapshot:
@@ -167,7 +166,7 @@ class LocalDriver:
         return Snapshot(learner, [] if self._lag else [self._actor.state()])
 
     def fetch(self, snapshot: Snapshot) -> Snapshot:
-        """Return it: there are no references here."""
+        """Return the snapshot, which contains no references."""
         return snapshot
 
     def state(self) -> Snapshot:
@@ -179,7 +178,7 @@ class LocalDriver:
             save_replay(self._replay, directory)
 
     def restore(self, checkpoint: Checkpoint, session: int) -> int:
-        """Continue from a checkpoint; return the unfinished episodes it dropped."""
+        """Resume from a checkpoint; return the number of dropped episodes."""
         self._learning(lambda: self._learner.state.restore(checkpoint.arrays))
         self._weights = self._learner.policy_weights(self._learner.version + 1)
         if self._replay is not None:
@@ -217,7 +216,7 @@ class LocalDriver:
         return ended
 
     def stop(self) -> None:
-        """End what is in progress early."""
+        """Stop work in progress early."""
         self._actor.stop()
         self._learner.stop()
         if self._evaluator is not None:
@@ -230,14 +229,14 @@ class LocalDriver:
             self._evaluator.close()
 
     def _learning(self, work: Callable[[], _T]) -> _T:
-        """Run something in the learner's thread."""
+        """Return the result of a function, run in the learner's thread."""
         return self._thread.submit(work).result()
 
 
 def start_local_driver(
     run: RunSpec, signals: Signals, note: Callable[[str], None]
 ) -> LocalDriver:
-    """Return the parts of a run in this process."""
+    """Return the in-process driver of a run."""
     if "tensorflow" not in sys.modules:
         note("Loading TensorFlow...")
     driver = LocalDriver(run)

@@ -1,4 +1,4 @@
-"""A run before it starts: the one it resumes, and its fit with its environment."""
+"""Prepares a run: finds the run to resume, and checks settings and environment."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -39,24 +39,24 @@ _FREE = {each.name for group in SESSION_GROUPS for each in options(group)}.union
 class Resumed:
     """A run to resume."""
 
-    directory: RunDirectory  # of the run
-    checkpoint: Checkpoint  # that it continues from
+    directory: RunDirectory
+    checkpoint: Checkpoint  # where to continue
     session: int  # how many times the run has been resumed, this one included
 
     @property
     def goes_back(self) -> bool:
-        """Whether the run has a later checkpoint than that it continues from."""
+        """Whether the run has later checkpoints than the one where it continues."""
         step = int(self.checkpoint.facts["progress"]["env_steps"])
         found = all_checkpoints(self.directory.checkpoints)
         return any(step_of(path) > step for path in found)
 
 
 def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, Any]]:
-    """Return the run that `given["resume"]` names, and its settings now.
+    """Return the run that `given["resume"]` names, and its resulting settings.
 
     Raises:
         UserError: there is no such run or checkpoint, it is damaged or of another
-            agent, another process trains it, or a setting is given that can't change.
+            agent, another process trains it, or a setting can't be changed.
     """
     run_dir = given.get("run_dir") or RunConfig().run_dir
     directory, path = locate_run("--resume", given["resume"], run_dir, agent)
@@ -70,7 +70,7 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
     given = with_own_names(config, given, stored)
     for name, value in given.items():
         if name in own and objects.find_kept("network", value) is not None:
-            continue  # made of the same definitions, it fits the checkpoint
+            continue  # built by the same code, it fits the checkpoint
         if name not in _FREE and stored.get(name) != value:
             raise UserError(
                 f"{flag(name)} is {stored.get(name)} in {directory.path} and can't "
@@ -86,12 +86,12 @@ def find_run(agent: str, given: Mapping[str, Any]) -> tuple[Resumed, dict[str, A
 def with_own_names(
     config: type, given: Mapping[str, Any], stored: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return settings with a run's own names of objects and files given again.
+    """Return settings with the stored names of objects and files that are the same.
 
     Args:
-        config: the agent's options.
+        config: options of the agent.
         given: settings by their flat names.
-        stored: settings of the run, as they were stored.
+        stored: stored settings of the run.
     """
     given = {k: objects.as_stored(k, v, stored.get(k)) for k, v in given.items()}
     paths = [each.name for each in options(config) if each.is_path]
@@ -118,20 +118,20 @@ def _newest(directory: RunDirectory) -> Path:
 def _placed(
     config: type[AlgorithmConfig], stored: dict[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return stored settings without those that the given placement replaces."""
+    """Return stored settings without those that a new placement replaces."""
     on_ray = {each.name for each in train_options(config) if each.needs_ray}
     if not {"local", *on_ray} & given.keys():
         return stored
     ends = {"local"}
     if given.get("local"):
-        # Env actors that ran free act and learn in turn, as local runs do.
+        # A local run can't be asynchronous: it acts and learns in turn.
         free = [each.name for each in options(PipelineConfig)]
         ends = on_ray.union(free if stored.get("asynchronous") else ())
     return {k: v for k, v in stored.items() if k not in ends}
 
 
 def _sessions(checkpoint: Checkpoint) -> int:
-    """Return how often a run has been resumed; UserError if it can't be again."""
+    """Return how often a run has been resumed; UserError if data for it is missing."""
     facts = checkpoint.facts
     try:
         int(facts["seed"]), int(facts["pending_steps"]), facts["progress"]["env_steps"]
@@ -147,9 +147,9 @@ def _sessions(checkpoint: Checkpoint) -> int:
 def actor_states(
     checkpoint: Checkpoint, shares: Sequence[int]
 ) -> list[dict[str, Any]] | None:
-    """Return the states for env actors with these numbers of environments.
+    """Return the saved states of env actors with these numbers of environments.
 
-    None when actors with other numbers wrote them: an actor's state can't be split.
+    None if the saved actors had other numbers, because a state can't be split.
     """
     states: list[dict[str, Any]] = checkpoint.facts["actors"]
     fits = [len(state["noise"]) for state in states] == list(shares)
@@ -157,9 +157,9 @@ def actor_states(
 
 
 def count_unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
-    """Return how many environments were in the middle of an episode.
+    """Return the number of environments in the middle of an episode.
 
-    All of them where the env actors were ahead of the learner.
+    All of them if the checkpoint has no states of env actors.
     """
     states = checkpoint.facts["actors"]
     return sum(int(state["unfinished"]) for state in states) if states else n_envs
@@ -168,7 +168,7 @@ def count_unfinished(checkpoint: Checkpoint, n_envs: int) -> int:
 def prepare_run(
     algorithm: Algorithm, config: Config, resumed: Resumed | None = None
 ) -> RunSpec:
-    """Return a run with notes on its environment; refuse what can't work."""
+    """Check a run's environment; return the run with notes, or raise UserError."""
     from xagents_ray.actors.envs import goals
     from xagents_ray.actors.envs import make as environments
 
@@ -191,7 +191,7 @@ def build_run(
     spec: EnvSpec,
     resumed: Resumed | None = None,
 ) -> RunSpec:
-    """Return a run with the network laid out for an environment.
+    """Return a run with network layouts for an environment.
 
     Raises:
         UserError: the algorithm or the network can't work with the environment.
@@ -199,7 +199,7 @@ def build_run(
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
     holds_replay = config.run.checkpoint_replay and config.run.resume is None
-    if holds_replay and config.algorithm.replay is None:  # earlier runs may have it
+    if holds_replay and config.algorithm.replay is None:  # resumed runs may have it
         raise UserError(
             "--checkpoint-replay has no effect without a replay buffer, and "
             f"{algorithm.name} has none here: leave it out."
@@ -227,11 +227,11 @@ def build_run(
 
 
 def replay_bytes(run: RunSpec, capacity: int) -> int:
-    """Return the memory that a run's replay buffer takes, 0 if it has none.
+    """Return the size of a run's replay buffer in bytes; 0 if it has none.
 
     Args:
-        run: the run, prepared.
-        capacity: capacity of the replay buffer of all environments together.
+        run: the prepared run.
+        capacity: total capacity of the replay buffer for all environments.
     """
     kind, config = run.algorithm.replay, run.config.algorithm.replay
     if kind is None or config is None:
@@ -241,10 +241,10 @@ def replay_bytes(run: RunSpec, capacity: int) -> int:
 
 
 def new_directory(run: RunSpec) -> RunDirectory:
-    """Make the directory of a new run.
+    """Create the directory of a new run.
 
     Raises:
-        UserError: it is there already, or can't be made.
+        UserError: it already exists, or can't be created.
     """
     own, env, agent = run.config.run, str(run.config.env.env), run.algorithm.name
     return RunDirectory.create(own.run_dir, agent, env, own.name, run.seed)
@@ -254,7 +254,7 @@ def begin_in(directory: RunDirectory, run: RunSpec) -> None:
     """Record the settings and this start of a run in its directory.
 
     Raises:
-        OSError: they can't be written.
+        OSError: a file can't be written.
     """
     copies = user_networks.file_copies(run.config.algorithm)
     directory.begin(run.algorithm.name, run.seed, run.config.groups(), copies)

@@ -1,4 +1,4 @@
-"""The replay buffer of a run, or a shard of it: made from settings, saved, loaded."""
+"""Creates, saves and loads the replay buffer of a run, or a shard of it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def empty_replay(
     n_envs: int,
     seed: int,
 ) -> Replay:
-    """Return a replay of a class, before its memory is committed."""
+    """Create a replay of a class without committing its memory."""
     make: Callable[..., Replay] = resolve_class("replay", kind)
     return make(spec, capacity, n_envs, config.batch_steps, seed, *config.arguments)
 
@@ -41,17 +41,16 @@ def replay_for(
     shard: int = 0,
     goal_rewards: GoalRewardFunction | None = None,
 ) -> Replay:
-    """Return the replay of a run, or a shard of it.
+    """Create the replay of a run, or a shard of it.
 
     Args:
         kind: class of the replay, or its import path `module:class`.
         spec: spec of the environments.
         config: settings of the replay buffer.
-        n_envs: environments of the run; a shard has those between its bounds.
+        n_envs: number of environments of the run; a shard has some of them.
         seed: seed of the run.
         shard: index of the shard, among `config.replay_shards`.
-        goal_rewards: rewards of the environment's goals, for a replay that relabels
-            goals.
+        goal_rewards: function that computes the rewards of relabeled goals.
     Raises:
         UserError: the machine's memory can't hold it.
     """

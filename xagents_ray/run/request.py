@@ -1,4 +1,4 @@
-"""From settings as they were given to a run that can be prepared: the only way."""
+"""Turns the user's settings into a validated request for a run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +20,14 @@ from xagents_ray.watch.callbacks import Callback, load_callbacks
 
 @dataclass(frozen=True)
 class Request:
-    """A run that was asked for, checked as far as its environment is not needed.
+    """A requested run, validated except for what requires its environment.
 
     Attributes:
-        algorithm: the algorithm that is to learn.
-        given: the settings that were given, by flat name, as plain values.
-        settings: the given settings, and those of the preset or the resumed run.
-        config: the config that all settings make.
-        resumed: the run that continues; None for a new one.
+        algorithm: the algorithm that learns.
+        given: the user's settings by flat name, as plain values.
+        settings: the user's settings, and those of the preset or the resumed run.
+        config: the config built from `settings`.
+        resumed: the run to resume; None for a new one.
         callbacks: the user's callbacks, in the order in which they are called.
         notes: notes for the user, one sentence each.
     """
@@ -48,15 +48,15 @@ class Request:
         needs_end: bool = True,
         left_out: Collection[str] = (),
     ) -> "Request":
-        """Check settings; write nothing, and make no environment.
+        """Validate settings without writing files or creating an environment.
 
         Args:
-            algorithm: the algorithm that is to learn.
-            given: settings by flat name, as they were given.
-            needs_end: whether --max-steps or --target-reward must be given.
-            left_out: names of settings that a preset may have without effect here.
+            algorithm: the algorithm that learns.
+            given: the user's settings by flat name.
+            needs_end: whether --max-steps or --target-reward is required.
+            left_out: names of settings to ignore, which a preset may contain.
         Raises:
-            UserError: settings are wrong; the message has a line for each mistake.
+            UserError: settings are invalid; the message has a line for each mistake.
         """
         known, mistakes = train_options(algorithm.config), Mistakes()
         values = _plain(algorithm, known, given, mistakes)
@@ -70,7 +70,7 @@ class Request:
             else:
                 notes = presets.preset_hints(algorithm, values)
                 settings = presets.apply(algorithm, values)
-        if settings is None:  # what is missing or doesn't fit can't be known
+        if settings is None:  # can't check for missing or conflicting ones
             others = [o for o in known if o.name not in ("preset", "resume")]
             with mistakes:
                 check_values(others, values)
@@ -93,7 +93,7 @@ def _plain(
     given: Mapping[str, Any],
     mistakes: Mistakes,
 ) -> dict[str, Any]:
-    """Return the settings that there are as plain values, without those refused."""
+    """Return valid settings as plain values; collect mistakes of the others."""
     values: dict[str, Any] = {}
     names = {each.name for each in known}
     for name, value in given.items():
@@ -106,7 +106,7 @@ def _plain(
 
 
 def _check_shared(known: Sequence[Option], given: Mapping[str, Any]) -> None:
-    """Raise UserError for `seeds` beside settings that several runs can't share."""
+    """Raise UserError if `seeds` is combined with settings that runs can't share."""
     if given.get("seeds") is None:
         return
     mistakes = Mistakes()
@@ -120,7 +120,7 @@ def _check_shared(known: Sequence[Option], given: Mapping[str, Any]) -> None:
 def _missing(
     algorithm: Algorithm, settings: Mapping[str, Any], needs_end: bool
 ) -> Iterator[UserError]:
-    """Yield what a run needs besides these settings."""
+    """Yield an error for each setting that is required and missing."""
     env = settings.get("env")
     if env is None:
         yield UserError("--env is missing: name one, as in --env CartPole-v1.")
@@ -137,9 +137,9 @@ def _missing(
 def _files(
     algorithm: Algorithm, settings: Mapping[str, Any], mistakes: Mistakes
 ) -> tuple[list[Callback], list[str]]:
-    """Check which weights files are named; return callbacks and notes on them."""
+    """Check the paths of weights files; return the callbacks and notes on them."""
     run = own = None
-    with suppress(UserError):  # which is found already
+    with suppress(UserError):  # already among the mistakes
         run = RunConfig.of(settings)
         own = algorithm.config.of(settings)
     if run is not None and own is not None:
@@ -158,7 +158,7 @@ def check_paths(
     flag: str,
     paths: Sequence[str] | None,
 ) -> None:
-    """Raise UserError when there is not one path of a known kind per model."""
+    """Raise UserError unless there is one path of a known format per model."""
     for path in paths or ():
         weights.file_kind(path)
     models = algorithm.adapted(config).models
@@ -171,7 +171,7 @@ def check_paths(
 
 
 def _all_of(mistakes: Mistakes, settings: Mapping[str, Any]) -> UserError:
-    """Return the error of all mistakes, first that there is no such environment."""
+    """Return one error for all mistakes, with an unknown environment first."""
     from xagents_ray.actors.envs import registry
 
     first = Mistakes()

@@ -1,4 +1,4 @@
-"""The counters of a run, which its checkpoints hold besides its parts' states."""
+"""The counters of a run, which checkpoints store with the learner's state."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ from xagents_ray.watch.progress import Progress
 
 @dataclass
 class Plateau:
-    """Learning-rate reduction and early stopping when the mean reward stands still."""
+    """Learning rate reduction and early stopping when the mean reward plateaus."""
 
-    # Checks without a new best mean reward since the newest reduction or new best.
+    # Number of checks since the last improvement or reduction.
     misses: int = 0
-    reduces: int = 0  # reductions since the newest new best
+    reduces: int = 0  # number of reductions since the last improvement
     best: float | None = None  # largest mean reward at a check
-    episodes: int = 0  # that had ended at the newest check
+    episodes: int = 0  # number of episodes that had ended at the last check
 
     def due(self, config: Config, progress: Progress) -> str | None:
-        """Return what `check` does, once per `--n-envs` episodes of a full window."""
+        """Return the result of `check` every --n-envs episodes of a full window."""
         mean, since = progress.mean_reward, progress.episode_count - self.episodes
         if mean is None or not progress.is_full or since < config.env.n_envs:
             return None
@@ -38,7 +38,7 @@ class Plateau:
     def check(
         self, config: TrainingConfig, env_steps: int, mean_reward: float
     ) -> str | None:
-        """Return `reduce` when the learning rate is due, `stop` when the run is."""
+        """Return `reduce` for the learning rate, `stop` to end the run, or None."""
         if self.best is None or mean_reward > self.best:
             self.best, self.misses, self.reduces = mean_reward, 0, 0
             return None
@@ -53,41 +53,41 @@ class Plateau:
         return "stop" if self.reduces >= config.early_stop_patience else "reduce"
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it, as JSON."""
+        """Return the state for a checkpoint, as JSON."""
         counts = {"misses": self.misses, "reduces": self.reduces, "best": self.best}
         return {**counts, "games": self.episodes}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Restore the result of `state`."""
         self.misses, self.reduces = int(state["misses"]), int(state["reduces"])
         self.episodes = int(state["games"])
         self.best = None if state["best"] is None else float(state["best"])
 
 
 class UpdateSchedule:
-    """How many batches the next learning phase takes."""
+    """Determines the number of batches of each learning phase."""
 
     def __init__(self, run: RunSpec) -> None:
         self._run = run
-        self.pending_steps = 0  # env steps that have made no batch due yet
+        self.pending_steps = 0  # env steps not yet counted towards a batch
         self._has_begun = False
 
     def batches(self, before: int, now: int, replay: Fill | None) -> int:
-        """Return how many batches are due; on-policy, the newest round is one.
+        """Return the number of batches due; on-policy, the newest round is one.
 
-        `before` and `now` count the env steps of the whole run around that round.
+        `before` and `now` are the env steps of the run before and after that round.
         """
         c, fresh = self._run.config.algorithm.replay, int(self._run.algorithm.on_policy)
         if c is None or replay is None or replay.size == 0:
             return fresh
-        # When a shard of the replay dies, learning continues from what is left.
+        # If a replay shard dies, learning continues with the remaining data.
         needed = c.initial_size
         if self._has_begun:
             needed = min(needed, c.buffer_batch_size)
         if not (replay.is_full or replay.size >= needed):
             return fresh
         self._has_begun = True
-        # A resumed run draws what an unbroken one would have drawn.
+        # Seeded by env steps, so that a resumed run draws the same numbers.
         generator = np.random.default_rng([self._run.seed, now])
         pending = self.pending_steps + now - before
         sampled, self.pending_steps = c.due(pending, generator)
@@ -95,11 +95,11 @@ class UpdateSchedule:
 
 
 class RunState:
-    """The counters of a run, which continue those of a checkpoint or of a history.
+    """The counters of a run, which continue those of a checkpoint or a history.
 
-    The histories of a resumed run are cut where its checkpoint was taken; the counters
-    of a new run continue those of the first history. The session is how many times the
-    run has been resumed, this one included.
+    The histories of a resumed run are truncated at its checkpoint; the counters of a
+    new run continue those of the first history. `session` is how often the run has
+    been resumed, including this time.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class RunState:
         histories: Sequence[History] = (),
     ) -> None:
         self._seed, self.session = run.seed, resumed.session if resumed else 0
-        self.goes_back = False  # there are later checkpoints, until it writes its first
+        self.goes_back = False  # whether there are later checkpoints
         rows = run.config.algorithm.batch_steps * run.config.env.n_envs
         size = run.config.training.reward_buffer_size
         self.progress = progress = Progress(deque(maxlen=size), rows)
@@ -131,7 +131,7 @@ class RunState:
             progress.rewards.extend(histories[0].newest_rewards(size))
 
     def facts(self) -> dict[str, Any]:
-        """Return what a checkpoint holds in addition to the parts' states, as JSON."""
+        """Return the counters for a checkpoint, as JSON."""
         return {
             "seed": self._seed,
             "session": self.session,

@@ -1,4 +1,4 @@
-"""One session of a run: from its config to its result; the loop of both drivers."""
+"""One session of a run, from config to result, with the training loop."""
 
 import time
 from collections.abc import Sequence
@@ -38,16 +38,16 @@ def run_session(
     notes: Sequence[str] = (),
     listeners: Sequence[Callback] = (),
 ) -> Result:
-    """Train until the run ends; what every command that trains calls.
+    """Train until the run ends; all training commands call this.
 
     Args:
         algorithm: the algorithm that learns.
         config: settings of the run.
         signals: signals that end the run early.
         start: function that starts the driver.
-        resumed: the run that continues; None for a new one.
+        resumed: the run to resume; None for a new one.
         watch: function called before the first rollout and after each phase.
-        threads: cores that each of its parts may use; None for all of its machine.
+        threads: number of cores that each component may use; None for all of them.
         notes: further notes for the user, one sentence each.
         listeners: the user's callbacks, in the order in which they are called.
     """
@@ -79,7 +79,7 @@ def _train(
     if reason := state.progress.over(run.config.training):
         path = str(resumed.directory.path) if resumed else ""
         return end(f"{reason}: raise --max-steps or --target-reward to continue", path)
-    if resumed is None:  # learn what forbids it now: starting Ray takes seconds
+    if resumed is None:  # fail before Ray starts, which takes seconds
         new_directory(run).path.rmdir()
     try:
         with ExitStack() as stack:
@@ -87,7 +87,7 @@ def _train(
             if resumed is not None:
                 dropped = driver.restore(resumed.checkpoint, resumed.session)
                 state.progress.dropped += dropped
-            # Not before: Ray may end this process while it starts.
+            # Not earlier, because Ray may end this process while it starts.
             directory = resumed.directory if resumed else new_directory(run)
             stack.enter_context(locked_directory(directory.path))
             return Session(
@@ -98,9 +98,9 @@ def _train(
 
 
 class Session:
-    """Collects and learns in turn until the run ends, and saves what came of it.
+    """Collects and learns in turn until the run ends, and saves the results.
 
-    The driver and the counters are restored already; `histories` get every episode.
+    Driver and counters are restored already; `histories` record every episode.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Session:
 
         Raises:
             Diverged: a loss, gradient or reward is not finite.
-            Broken: a part that training needs is lost for good, or a callback raised.
+            Broken: a required component is lost for good, or a callback raised.
         """
         self._introduce()
         self._progress.started_at = time.perf_counter()
@@ -148,7 +148,7 @@ class Session:
             except Stopped:
                 reason = stopped_by(self._signals.received)
             self._close()
-        except BaseException as error:  # SystemExit of a user's code too
+        except BaseException as error:  # including SystemExit of user code
             self._save_after(error)
             raise
         finally:
@@ -229,7 +229,7 @@ class Session:
         return f"Stopped early at {steps} steps" if due == "stop" else None
 
     def _evaluate(self, before: int) -> None:
-        """Begin an evaluation where one is due, and take those that ended."""
+        """Begin an evaluation if due, and process those that ended."""
         every, steps = self._run.config.run.eval_every, self._progress.env_steps
         is_due = every is not None and steps // every > before // every
         if is_due and self._driver.evaluate(steps):
@@ -251,21 +251,21 @@ class Session:
         self._saves.between_phases()
 
     def _save_newest(self, with_replay: bool) -> None:
-        """Write the best and the newest state, if they are not written already."""
+        """Write the best and the newest state, if they have not been written."""
         self._saves.write_best()
         if self._saves.is_behind:
             self._settle()
             self._saves.write_newest(with_replay)
 
     def _save_after(self, error: BaseException) -> None:
-        """Write what an error leaves intact, and the summary."""
+        """Write the state that an error leaves intact, and the summary."""
         is_known = isinstance(error, Diverged | Broken)
         self._telemetry.report_failures()
         with suppress(Exception):  # the first error is the one to show
             if isinstance(error, Diverged):  # the newest state is useless
                 self._saves.write_best()
             else:
-                with suppress(Broken):  # phases that failed are left out
+                with suppress(Broken):  # without phases that failed
                     self._settle()
                 self._save_newest(with_replay=False)
                 self._saves.hint_at_resume(self._display.note)
@@ -283,7 +283,7 @@ class Session:
             self._save_newest(with_replay=not is_stopped)
             try:
                 self._take_evaluations(is_last=not is_stopped)
-            except Stopped:  # while it waited for the last; others may have ended
+            except Stopped:  # while waiting for the last; others may have ended
                 self._take_evaluations(is_last=False)
             if note := self._saves.finish():
                 self._display.note(note)
@@ -300,7 +300,7 @@ class Session:
         film(self._run, self._driver.state().learner, self._directory.path / "video")
 
     def _summarize(self, reason: str, completed: bool = False) -> Result:
-        """Return how the session ended, once it is written and callbacks know."""
+        """Return the result of the session, after writing it and calling callbacks."""
         result = Result.of(
             reason,
             self._run.config,

@@ -1,4 +1,4 @@
-"""The Keras models that a run's settings name, made and kept as files."""
+"""User-defined Keras models in a run's settings, built and stored as files."""
 
 import math
 import os
@@ -37,7 +37,7 @@ _TRAINING_ONLY = {
     "SpatialDropout1D",
     "SpatialDropout2D",
 }
-"""Layers of Keras that do something else in training."""
+"""Keras layers that behave differently in training."""
 
 
 def save_user_networks(
@@ -47,24 +47,24 @@ def save_user_networks(
     spec: EnvSpec,
     seed: int,
 ) -> AlgorithmConfig:
-    """Return the config with all its networks as files; see `keras_files.content`.
+    """Return the config with all networks stored as files; see `keras_files.content`.
 
-    Keras models are saved. Functions are called with an environment whose
-    `observation_space` is what the network reads: a vector, with the action after it
-    for one that reads actions, or an image with its stacked frames as channels. Layers
-    that they make draw their weights by the seed, unless they have seeds of their own.
+    A user's function is called with an environment whose `observation_space` is the
+    input of the network: a vector, followed by the action if the network reads actions,
+    or an image with stacked frames as channels. Its layers initialize their weights
+    from `seed`, unless they have their own seeds.
 
     Raises:
-        UserError: one is no model.
+        UserError: a network is not a Keras model.
         EnvironmentFault: a function raised; the message names its line.
     """
-    # The memory of a GPU is for the learner, in a process of its own on Ray.
+    # Leave GPU memory to the learner, which has a separate process on Ray.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     changes: dict[str, Any] = {}
     done = set[str]()
     for model in algorithm.models:
         if model.file in done:
-            continue  # several critics are made of one network
+            continue  # several critics have the same network
         done.add(model.file)
         with drawing_by(f"{seed} {model.name}"):
             made = _network(config, model, env, spec)
@@ -80,7 +80,7 @@ def save_user_networks(
 def _network(
     config: AlgorithmConfig, model: Model, env: EnvConfig, spec: EnvSpec
 ) -> tuple[str, Any] | None:
-    """Return the name of a model's network and the Keras model; None for a file's."""
+    """Return the name and the Keras model of a model's user network, if any."""
     name, features = getattr(config, model.file), config.feature_maker
     if name is None and features is not None and not model.reads_actions:
         before = _features(features, model, env, spec)
@@ -103,10 +103,10 @@ def user_keras_files(
 
 
 def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
-    """Return the files that settings name, as `NAME.cfg` or `NAME.keras`.
+    """Return the contents of network files, by setting plus `.cfg` or `.keras`.
 
     Raises:
-        OSError: one can't be read.
+        OSError: a file can't be read.
     """
     found: dict[str, bytes] = {}
     for each in options(type(config)):
@@ -121,7 +121,7 @@ def file_copies(config: AlgorithmConfig) -> dict[str, bytes]:
 
 
 def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
-    """Yield which networks act more slowly than they could, or without some layers."""
+    """Yield notes on networks that act slowly or have training-only layers."""
     for layout in layouts:
         whole = layout.layers[0]
         if not isinstance(whole, WholeModel):
@@ -138,7 +138,7 @@ def network_notes(layouts: Iterable[Layout]) -> Iterator[str]:
 
 
 def _object(name: str) -> Any | None:
-    """Return what a setting names, if it isn't a file."""
+    """Return the object that a setting names, or None for a file."""
     kept = objects.find_kept("network", name)
     if kept is not None or ":" not in name or Path(name).is_file():
         return kept
@@ -159,7 +159,7 @@ def _called(
     config: EnvConfig,
     spec: EnvSpec,
 ) -> Any:
-    """Return what a function makes of an environment."""
+    """Return the network that a user's function builds for an environment."""
     import gymnasium as gym
 
     from xagents_ray.actors.envs import make as environments

@@ -1,4 +1,4 @@
-"""Weights files of one network in every format, from and to bytes."""
+"""Encodes and decodes the weights files of a network in every format."""
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
@@ -17,7 +17,7 @@ _DECODE = {
     ".tf": f"{_FORMATS}.tf_checkpoint:decode_tf",
     ".weights.h5": f"{_FORMATS}.keras_h5:decode_h5",
 }
-"""Functions of the formats that need TensorFlow, which they load."""
+"""Import paths of the formats that need TensorFlow, which they import."""
 
 
 def encode_weights(
@@ -26,12 +26,12 @@ def encode_weights(
     """Return the weights file of a model, to be written at a path.
 
     Args:
-        arrays: float32, the network's by name and any extras, like `log_std` [A].
-        layout: the network.
-        path: path of the file; its ending names the format.
+        arrays: float32 arrays of the network, and extras like `log_std` [A], by name.
+        layout: layout of the network.
+        path: path of the file; its ending determines the format.
     Raises:
-        UserError: another ending.
-        OSError: no room for the temporary file.
+        UserError: the ending is unknown.
+        OSError: a temporary file can't be written.
     """
     kind = weights.file_kind(path)
     if kind == ".npz":
@@ -48,14 +48,14 @@ def decode_weights(
     """Return a weights file's arrays for a network, and notes for the user.
 
     Args:
-        file: ours, Keras' own `.weights.h5`, or a `.tf` checkpoint of xagents.
-        layout: the network.
+        file: a file of this package, a `.weights.h5` of Keras, or a `.tf` of xagents.
+        layout: layout of the network.
         optional: shapes of extras by name; see `match_arrays`.
     Returns:
         float32 arrays by name, and one sentence for each missing extra.
     Raises:
-        UserError: damaged, or not this network's.
-        OSError: no room for the temporary file.
+        UserError: the file is damaged, or of another network.
+        OSError: a temporary file can't be written.
     """
     kind = weights.file_kind(file.path)
     if kind == ".npz":

@@ -1,4 +1,4 @@
-"""Arrays in .npz files: never pickled, in pieces, in memory bounded by the file."""
+"""Arrays in .npz files: no pickles, pieces, and memory bounded by the file size."""
 
 import math
 import zipfile
@@ -19,12 +19,12 @@ _READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header
 
 
 class Piecemeal(NamedTuple):
-    """An array that comes in pieces."""
+    """An array as a sequence of pieces."""
 
     name: str
     dtype: npt.DTypeLike  # of booleans, integers or floats
     shape: tuple[int, ...]
-    # Buffers of its bytes, in C order unless it is a `fortran_order` one.
+    # Buffers of its bytes, in C order unless `fortran_order` is set.
     pieces: Iterable[Any]
     fortran_order: bool = False  # whether its first axis changes fastest
 
@@ -36,15 +36,15 @@ def write_arrays(file: Path | IO[bytes], arrays: Mapping[str, Array]) -> None:
         file: a path that must not exist, or a file open for writing.
         arrays: booleans, integers and floats of any shape, by name.
     Raises:
-        OSError: it can't be written; a part of it may be left.
-        ValueError: an array of another kind.
+        OSError: the file can't be written; a partial file may be left.
+        ValueError: an array has another dtype.
     """
     pieces = (Piecemeal(k, a.dtype, a.shape, _pieces(a)) for k, a in arrays.items())
     write_piecemeal(file, pieces)
 
 
 def write_piecemeal(file: Path | IO[bytes], arrays: Iterable[Piecemeal]) -> None:
-    """Write a file as `write_arrays` does, of arrays that come in pieces."""
+    """Write a file as `write_arrays` does, from arrays in pieces."""
     with zipfile.ZipFile(file, "x" if isinstance(file, Path) else "w") as archive:
         for array in arrays:
             dtype = np.dtype(array.dtype)
@@ -76,7 +76,7 @@ def read_arrays(
         growth: largest decompressed size in multiples of the file's size, plus
             1 MiB; 1 for files of `write_arrays`.
     Raises:
-        Exception: of any kind, if the file is damaged; ValueError if its names,
+        Exception: any type, if the file is damaged; ValueError if its names,
             shapes or dtypes are not those of `into`, parts of which may be filled.
     """
     arrays = {} if into is None else dict(into)
@@ -103,8 +103,8 @@ def read_piecemeal(
 ) -> Iterator[Piecemeal]:
     """Yield the arrays of an .npz file in pieces of `nbytes` at most.
 
-    `expected` has the dtype and shape of each array, in C order; None takes any. The
-    file, its growth and what is raised, while it yields, are those of `read_arrays`.
+    `expected` has the dtype and shape of each array, in C order; None accepts any. See
+    `read_arrays` for the other arguments, and for the errors raised during iteration.
     """
     found: set[str] = set()
     size = file.seek(0, 2)
@@ -117,7 +117,7 @@ def read_piecemeal(
             name = info.filename.removesuffix(".npy")
             if name in found or (expected is not None and name not in expected):
                 raise ValueError(f"the array {name!r} is not expected")
-            # The other methods of compression may grow without bound in one step.
+            # Other compression methods may expand without bound in one step.
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"{name!r} is compressed in another way")
             found.add(name)
@@ -134,7 +134,7 @@ def read_piecemeal(
 def _read_header(
     name: str, member: IO[bytes], size: int, expected: Kind | None
 ) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """Return dtype, shape and order of an array, which fit its size in bytes."""
+    """Return the dtype, shape and order of an array, checked against its size."""
     shape, is_fortran, dtype = _READ_HEADER[npy.read_magic(member)](member)
     if dtype.kind not in "biuf":
         raise ValueError(f"{name!r} is an array of {dtype}")
@@ -153,7 +153,7 @@ def _read_header(
 def _read_pieces(
     name: str, member: IO[bytes], size: int, nbytes: int
 ) -> Iterator[Array]:
-    """Yield the rest of an archive's member of a size, in pieces."""
+    """Yield the rest of an archive member in pieces of at most `nbytes`."""
     while member.tell() < size:
         piece = member.read(min(nbytes, size - member.tell()))
         if not piece:

@@ -1,4 +1,4 @@
-"""Writes checkpoints aside, renames them into place, and removes old ones."""
+"""Writes checkpoints atomically, and removes old ones."""
 
 import json
 import os
@@ -32,19 +32,19 @@ _ASIDE = ".aside-"
 
 
 class CheckpointWriter:
-    """Writes a run's checkpoints and keeps the last ones and the best one.
+    """Writes a run's checkpoints; retains the newest ones and the best one.
 
-    There is one writer per directory; it removes what a killed one left. A checkpoint
-    of the same step is replaced, and stays the best if it was. When a checkpoint holds
-    the replay, no other does.
+    There is one writer per directory; it cleans up after a killed one. A checkpoint of
+    the same step is replaced, and stays the best if it was. At most one checkpoint has
+    the replay.
 
-    The directory has checkpoints only, and is made when the first one is written.
+    The directory contains checkpoints only, and is created by the first write.
 
     Args:
         directory: directory of the checkpoints.
-        keep: number of newest checkpoints that stay, 1 or more.
-        start: step that the run resumes from; 0 for a new run. The first write removes
-            later ones of earlier writers: they are damaged, or the run went back.
+        keep: number of newest checkpoints to retain, 1 or more.
+        start: step where the run resumes; 0 for a new run. The first write removes
+            later checkpoints of earlier writers, which are damaged or obsolete.
     """
 
     def __init__(self, directory: Path, keep: int, start: int = 0) -> None:
@@ -52,8 +52,8 @@ class CheckpointWriter:
             raise ValueError(f"keep must be 1 or more, got {keep}.")
         self._directory = directory
         self._keep, self._start = keep, start
-        self._own: set[int] = set()  # steps
-        with suppress(OSError):  # `write` will raise it
+        self._own: set[int] = set()  # steps written here
+        with suppress(OSError):  # `write` raises it again
             self._tidy()
 
     def write(
@@ -76,9 +76,9 @@ class CheckpointWriter:
             is_best: whether it is the best checkpoint so far.
             evaluation: mean return of the greedy evaluation that made it the best.
             write_replay: function that writes the replay's files into a folder.
-            replay_nbytes: about how much it will write.
+            replay_nbytes: approximate size of these files, in bytes.
         Raises:
-            OSError: it can't be written (ENOSPC: no space); the existing ones stay.
+            OSError: writing fails (ENOSPC: no space); existing checkpoints stay.
             ValueError: a float is NaN or an array not finite; nothing is written.
         """
         text = json.dumps(facts).encode()
@@ -107,7 +107,7 @@ class CheckpointWriter:
         return self._directory / f"step-{step:012d}"
 
     def _put(self, aside: Path, path: Path) -> None:
-        """Rename a new checkpoint into place; at no moment is there none."""
+        """Rename a new checkpoint into place; at any time, an old or new one exists."""
         kept, is_own = path / REPLAY, step_of(path) in self._own
         if is_own and kept.is_dir() and not (aside / REPLAY).exists():
             os.rename(kept, aside / REPLAY)
@@ -121,11 +121,11 @@ class CheckpointWriter:
         self._remove(old)
 
     def _belongs(self, path: Path) -> bool:
-        """Return whether a checkpoint is of the run up to its start, or since then."""
+        """Return whether a checkpoint is from before the start or by this writer."""
         return step_of(path) <= self._start or step_of(path) in self._own
 
     def _rotate(self, path: Path) -> None:
-        """Remove all that should not stay, now that `path` is in place."""
+        """Remove checkpoints that are not retained, now that `path` is in place."""
         found = all_checkpoints(self._directory)
         marks = {p: was_best(p) for p in found if self._belongs(p)}
         usable = [p for p, mark in marks.items() if mark is not None]
@@ -137,7 +137,7 @@ class CheckpointWriter:
                 self._remove(other / REPLAY)
 
     def _remove(self, path: Path) -> None:
-        """Remove what may be there; a kill leaves it whole, or set aside."""
+        """Remove a path if it exists; a kill leaves it intact, or set aside."""
         if os.path.lexists(path):
             aside = self._aside()
             os.rename(path, aside)
@@ -147,7 +147,7 @@ class CheckpointWriter:
         return self._directory / f"{_ASIDE}{secrets.token_hex(4)}"
 
     def _tidy(self) -> None:
-        """Finish what a killed or failed writer began."""
+        """Clean up after a killed or failed writer."""
         if not self._directory.is_dir():
             return
         for entry in list(self._directory.iterdir()):
@@ -179,7 +179,7 @@ def _fill(
 def _marks(
     replaced: Iterable[Path], step: int, is_best: bool, evaluation: float | None
 ) -> dict[str, Any]:
-    """Return what a manifest says of a checkpoint that replaces one of these."""
+    """Return manifest entries of a checkpoint that replaces one of these."""
     old = next(filter(was_best, replaced), None)
     if evaluation is None and old is not None:
         evaluation = best_evaluation(old)
@@ -196,7 +196,7 @@ def _replaced(path: Path) -> Path:
 
 
 def _discard(path: Path) -> None:
-    """Delete a file, link or tree; what can't be deleted stays for the next time."""
+    """Delete a file, link or tree; the next writer retries what fails."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,10 +1,9 @@
-"""Checkpoints on disk: what one is, which there are, and loading them.
+"""Checkpoints on disk: format, listing and loading.
 
-A checkpoint `step-000000012345` holds `arrays.npz`, `facts.json` and
-`manifest.json` with the size and SHA-256 of each. Its folder `replay`, if there is
-one, is sealed by a manifest of its own, so that it can go in one rename. The name
-ends in `~` while a checkpoint of the same step takes its place, and stays so if that
-is interrupted.
+A checkpoint `step-000000012345` contains `arrays.npz`, `facts.json` and
+`manifest.json` with the size and SHA-256 of each. Its folder `replay`, if any, has a
+separate manifest, so that one rename can remove it. The name ends in `~` while a
+checkpoint of the same step replaces it, and remains so if that is interrupted.
 """
 
 import json
@@ -36,16 +35,16 @@ NAME = re.compile(r"step-([0-9]{12,})~?")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint, but for its replay."""
+    """A checkpoint that is verified except for its replay."""
 
     path: Path  # its directory
     arrays: dict[str, Array]  # by name (`policy/dense-0/kernel`), all finite
-    # What else was written, as JSON has it: lists and string keys.
+    # Further state, as JSON: lists and string keys.
     facts: dict[str, Any]
 
 
 def all_checkpoints(directory: Path) -> list[Path]:
-    """Return the checkpoints in a directory, the newest first, none verified."""
+    """Return the checkpoints in a directory, unverified, newest first."""
     try:
         found = [
             Path(directory, entry.name)
@@ -72,7 +71,7 @@ def best_checkpoint(directory: Path, until: float = math.inf) -> Path | None:
 
 
 def best_evaluation(path: Path) -> float | None:
-    """Return the greedy evaluation that made a checkpoint the best; None without."""
+    """Return the mean return of the evaluation that made a checkpoint the best."""
     with suppress(UserError):
         value = read_manifest(path).get("evaluation")
         return value if isinstance(value, float) else None
@@ -80,11 +79,11 @@ def best_evaluation(path: Path) -> float | None:
 
 
 def load_checkpoint(path: Path, advice: str = "use") -> Checkpoint:
-    """Return a checkpoint, verified but for its replay.
+    """Return a checkpoint, verified except for its replay.
 
     Raises:
-        UserError: a file of it is missing or damaged; offers the newest valid one
-            after the advice, `resume with --resume`.
+        UserError: a file is missing or damaged; the message offers the newest valid
+            checkpoint after the advice, such as `use --resume`.
     """
     try:
         return _read(path)
@@ -101,9 +100,9 @@ def load_checkpoint(path: Path, advice: str = "use") -> Checkpoint:
 
 
 def evaluation_by(directory: Path, step: int) -> float | None:
-    """Return the best evaluation's mean return of a run up to an env step.
+    """Return the mean return of a run's best evaluation up to an env step.
 
-    That of the run so far, not of what came later where an older state resumed.
+    Later evaluations don't count, because the run may resume from that step.
     """
     path = best_checkpoint(directory, step)
     return None if path is None else best_evaluation(path)
@@ -115,14 +114,14 @@ def step_of(path: Path) -> int:
 
 
 def was_best(path: Path) -> bool | None:
-    """Return a checkpoint's mark, or None when its manifest can't be read."""
+    """Return whether a checkpoint was the best when written; None if damaged."""
     with suppress(UserError):
         return read_manifest(path).get("is_best") is True
     return None
 
 
 def replay_file(shard: int) -> str:
-    """Return the name of a shard's file in a checkpoint."""
+    """Return the name of a replay shard's file in a checkpoint."""
     return f"replay-{shard}.npz"
 
 
@@ -141,13 +140,13 @@ def replay_files(path: Path) -> list[Path]:
 def read_replay(
     file: Path, into: Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
-    """Return the arrays of one of `replay_files`, verified before one is read.
+    """Return the arrays of one of `replay_files`, which is verified first.
 
     `into` has C-contiguous arrays to fill and return in place of new ones.
 
     Raises:
-        UserError: it is damaged, or its names, shapes or dtypes are not those of
-            `into`.
+        UserError: the file is damaged, or its names, shapes or dtypes are not those
+            of `into`.
     """
     with open_verified(file, read_manifest(file.parent)) as opened:
         return read_arrays(opened, into)
@@ -159,8 +158,8 @@ def read_replay_piecemeal(
     """Yield the arrays of one file of a replay in pieces of `nbytes` at most.
 
     Raises:
-        UserError: it is damaged, found before an array is read, or its names, shapes
-            or dtypes are not those that are `expected`.
+        UserError: the file is damaged, which is checked first, or its names, shapes
+            or dtypes are not those in `expected`.
     """
     with open_verified(file, read_manifest(file.parent)) as opened:
         yield from read_piecemeal(opened, expected, nbytes)
@@ -195,7 +194,7 @@ def check_arrays(arrays: Mapping[str, Array]) -> None:
 
 
 def decode_facts(data: bytes) -> dict[str, Any]:
-    """Return facts; infinities, which JSON has not, are Python's `-Infinity`."""
+    """Decode JSON in which floats may be infinite, but not NaN."""
 
     def constant(name: str) -> float:
         if name == "NaN":

@@ -28,28 +28,28 @@ FLUSH_SECONDS = 20.0
 # A flush writes the whole file: a long history is written less often, so that it
 # costs at most 1 % of the run.
 _REST = 100
-# pandas opens a file twice, for its metadata and for its rows. What was flushed
-# before keeps its place in the new file as a row group of its own, so that whoever
-# reads while the file is replaced gets the old rows. This many at most, for speed.
+# pandas opens a file twice, for its metadata and for its rows. Each flush adds a row
+# group and leaves the earlier ones at the same offsets, so that a read during the
+# replacement returns the old rows. Maximum number of row groups, for speed.
 _GROUPS = 100
 
 
 class History:
-    """A history that grows, kept at `path`.
+    """A history of episodes at `path`, to which rows are appended.
 
     A new path becomes one parquet file, an existing one is continued. A directory
-    of parquet files, as xagents wrote it, is continued with one part per flush.
-    Columns that are not in `EpisodeRow` are the user's own; a file that is rewritten
-    keeps those that hold floats.
+    of parquet files, as written by xagents, is continued with one file per flush.
+    Columns that are not in `EpisodeRow` are user-defined; a file that is rewritten
+    retains those of floats.
 
     Args:
         path: path of the file or directory; missing parents are created.
     Raises:
-        UserError: the path cannot be read, or is not a history; it is left as it is.
+        UserError: the path cannot be read, or is not a history; it is unchanged.
     """
 
     def __init__(self, path: str | Path) -> None:
-        # It stays the same file if the working directory or a link changes.
+        # Resolved, in case the working directory or a link changes.
         self.path = Path(os.path.realpath(path))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +58,10 @@ class History:
             raise unreadable_history(path, error.strerror or str(error)) from None
         self._rows = read_parts(self._parts)
         self._new: list[tuple[float, ...]] = []  # as in DTYPE
-        # Values of optional columns that are not in the rows yet, by row and column.
+        # Values of optional columns not yet in the rows, by row and column.
         self._logged: dict[tuple[int, str], float] = {}
         self._unwritten: set[int] = set()
-        self._groups: list[int] = []  # where each ends
+        self._groups: list[int] = []  # end of each row group
         self._due, self.is_held = 0.0, False
         if self.path.is_dir():
             self._parts.append(self._new_part())
@@ -72,12 +72,12 @@ class History:
 
     @property
     def rows(self) -> int:
-        """Number of episodes in it."""
+        """Number of episodes."""
         return len(self._rows) + len(self._new)
 
     @property
     def last(self) -> EpisodeRow | None:
-        """The newest row by time; None without one."""
+        """The newest row by time; None if there is none."""
         self._settle()
         if not len(self._rows):
             return None
@@ -86,16 +86,16 @@ class History:
         return EpisodeRow(mean, best, reward, step, time, evaluated)
 
     def newest_rewards(self, count: int) -> list[float]:
-        """Return episode_reward of the `count` newest rows at most, oldest first."""
+        """Return episode_reward of at most `count` newest rows, oldest first."""
         self._settle()
         first = max(0, self.rows - count)
         newest: list[float] = self._rows["episode_reward"][first:].tolist()
         return newest
 
     def best_mean(self, window: int) -> float | None:
-        """Return the largest mean_reward of `window` episodes; None before one.
+        """Return the largest mean_reward of full windows; None without one.
 
-        Not the last best_reward: earlier versions counted means of fewer episodes.
+        This is not the last best_reward: earlier versions used fewer episodes.
         """
         self._settle()
         means = self._rows["mean_reward"][window - 1 :]
@@ -110,21 +110,21 @@ class History:
         mean_reward: float,
         best_reward: float | None,
     ) -> None:
-        """Append an episode that ended; `EpisodeRow` says what the values are.
+        """Append an ended episode; `EpisodeRow` describes the values.
 
-        Env steps and seconds include those before a continued history's end; the time
-        is not before the newest row's. There is no best reward before a full window.
+        Env steps and seconds include those of a continued history; the time must not
+        decrease. The best reward is None before a full window.
         """
         best = np.nan if best_reward is None else best_reward
         values = mean_reward, best, episode_reward, step, time, np.nan
         self._new.append((*values, len(self._parts) - 1))
 
     def evaluated(self, reward: float) -> None:
-        """Set evaluation_reward of the newest row, or of the first one to come."""
+        """Set evaluation_reward of the newest row, or of the first one to be added."""
         self._logged[max(self.rows - 1, 0), OPTIONAL] = reward
 
     def log(self, name: str, value: float) -> None:
-        """Set a column of the user's own likewise; other rows of it have no value.
+        """Set a user-defined column in the same row; it is NaN in other rows.
 
         Raises:
             UserError: a column has that name already.
@@ -137,13 +137,13 @@ class History:
         self._logged[max(self.rows - 1, 0), name] = value
 
     def cut(self, step: int, is_held: bool = False) -> None:
-        """Drop the rows past a step; the next flush writes what is left.
+        """Drop the rows with a larger step; the next flush writes the result.
 
-        What is held stays as it was until `flush`: `flush_if_due` does nothing.
+        With `is_held`, files stay unchanged until `flush`: `flush_if_due` does nothing.
 
-        In a directory that flush rewrites each part that held such a row, one after
-        the other, and removes those left empty. Killed in between, it leaves some
-        of the rows, and the same cut finishes it. Rows of this very step are kept.
+        In a directory, the flush rewrites the affected files one by one, and removes
+        empty ones. If it is killed in between, some of the rows remain, and the same
+        cut completes the work.
         """
         self._settle()
         past, self.is_held = self._rows["step"] > step, is_held
@@ -152,10 +152,10 @@ class History:
         self._groups = []
 
     def flush(self) -> None:
-        """Write what is new, each file aside and renamed into place.
+        """Write new rows and values, replacing each file atomically.
 
         Raises:
-            OSError: it can't be written; a later flush writes it all.
+            OSError: a file can't be written; a later flush retries.
         """
         self.is_held = False
         self._settle()
@@ -171,10 +171,10 @@ class History:
                 self._parts.append(self._new_part())
 
     def flush_if_due(self) -> None:
-        """Flush at most every 20 s, and for at most 1 % of the time.
+        """Flush at most every 20 s, taking at most 1 % of the time.
 
         Raises:
-            OSError: as `flush`; the next attempt is 20 s away.
+            OSError: as in `flush`; the next attempt is 20 s later or more.
         """
         begun, is_new = monotonic(), self._new or self._unwritten or self._logged
         if self.is_held or begun < self._due or not is_new:
@@ -186,7 +186,7 @@ class History:
             self._due = ended + max(FLUSH_SECONDS, _REST * (ended - begun))
 
     def _settle(self) -> None:
-        """Move the new rows to the others, and values of optional columns into them."""
+        """Add the new rows to the others, and set values of optional columns."""
         if self._new:
             self._rows = join_parts([self._rows, np.array(self._new, DTYPE)])
             self._unwritten.add(len(self._parts) - 1)
@@ -200,7 +200,7 @@ class History:
         self._logged = {}
 
     def _grouped(self, rows: int) -> list[int]:
-        """Return where each row group of the file ends; a part is one group."""
+        """Return the end of each row group; a file of a directory has one group."""
         if self.path != self._parts[0]:
             return [rows]
         if len(self._groups) == _GROUPS:
@@ -211,7 +211,7 @@ class History:
 
     def _new_part(self) -> Path:
         # Readers of a directory take the columns of the first file: "000-" sorts
-        # before the hexadecimal names of xagents, which know no evaluation.
+        # before the hexadecimal names of xagents, whose files lack evaluations.
         return self.path / f"000-{uuid.uuid4().hex}.parquet"
 
 
@@ -219,10 +219,10 @@ def read_history(path: str | Path) -> Rows:
     """Return the rows of a history, a file or a directory, oldest first.
 
     Returns:
-        Structured [episodes] with the fields of `EpisodeRow` and the user's own: int64
-        step, else float64, where NaN means no value.
+        Structured array [episodes] with the fields of `EpisodeRow` and user-defined
+        ones: int64 step, otherwise float64, where NaN means no value.
     Raises:
-        UserError: there is none, or it cannot be read.
+        UserError: the history doesn't exist or can't be read.
     """
     try:
         parts = find_parts(Path(path), path)

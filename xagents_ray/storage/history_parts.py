@@ -15,7 +15,7 @@ Rows: TypeAlias = npt.NDArray[np.void]
 
 
 class EpisodeRow(NamedTuple):
-    """One episode that ended; the columns of the file."""
+    """One ended episode; the fields are the columns of the file."""
 
     mean_reward: float  # mean return of the newest episodes
     best_reward: float  # largest mean reward of a full window so far; NaN before one
@@ -36,14 +36,14 @@ NAMES = *COLUMNS, "part"
 
 
 def find_parts(path: Path, name: str | Path) -> list[Path]:
-    """Return the parquet files of a history: none, itself, or what is in it."""
+    """Return the parquet files of a history: none, the path, or those inside it."""
     if path.is_file():
         return [path]
     if not path.exists():
         return []
     if not path.is_dir():
         raise unreadable_history(name, "it is neither a file nor a directory")
-    # Hidden ones are no part, as pandas has it.
+    # Hidden files are ignored, as in pandas.
     parts = sorted(p for p in path.iterdir() if p.name[0] not in "._")
     for part in parts:
         if part.suffix != ".parquet" or not part.is_file():
@@ -52,7 +52,7 @@ def find_parts(path: Path, name: str | Path) -> list[Path]:
 
 
 def read_parts(parts: list[Path]) -> Rows:
-    """Return the rows of all parts in order of time, numbered by part."""
+    """Return the rows of all parts, sorted by time, with each row's part number."""
     read = [np.empty(0, DTYPE)]
     for number, path in enumerate(parts):
         read.append(_read_part(path))
@@ -62,7 +62,7 @@ def read_parts(parts: list[Path]) -> Rows:
 
 
 def join_parts(parts: Sequence[Rows], own: Iterable[str] = ()) -> Rows:
-    """Return the rows of all parts, with every column that one has, and `own` ones."""
+    """Return the rows of all parts, with the union of their columns and `own`."""
     others = (name for part in parts for name in part.dtype.names or ())
     names = dict.fromkeys([*NAMES, *others, *own])
     added = [name for name in names if name not in NAMES]
@@ -97,7 +97,7 @@ def _read_part(path: Path) -> Rows:
         ]
         known += [name for name in own if names.count(name) == 1]
         table = file.read(columns=known, use_threads=False)
-    except Exception:  # damage makes pyarrow raise nearly anything
+    except Exception:  # pyarrow may raise anything for damaged files
         raise unreadable_history(
             path, "it is not a parquet file, or a damaged one"
         ) from None

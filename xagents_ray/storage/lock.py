@@ -1,4 +1,4 @@
-"""A directory's lock: one process holds it, and the kernel frees that of a dead one."""
+"""Directory locks, held by one process and released by the kernel when it dies."""
 
 import fcntl
 import os
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from xagents_ray.core.errors import UserError
 
-_LONGEST = 300  # bytes that say who holds a lock
+_LONGEST = 300  # maximum size of the owner's name, in bytes
 _held: set[int] = set()
 """Descriptors of this process's locks."""
 
 
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Hold a run's directory in the block, if its file system has locks.
+    """Lock a run's directory within the block, if its file system supports locks.
 
     Raises:
-        UserError: it is held already.
+        UserError: the directory is locked already.
     """
     descriptor = _lock(directory)
     if descriptor is not None:
@@ -27,13 +27,13 @@ def locked_directory(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if descriptor in _held:  # this is no fork of the process that locked it
+        if descriptor in _held:  # not in a fork of the process that locked it
             _held.discard(descriptor)
             os.close(descriptor)
 
 
 def _lock(directory: Path) -> int | None:
-    """Return the descriptor of a new lock; None where there can be none."""
+    """Return the descriptor of a new lock; None if locks aren't supported."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     try:
         descriptor = os.open(directory / ".lock", flags, 0o666)
@@ -51,7 +51,7 @@ def _lock(directory: Path) -> int | None:
     except OSError:
         os.close(descriptor)
         return None
-    with suppress(OSError):  # a full disk
+    with suppress(OSError):  # the disk may be full
         os.ftruncate(descriptor, 0)
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         os.pwrite(descriptor, owner.encode(), 0)
@@ -59,7 +59,7 @@ def _lock(directory: Path) -> int | None:
 
 
 def _close_in_fork() -> None:
-    """Leave the locks to the parent: its environments' processes may outlive it."""
+    """Close inherited locks in a forked child, which may outlive its parent."""
     while _held:
         os.close(_held.pop())
 

@@ -1,8 +1,8 @@
-"""The format number of the package's files, and the migrations of older files.
+"""Format numbers of the package's files, and migrations of older files.
 
-Checkpoints, weights files in `.npz` and `config.yaml` have a number; a file without one
-has format 1. To change what they hold, append a `Migration` to `MIGRATIONS`: new files
-get the next number, and readers bring older ones to it.
+Checkpoints, `.npz` weights files and `config.yaml` have a format number; without one,
+it is 1. To change a format, append a `Migration` to `MIGRATIONS`: new files get the
+next number, and readers migrate older files.
 """
 
 import re
@@ -17,7 +17,7 @@ _COMMENT = "xagents-ray format {}"
 
 
 class Migration(NamedTuple):
-    """Functions that bring files of one format to the next one.
+    """Functions that convert files of one format to the next one.
 
     Attributes:
         settings: function of an agent's name and its settings by flat name.
@@ -35,7 +35,7 @@ class Migration(NamedTuple):
 def _name_pending_steps(
     arrays: Arrays, facts: dict[str, Any]
 ) -> tuple[Arrays, dict[str, Any]]:
-    """Give the env steps that have made no batch due yet their name."""
+    """Rename `owed` to `pending_steps`."""
     renamed = {"owed": "pending_steps"}
     return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
 
@@ -45,7 +45,7 @@ MIGRATIONS: list[Migration] = [Migration(checkpoint=_name_pending_steps)]
 
 
 class NewerFormatError(UserError):
-    """A file was written by a newer version of the package."""
+    """A newer version of the package wrote a file."""
 
 
 def newest_format() -> int:
@@ -61,7 +61,7 @@ def migrations_from(number: Any, path: object) -> list[Migration]:
         path: path of the file, for the message.
     Raises:
         NewerFormatError: a newer version wrote the file.
-        ValueError: it is not the number of a format.
+        ValueError: `number` is not a format number.
     """
     if type(number) is not int or number < 1:
         raise ValueError(f"its format is {number!r:.80}")
@@ -74,7 +74,7 @@ def migrations_from(number: Any, path: object) -> list[Migration]:
 
 
 def npz_comment() -> bytes:
-    """Return the comment of an `.npz` archive, which holds the format number."""
+    """Return the comment of a new `.npz` archive, which has the format number."""
     return _COMMENT.format(newest_format()).encode()
 
 

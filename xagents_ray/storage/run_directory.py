@@ -1,4 +1,4 @@
-"""A run's directory: its settings, how it was started, and how it ended."""
+"""A run's directory: its settings, starts and summary."""
 
 import hashlib
 import importlib.metadata
@@ -22,7 +22,7 @@ from xagents_ray.core.version import __version__
 from xagents_ray.storage import migrations
 
 _CONFIG, _STARTS, _SUMMARY = "config.yaml", "run.json", "summary.json"
-_LARGEST = 1 << 20  # bytes of config.yaml
+_LARGEST = 1 << 20  # maximum size of config.yaml, in bytes
 _T = TypeVar("_T")
 _PACKAGES = ("tensorflow", "keras", "ray", "gymnasium", "ale-py", "numpy")
 
@@ -39,7 +39,7 @@ class RunDirectory:
     def create(
         cls, run_dir: str, agent: str, env: str, name: str | None, seed: int
     ) -> "RunDirectory":
-        """Make the directory of a new run.
+        """Create the directory of a new run.
 
         Args:
             run_dir: directory of all runs.
@@ -48,7 +48,7 @@ class RunDirectory:
             name: name of the run; None for the time and the seed.
             seed: seed of the run.
         Raises:
-            UserError: it is there already, or can't be made.
+            UserError: it already exists, or can't be created.
         """
         own_name = name or f"{time.strftime('%Y%m%d-%H%M%S')}-seed{seed}"
         above = Path(run_dir) / agent / env.replace("/", "-").replace(":", "-")
@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def quoted(self) -> str:
-        """The path as a shell reads it."""
+        """The path, quoted for a shell."""
         return shlex.quote(str(self.path))
 
     def begin(
@@ -90,16 +90,16 @@ class RunDirectory:
         groups: Mapping[str, Mapping[str, Any]],
         copies: Mapping[str, bytes],
     ) -> None:
-        """Write the settings, and add this start to the list; OSError if it can't.
+        """Write the settings, and append this start; OSError if that fails.
 
-        How an earlier session ended is no longer how the run has.
+        The summary of an earlier session is deleted.
 
         Args:
             agent: name of the agent.
             seed: seed of the run.
             groups: settings by name, in their groups.
-            copies: contents of the files that settings name, which the user may change,
-                each by the name of the setting and an ending.
+            copies: contents of files that settings name, in case the user changes them,
+                by setting and ending.
         """
         (self.path / _SUMMARY).unlink(missing_ok=True)
         for name, content in copies.items():
@@ -119,17 +119,17 @@ class RunDirectory:
         replace_bytes(self.path / _STARTS, text.encode())
 
     def starts(self) -> list[dict[str, Any]]:
-        """Return how the run was started and resumed; [] when that is lost."""
+        """Return the starts and resumptions of the run; [] if the file is lost."""
         return _read_json(self.path / _STARTS, [])
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write how the run ended; OSError if it can't be."""
+        """Write the summary of the run's end; OSError if that fails."""
         replace_bytes(
             self.path / _SUMMARY, json.dumps(dict(summary), indent=2).encode()
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return how the run ended; {} while it hasn't, or when that is lost."""
+        """Return the summary of the run's end; {} before the end, or if it is lost."""
         return _read_json(self.path / _SUMMARY, {})
 
     def settings(self) -> tuple[str, dict[str, Any]]:
@@ -143,7 +143,7 @@ class RunDirectory:
             with path.open("rb") as file:
                 digest, data = file.readline(_LARGEST), file.read(_LARGEST)
             if digest != _digest(data):
-                raise ValueError  # its paths might lead anywhere
+                raise ValueError  # its paths can't be trusted
             found = yaml.safe_load(data.decode())
             later = migrations.migrations_from(found.pop("format", 1), path)
             agent = found.pop("agent")
@@ -175,7 +175,7 @@ class RunDirectory:
 
 
 def _read_json(path: Path, default: _T) -> _T:
-    """Return what a file holds; the default if that is lost, or of another type."""
+    """Return the contents of a JSON file; the default if damaged or another type."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -190,21 +190,21 @@ def run_directories(folder: Path) -> list[RunDirectory]:
 
 
 def _digest(data: bytes) -> bytes:
-    """Return the first line of the settings' file, which seals the rest."""
+    """Return the first line of the settings file, a checksum of the rest."""
     return f"# sha256 {hashlib.sha256(data).hexdigest()}\n".encode()
 
 
 def locate_run(
     flag: str, named: str, run_dir: str, agent: str | None
 ) -> tuple[RunDirectory, Path | None]:
-    """Return the run's directory that a flag names, and the checkpoint if it named one.
+    """Return the run directory that a flag names, and the checkpoint if it names one.
 
-    What it names is a run's directory, one of its checkpoints, or `last`: the agent's
-    run in `run_dir` that was started or resumed last, or any agent's without one. Runs
-    that ended before an episode or a checkpoint count only where there is no other.
+    `named` is a run's directory, one of its checkpoints, or `last`: the run in
+    `run_dir` that was started or resumed last, by `agent` if it is not None. Runs
+    without an episode or a checkpoint count only if there are no others.
 
     Raises:
-        UserError: it doesn't exist.
+        UserError: the directory doesn't exist.
     """
     if not isinstance(named, str):
         raise UserError(
@@ -212,7 +212,7 @@ def locate_run(
             "one of them."
         )
     if named == "last":
-        above = Path(run_dir), *Path(run_dir).glob("seeds/*")  # of several seeds
+        above = Path(run_dir), *Path(run_dir).glob("seeds/*")  # with several seeds
         found = [p for x in above for p in x.glob(f"{agent or '*'}/*/*/{_STARTS}")]
         if not found:
             whose = f" of {agent}" if agent else ""
@@ -227,7 +227,7 @@ def locate_run(
         )
         return newest, None
     path = Path(named)
-    if not os.path.isdir(path):  # Path.is_dir raises where it may not look
+    if not os.path.isdir(path):  # Path.is_dir raises without permission
         raise UserError(
             f"{flag} {named}: there is no such directory; name a run's, or last."
         )
@@ -245,7 +245,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Return the git commit of the working directory, with + when it was changed."""
+    """Return the working directory's git commit, with + if there are changes."""
 
     def git(*words: str) -> str:
         done = subprocess.run(

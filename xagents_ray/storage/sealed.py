@@ -1,4 +1,4 @@
-"""Directories that are sealed by a manifest of their files."""
+"""Directories with a manifest of their files' sizes and hashes."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ def seal_directory(
 ) -> None:
     """Sync files of a directory and write their sizes and hashes to a new manifest.
 
-    It holds the facts too, as JSON.
+    The manifest contains `facts` too, as JSON.
 
     Raises:
-        OSError: one can't be read or synced, or the manifest not written.
-        ValueError: a name that `read_manifest` refuses, or not a regular file.
+        OSError: a file can't be read or synced, or the manifest can't be written.
+        ValueError: `read_manifest` would refuse a name, or a file is not regular.
     """
     files = {}
     for name in sorted(names):
@@ -68,10 +68,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def reading_file(path: Path) -> Iterator[None]:
-    """Turn every error in the block into one sentence about the file.
+    """Convert every error in the block to one sentence about the file.
 
     Raises:
-        UserError: anything went wrong; the message has no period yet.
+        UserError: any error was raised; the message has no period yet.
     """
     try:
         yield
@@ -92,7 +92,7 @@ def open_verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]
     """Open a file of a sealed directory once all of it matches the manifest.
 
     Raises:
-        UserError: it doesn't, it can't be read, or reading it raised anything.
+        UserError: the file differs or can't be read, or the block raised an error.
     """
     with reading_file(path):
         if (entry := manifest["files"].get(path.name)) is None:
@@ -108,7 +108,7 @@ def open_verified(path: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]
 
 
 def _open_regular(path: Path) -> BinaryIO:
-    """Open a regular file to read: no link, and no pipe, which would block."""
+    """Open a regular file for reading; refuse links, and pipes that would block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     file = open(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

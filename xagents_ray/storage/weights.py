@@ -1,7 +1,7 @@
-"""Weights files: one model's arrays and extras, at a path that the user names.
+"""Weights files: one model's arrays and extras, at a path that the user chooses.
 
-What needs TensorFlow, `.tf` and `.weights.h5`, is turned into bytes and back by
-`learners/formats`; this module reads and writes the bytes, and knows `.npz`.
+`learners/formats` encodes and decodes `.tf` and `.weights.h5`, which need TensorFlow;
+this module reads and writes their bytes, and encodes and decodes `.npz`.
 """
 
 import io
@@ -17,13 +17,13 @@ from xagents_ray.core.trajectory import Array, FloatArray, WeightsFile
 from xagents_ray.storage import migrations
 from xagents_ray.storage.arrays import read_arrays, write_arrays
 
-# What each kind appends to the path, in the order in which it is put into place.
+# Suffixes of each format's files, in the order in which they are renamed.
 _PARTS = {
     ".tf": (".data-00000-of-00001", ".index"),
     ".weights.h5": ("",),
     ".npz": ("",),
 }
-# Weights hardly compress; a file that grows more isn't weights.
+# Largest ratio of decompressed size to file size; weights hardly compress.
 _GROWTH = 16
 
 
@@ -49,28 +49,28 @@ def file_kind(path: str) -> str:
 
 
 def _aside(path: str, suffix: str) -> Path:
-    """Return where a part is written before it is renamed."""
+    """Return the temporary path of a part, before it is renamed."""
     place = Path(path + suffix)
     return place.with_name(f".{place.name}.new")
 
 
 def _half_done(path: str, parts: tuple[str, ...]) -> bool:
-    """Return whether a writer was killed with all parts but the last in place."""
+    """Return whether a writer was killed before it renamed the last part."""
     first, last = _aside(path, parts[0]), _aside(path, parts[-1])
     return first != last and last.exists() and not first.exists()
 
 
 def _discard(path: str, parts: tuple[str, ...]) -> None:
-    """Remove what was written aside, the last part first."""
+    """Remove temporary files, the last part first."""
     for suffix in reversed(parts):
         _aside(path, suffix).unlink(missing_ok=True)
 
 
 def read_file(path: str) -> WeightsFile:
-    """Return a weights file's bytes, undecoded.
+    """Read a weights file without decoding it.
 
     Raises:
-        UserError: another ending, no such file, or it can't be read.
+        UserError: the ending is unknown, or the file is missing or unreadable.
     """
     parts = _PARTS[file_kind(path)]
     path = whole_path(path)
@@ -89,7 +89,7 @@ def read_file(path: str) -> WeightsFile:
 
 
 def _missing(path: str, file: str) -> str:
-    """Return the sentence for a file that is not there."""
+    """Return the error message for a missing file."""
     if any(os.path.exists(path + suffix) for suffix in _PARTS[file_kind(path)]):
         return f"{path}: incomplete, {file} is missing; copy both files of it."
     folder, name = os.path.split(path)
@@ -105,16 +105,16 @@ def _missing(path: str, file: str) -> str:
 
 
 def write_file(file: WeightsFile) -> None:
-    """Write a weights file whole, or leave the old one as it was.
+    """Write a weights file atomically.
 
-    Each part is written next to its place, synced and renamed. A `.tf` file has two
-    parts: a process killed between the two renames leaves the new data in place and
-    the new index next to it, which `read_file` takes, so that our readers find the
-    old file or the new one at every moment; TensorFlow's own readers refuse the
-    mixed pair by its checksums until the next `write_file`.
+    Each part is written to a temporary file, synced and renamed. A `.tf` file has two
+    parts. If the process is killed between their renames, the index is still in its
+    temporary file, where `read_file` finds it: it always reads the old or the new
+    weights. TensorFlow's readers detect the mismatch by checksum until the next
+    `write_file`.
 
     Raises:
-        OSError: as the system says; the old file is still there.
+        OSError: writing fails; the old file is unchanged.
     """
     path, parts = file.path, _PARTS[file_kind(file.path)]
     folder = Path(path).parent
@@ -148,16 +148,16 @@ def arrays_in(file: WeightsFile) -> dict[str, Array]:
     Memory is bounded by the file's size; nothing in it is executed.
 
     Raises:
-        UserError: not a complete `.npz` file of numbers.
+        UserError: the file is not a complete `.npz` file of numbers.
     """
     try:
         return read_arrays(io.BytesIO(file.files[""]), growth=_GROWTH)
-    except Exception as error:  # whatever damage makes zipfile, zlib or NumPy say
+    except Exception as error:  # zipfile, zlib and NumPy raise anything
         raise damaged_weights(file.path) from error
 
 
 def decode_npz(file: WeightsFile) -> dict[str, Array]:
-    """Return the arrays of a weights file in `.npz`, brought to the newest format.
+    """Return the arrays of a `.npz` weights file, migrated to the newest format.
 
     Raises:
         UserError: as in `arrays_in`, or a newer version wrote it.
@@ -171,7 +171,7 @@ def decode_npz(file: WeightsFile) -> dict[str, Array]:
         return arrays
     except migrations.NewerFormatError as error:
         raise UserError(f"{error}.") from None
-    except Exception as error:  # of a damaged comment, or of a migration
+    except Exception as error:  # damaged comment, or failed migration
         raise damaged_weights(file.path) from error
 
 

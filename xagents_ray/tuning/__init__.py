@@ -1,1 +1,1 @@
-"""Sweeps: what they vary, their Optuna study, what a user sees of them."""
+"""Sweeps, with search spaces, Optuna studies and displays; runs with several seeds."""

@@ -1,4 +1,4 @@
-"""What a study is made of: its database, owner, pruner and distributions."""
+"""Components of an Optuna study: database, owner, pruner and distributions."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ _SILENT_SECONDS = 60.0
 
 
 def open_study(name: str, url: str) -> optuna.Study:
-    """Return a study in a database, new or not; UserError when it can't be opened."""
+    """Open or create a study in a database; UserError if that fails."""
     try:
         return optuna.create_study(
             study_name=name, storage=url, direction="maximize", load_if_exists=True
@@ -36,9 +36,9 @@ def open_study(name: str, url: str) -> optuna.Study:
     except (
         SQLAlchemyError,
         optuna.exceptions.StorageInternalError,
-        LookupError,  # of braces in a path
-        RuntimeError,  # of another version's tables
-        ValueError,  # of a port that is no number
+        LookupError,  # braces in a path
+        RuntimeError,  # tables of another version
+        ValueError,  # a port that is not a number
     ) as error:
         raise UserError(
             f"--storage {without_password(url)} can't be opened "
@@ -50,7 +50,7 @@ def open_study(name: str, url: str) -> optuna.Study:
 def make_pruner(
     config: TuneConfig, points: tuple[int, ...]
 ) -> optuna.pruners.BasePruner:
-    """Return what ends bad trials early, by --scheduler."""
+    """Return the pruner that --scheduler selects, which ends bad trials early."""
     if config.scheduler == "median":
         steps = config.warmup_steps
         return optuna.pruners.MedianPruner(
@@ -65,7 +65,7 @@ def make_pruner(
 
 
 def distribution_of(space: Space) -> distributions.BaseDistribution:
-    """Return a space as Optuna has it."""
+    """Return a search space as an Optuna distribution."""
     if space.kind == "categorical":
         return distributions.CategoricalDistribution(space.values)
     low, high = space.values
@@ -85,7 +85,7 @@ def describe_values(distribution: distributions.BaseDistribution) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a database URL to show."""
+    """Return a database URL to display, without passwords."""
     try:
         found = make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -101,7 +101,7 @@ def first_line(error: Exception) -> str:
 
 
 class Owner:
-    """Ownership of a study, which one process has at a time and records there.
+    """Ownership of a study by one process, recorded in the study.
 
     Raises:
         UserError: another process owns it.
@@ -125,14 +125,14 @@ class Owner:
             self._study.set_user_attr(_OWNER, {**_this_process(), "seen": now})
 
     def release(self) -> None:
-        """Give the study up, for another process to take."""
+        """Release the study for other processes."""
         self._study.set_user_attr(_OWNER, None)
 
 
 def _is_another(owner: dict[str, Any]) -> bool:
-    """Return whether this is another process that is alive."""
+    """Return whether the owner is another process that is alive."""
     mine = _this_process()
-    if owner["host"] != mine["host"]:  # whose processes can't be seen
+    if owner["host"] != mine["host"]:  # its processes can't be inspected
         return bool(time.time() - owner["seen"] < _SILENT_SECONDS)
     is_mine = owner["pid"] == mine["pid"]
     return not is_mine and _started(owner["pid"]) == owner["started"]
@@ -144,10 +144,10 @@ def _this_process() -> dict[str, Any]:
 
 
 def _started(pid: int) -> float | None:
-    """Return when a process of this machine began; None when there is none."""
+    """Return the start time of a process on this machine; None if it is dead."""
     try:
         process = psutil.Process(pid)
-        is_dead = process.status() == psutil.STATUS_ZOMBIE  # and nobody has waited
+        is_dead = process.status() == psutil.STATUS_ZOMBIE  # not reaped yet
         return None if is_dead else float(process.create_time())
     except psutil.Error:
         return None

@@ -1,4 +1,4 @@
-"""A sweep before it starts: options, settings of its trials, the best one's command."""
+"""The plan of a sweep: options, trial settings, and the best trial's command."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _POINTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class TuneConfig(Checked):
-    """A sweep: how many trials, how long, and where they are kept."""
+    """Options of a sweep: number, length and storage of trials."""
 
     study: str | None = option(
         None,
@@ -84,11 +84,11 @@ UNSUPPORTED_OPTIONS = {
     for each in options(group)
     if each.instead
 }
-"""Options of `train` that `tune` lacks, and what it has in their place."""
+"""Options of `train` that `tune` lacks, and what replaces them."""
 
 
 def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
-    """Return the options of `tune`, with an agent's own where there is one."""
+    """Return the options of `tune`, including those of an agent if there is one."""
     groups: list[type] = [TuneConfig, *GROUPS.values()]
     if algorithm is not None:
         groups.append(algorithm)
@@ -97,15 +97,15 @@ def tune_options(algorithm: type[AlgorithmConfig] | None) -> list[Option]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep before it starts."""
+    """The plan of a sweep."""
 
-    algorithm: Algorithm  # whose settings vary
-    config: TuneConfig  # of the sweep
+    algorithm: Algorithm
+    config: TuneConfig  # options of the sweep
     fixed: Mapping[str, Any]  # settings of every trial, by flat name
     spaces: Mapping[str, Space]  # settings that vary
     study: str  # name of the study
-    directory: Path  # of the sweep, absolute
-    # Where Ray is; the trials are on it, whatever they are themselves.
+    directory: Path  # absolute path of the sweep's directory
+    # Connection to Ray, which runs the trials even if they are local.
     ray: ConnectionConfig
 
     @property
@@ -121,14 +121,14 @@ class Plan:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What all trials of a study have in common."""
+        """What all trials of a study must have in common."""
         env, steps = self.fixed.get("env"), self.config.trial_steps
         return {"agent": self.algorithm.name, "env": env, "trial_steps": steps}
 
     def settings(self, params: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
-        """Return what a trial with these values of what varies trains with.
+        """Return all settings of a trial with these values of the varied ones.
 
-        Settings without an effect beside the others are left out.
+        Settings that have no effect together with the others are left out.
         """
         seeded = {} if seed is None else {"seed": seed}
         steps = {"max_steps": self.config.trial_steps}
@@ -137,14 +137,14 @@ class Plan:
         return {name: value for name, value in whole.items() if name not in unused}
 
     def checked(self, settings: Mapping[str, Any]) -> Config:
-        """Return a trial's config; UserError when its settings don't fit together."""
+        """Return a trial's config; UserError if its settings conflict."""
         return Config.of(self.algorithm.config, settings)
 
     def run(self, settings: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return the settings of a trial's run, with where it is kept."""
+        """Return the settings of a trial's run, including its directory."""
         above = self.directory / self.algorithm.name
         name, again = f"trial-{number}", 1
-        while any(above.glob(f"*/{name}")):  # of another study of this name
+        while any(above.glob(f"*/{name}")):  # by another study of this name
             again += 1
             name = f"trial-{number}-{again}"
         return {
@@ -157,7 +157,7 @@ class Plan:
 
 
 def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with absolute paths: trials have working directories."""
+    """Return settings with absolute paths, as trials have other directories."""
     resolved, kept = dict(settings), objects.kept_names("network")
     for each in train_options(algorithm.config):
         value = settings.get(each.name)
@@ -169,7 +169,7 @@ def resolve_paths(algorithm: Algorithm, settings: Mapping[str, Any]) -> dict[str
 
 
 def train_command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str]:
-    """Return the words of the `train` command line with these settings."""
+    """Return the command line of `train` with these settings, as words."""
     words = ["xagents-ray", "train", algorithm.name]
     for each in train_options(algorithm.config):
         value = settings.get(each.name)
@@ -187,7 +187,7 @@ def train_command(algorithm: Algorithm, settings: Mapping[str, Any]) -> list[str
 def preset_yaml(
     algorithm: Algorithm, settings: Mapping[str, Any], expected: str, source: str
 ) -> str:
-    """Return a file for `train --preset` with what training depends on, as YAML."""
+    """Return a preset file for `train --preset`, as YAML."""
     session = [each for group in SESSION_GROUPS for each in options(group)]
     left_out = {each.name for each in session if not each.is_path}
     left_out |= {o.name for o in train_options(algorithm.config) if not o.in_presets}

@@ -1,4 +1,4 @@
-"""What runs of several seeds reach together, as arXiv:2108.13264 (rliable) has it."""
+"""Aggregate scores over several seeds, as in arXiv:2108.13264 (rliable)."""
 
 import math
 
@@ -20,8 +20,8 @@ def standard_error(scores: Floats) -> float | None:
 def interquartile_mean(scores: Floats) -> Floats:
     """Return the mean of the middle half of scores, float64 [S, …], over the seeds.
 
-    As `scipy.stats.trim_mean(scores, 0.25)`: a quarter of the seeds, rounded down, is
-    cut off at each end, so that it is the mean for fewer than four.
+    Like `scipy.stats.trim_mean(scores, 0.25)`: a quarter of the seeds, rounded down, is
+    dropped at each end. With fewer than four seeds, it is the mean.
     """
     cut = len(scores) // 4
     kept = np.sort(scores, axis=0)[cut : len(scores) - cut]
@@ -29,9 +29,9 @@ def interquartile_mean(scores: Floats) -> Floats:
 
 
 def iqm_interval(scores: Floats) -> tuple[Floats, Floats]:
-    """Return the 95 % interval of the interquartile mean of float64 [S, …].
+    """Return the 95 % interval of the interquartile mean of scores, float64 [S, …].
 
-    It is the percentile bootstrap over the seeds, and the same each time.
+    It is a percentile bootstrap over the seeds with a fixed generator.
     """
     generator, count = np.random.default_rng(0), len(scores)
     drawn = generator.integers(count, size=(count, _RESAMPLES))

@@ -1,4 +1,4 @@
-"""Which runs of several seeds wait, run, have ended or failed."""
+"""Schedules runs with several seeds, and tracks their states."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +22,14 @@ class SeedRun:
 
 
 class SeedRuns:
-    """Runs with several seeds, so many at a time; what fails ends only itself.
+    """Runs with several seeds, some in parallel; a failure ends only its own run.
 
     Args:
         seeds: seeds to train with, in this order.
         parallel: number of runs at the same time.
         start: function that starts the process of a seed.
         changed: function called when a run's state has changed.
-        ended: results by seed of runs that are over already.
+        ended: results of completed runs by seed.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class SeedRuns:
         self._running: dict[Connection, tuple[SeedRun, Child]] = {}
 
     def train(self, signals: Signals, show: Callable[[], None]) -> None:
-        """Train with every seed; after a signal, stop those that run.
+        """Train with every seed; after a signal, stop the active runs.
 
         Args:
-            signals: signals that end the run early.
+            signals: signals that end the runs early.
             show: function called several times a second.
         """
         is_ending = False

@@ -1,4 +1,4 @@
-"""What a user sees of runs with several seeds."""
+"""The display of runs with several seeds."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from xagents_ray.watch.live import Screen
 
 
 class SeedsDisplay:
-    """Shows runs; a context that leaves the terminal as it was."""
+    """Shows runs; as a context manager, it restores the terminal."""
 
     def __init__(self, config: DisplayConfig) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class SeedsDisplay:
         self._screen.__exit__(*error)
 
     def begin(self, runs: Sequence[SeedRun]) -> None:
-        """Take the runs that are shown from now on."""
+        """Set the runs to show."""
         self._runs = runs
 
     def changed(self, run: SeedRun) -> None:
@@ -41,16 +41,16 @@ class SeedsDisplay:
             self.note(f"Seed {run.seed} {run.state}: {steps} steps, reward {reward}")
 
     def show(self) -> None:
-        """Show how far the runs are, when it is time to."""
+        """Show the progress of the runs if due."""
         if self._screen.is_due():
             self._screen.update(self._table, self._line)
 
     def note(self, text: str) -> None:
-        """Print a line above what is live."""
+        """Print a line above the live table."""
         self._screen.note(text)
 
     def _line(self) -> str:
-        """Return how far each run is."""
+        """Return the progress of each active run."""
         parts = [
             f"seed {run.seed}: {' steps, reward '.join(self._cells(run))}"
             for run in self._runs

@@ -1,4 +1,4 @@
-"""What runs of several seeds came to."""
+"""The result of runs with several seeds."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,14 +17,14 @@ from xagents_ray.watch.result import Result, result_summary
 class SeedsResult:
     """How the runs of `train(seeds=…)` ended.
 
-    The scores are those of the seeds in `results`: the mean reward of each one's newest
-    `reward_buffer_size` episodes. They are None without one.
+    The score of a seed in `results` is the mean reward of its newest
+    `reward_buffer_size` episodes. Statistics are None without scores.
 
     Attributes:
         results: the result of each run by seed, without those that failed or were
             stopped.
         failures: reasons of failed runs by seed, one sentence each.
-        unfinished: seeds whose runs were stopped, or didn't begin.
+        unfinished: seeds of runs that were stopped or never began.
         mean: mean of the scores.
         standard_error: standard error of that mean; None for fewer than two.
         iqm: interquartile mean of the scores.
@@ -82,7 +82,7 @@ class SeedsResult:
         return {**asdict(self), "results": results}
 
     def sentence(self, digits: int) -> str:
-        """Return the scores in a sentence, with so many decimals."""
+        """Return the scores in a sentence, with `digits` decimals."""
         if self.mean is None or self.iqm is None or self.iqm_interval is None:
             return "There is no mean reward: no run ended"
         seeds = pluralize(len(self.results), "seed")
@@ -95,7 +95,7 @@ class SeedsResult:
         )
 
     def failure(self) -> str:
-        """Return what to say of the runs that failed; "" where none did."""
+        """Return a message about failed runs; "" if there are none."""
         if not self.failures:
             return ""
         failed, total = len(self.failures), len(self.results) + len(self.unfinished)

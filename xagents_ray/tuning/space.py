@@ -1,4 +1,4 @@
-"""What a sweep varies: settings that have several values."""
+"""Search spaces of the settings that a sweep varies."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from xagents_ray.settings.options import HpType, Option, plain_values, suggest_o
 
 @dataclass(frozen=True)
 class Space:
-    """Values among which a sweep varies one setting.
+    """The search space of one setting.
 
     Attributes:
-        kind: categorical for any of the values; int and log_uniform for anything
-            from the first to the last one; None when the setting can't vary.
+        kind: categorical for one of the values; int and log_uniform for the range
+            from the first to the last value; None if the setting can't vary.
         values: the values, two or more.
     """
 
@@ -56,7 +56,7 @@ def split_varied(
         given: settings by flat name; several values of an option with an
             `hp_type` vary it.
     Raises:
-        UserError: a setting is unknown, can't vary, or its values make no sense.
+        UserError: a setting is unknown, can't vary, or has invalid values.
     """
     known = {option.name: option for option in options}
     fixed: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def split_varied(
 
 
 def _check(option: Option, space: Space) -> None:
-    """Raise UserError when a space is none of this option's."""
+    """Raise UserError if a search space is invalid for an option."""
     flag, values = option.flag, space.values
     if option.hp_type is None:
         raise UserError(f"{flag} does not vary: give it one value.")

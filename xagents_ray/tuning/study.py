@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LONGEST = 10_000
-"""Characters of a traceback, its end: a column of MySQL holds 65,535 bytes."""
+"""Maximum length of a stored traceback; a MySQL column holds 65,535 bytes."""
 _ABOUT = "xagents_ray"
 _INTERRUPTED, _REPEATS = "interrupted", "repeats"
 
@@ -35,10 +35,10 @@ class Study:
     Attributes:
         shown: URL of its database, without a password.
         varies: search spaces of the varied settings, by name.
-        whole: the study itself.
+        whole: the Optuna study.
     Raises:
-        UserError: the database can't be opened, the study is of something else or
-            varies something else, or another process is at work on it.
+        UserError: the database can't be opened, the study has other settings or
+            search spaces, or another process owns it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -64,7 +64,7 @@ class Study:
             return self.whole.get_trials(deepcopy=False)
 
     def counts(self) -> Counter[str]:
-        """Count trials by state; those that were only interrupted apart."""
+        """Count trials by state; interrupted ones have a separate state."""
         return Counter(state_of(trial) for trial in self.trials)
 
     def ended(self) -> int:
@@ -73,7 +73,7 @@ class Study:
         return counts["complete"] + counts["pruned"] + counts["failed"]
 
     def ask(self) -> Trial | None:
-        """Begin a trial; None when there are enough."""
+        """Begin a trial; return None if there are enough."""
         if self.ended() + self.counts()["running"] >= self._config.n_trials:
             return None
         with self._storage():
@@ -84,7 +84,7 @@ class Study:
             return trial
 
     def note(self, trial: Trial, **attributes: Any) -> None:
-        """Keep facts of a trial in the study."""
+        """Store attributes of a trial in the study."""
         with self._storage():
             for name, value in attributes.items():
                 trial.set_user_attr(name, value)
@@ -92,13 +92,13 @@ class Study:
     def report(
         self, trial: Trial, step: int, value: float, is_full: bool = True
     ) -> bool:
-        """Keep an intermediate mean reward; return whether the trial should end.
+        """Store an intermediate mean reward; return whether to prune the trial.
 
         Args:
             trial: the running trial.
             step: one of the points at which trials are compared.
             value: mean reward of the trial at that point.
-            is_full: whether that is the mean of a full reward window.
+            is_full: whether that is the mean over a full reward window.
         """
         is_median = isinstance(self.whole.pruner, optuna.pruners.MedianPruner)
         needs_full = is_median and self._config.warmup_steps is None
@@ -107,23 +107,23 @@ class Study:
             return (is_full or not needs_full) and trial.should_prune()
 
     def complete(self, trial: Trial, value: float) -> str:
-        """End a trial that has made all its steps; return its state."""
+        """End a trial that has completed all of its steps; return its state."""
         return self._finish(trial.number, TrialState.COMPLETE, value)
 
     def prune(self, trial: Trial) -> str:
-        """End a trial that others are ahead of; return its state."""
+        """End a trial that is worse than others; return its state."""
         return self._finish(trial.number, TrialState.PRUNED)
 
     def fail(self, trial: Trial, reason: str, traceback: str = "") -> str:
-        """End a trial that broke by itself; return its state."""
+        """End a trial that failed; return its state."""
         self.note(trial, reason=reason, traceback=traceback[-_LONGEST:])
         return self._finish(trial.number, TrialState.FAIL)
 
     def interrupt(self) -> list[int]:
         """Queue running trials again with their parameters; return their numbers.
 
-        The broken ones stay, as failed and interrupted. Whoever is killed here, it
-        can be called again.
+        The original ones remain, as failed and interrupted. If the process is killed
+        meanwhile, the next call completes the work.
         """
         trials = self.trials
         queued = {trial.user_attrs.get(_REPEATS) for trial in trials}
@@ -141,31 +141,31 @@ class Study:
         return [trial.number for trial in running]
 
     def rows(self) -> list[TrialRow]:
-        """Return the trials as a user sees them."""
+        """Return the trials for display, without waiting ones."""
         return [_row(trial) for trial in self.trials if state_of(trial) != "waiting"]
 
     def frame(self) -> "pd.DataFrame":
-        """Return the trials, one row each."""
+        """Return a data frame of the trials, one row each."""
         with self._storage():
             return self.whole.trials_dataframe()
 
     def last_failure(self) -> str:
-        """Return why the newest trial that failed did so."""
+        """Return why the newest failed trial failed; "" without one."""
         failed = [t for t in self.trials if state_of(t) == "failed"]
         return str(failed[-1].user_attrs.get("reason", "")) if failed else ""
 
     def best(self) -> FrozenTrial | None:
-        """Return the complete trial with the largest mean reward, if there is one."""
+        """Return the complete trial with the largest mean reward; None without one."""
         complete = [t for t in self.trials if t.state == TrialState.COMPLETE]
         return max(complete, key=lambda t: t.value or 0.0) if complete else None
 
     def beat(self) -> None:
-        """Let other processes know that this one is at work on the study."""
+        """Refresh the ownership heartbeat if due."""
         with self._storage():
             self._owner.beat()
 
     def release(self) -> None:
-        """Let other processes work on the study."""
+        """Release the study for other processes."""
         with self._storage():
             self._owner.release()
 
@@ -176,7 +176,7 @@ class Study:
             return state_of(self.whole.tell(number, value, state))
 
     def _sampler(self) -> optuna.samplers.BaseSampler:
-        """Return a sampler for one trial: what it draws goes by seed and number."""
+        """Return a sampler for one trial, seeded by the sweep's seed and its number."""
         seed = None
         if self._seed is not None:
             sequence = np.random.SeedSequence([self._seed, len(self.trials)])
@@ -188,7 +188,7 @@ class Study:
             )
 
     def _check(self) -> None:
-        """Raise UserError when the study is of something else."""
+        """Raise UserError if the stored study differs from the plan."""
         study, name, remedy = self.whole, self._plan.study, "take another --study"
         stored, trials = study.user_attrs.get(_ABOUT), study.get_trials(deepcopy=False)
         is_maximum = study.direction == optuna.study.StudyDirection.MAXIMIZE
@@ -220,7 +220,7 @@ class Study:
 
     @contextlib.contextmanager
     def _storage(self) -> Iterator[None]:
-        """Turn what a database raises into one sentence."""
+        """Convert errors of the database to Broken, with one sentence."""
         try:
             yield
         except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
@@ -232,7 +232,7 @@ class Study:
 
 
 def state_of(trial: FrozenTrial) -> str:
-    """Return a trial's state in a word; interrupted ones are no failures."""
+    """Return a trial's state in a word; interrupted trials aren't failed."""
     if trial.state == TrialState.FAIL:
         return _INTERRUPTED if _INTERRUPTED in trial.user_attrs else "failed"
     return trial.state.name.lower()

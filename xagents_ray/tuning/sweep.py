@@ -1,4 +1,4 @@
-"""A sweep from its settings to its result: the best settings, and pictures."""
+"""A sweep, from its settings to the best settings and plots."""
 
 import importlib
 import shlex
@@ -48,20 +48,20 @@ _PICTURES = {
     "parallel_coordinate": "parallel.png",
 }
 _FEWEST = 2
-"""Complete trials that a picture of importances needs."""
+"""Number of complete trials that a plot of importances requires."""
 RunTrials = Callable[[Plan, "Study", Sequence[RunSpec], SweepDisplay, Signals], None]
-"""Runs the trials of a sweep, each like one of the runs."""
+"""Runs the trials of a sweep; the runs are examples of them."""
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """How a sweep ended.
+    """The result of a sweep.
 
     Attributes:
         best: settings of the best complete trial, for `train`; None without one.
         best_reward: mean reward of the best complete trial; None without one.
         trials: one row per trial of the study, as Optuna gives them.
-        counts: trials by state; "interrupted" ones were begun again.
+        counts: number of trials by state; "interrupted" ones were queued again.
         study: name of the study.
         storage: URL of its database, without a password.
         directory: directory of the sweep.
@@ -92,9 +92,9 @@ def run_sweep(
     """Run a sweep.
 
     Args:
-        algorithm: the algorithm with settings that vary.
+        algorithm: the algorithm to tune.
         given: settings by their flat names; see `commands.tune`.
-        run_trials: runs trials until the study has enough, or a signal comes.
+        run_trials: runs trials until the study has enough, or a signal is received.
     """
     plan, requests = plan_of(algorithm, given)
     _check_varies(plan)
@@ -133,7 +133,7 @@ def run_sweep(
 def plan_of(
     algorithm: Algorithm, given: Mapping[str, Any]
 ) -> tuple[Plan, Sequence[Request]]:
-    """Return what a sweep is to do, and trials at the ends of what varies.
+    """Return the plan of a sweep, and trials at the ends of its search spaces.
 
     Raises:
         UserError: settings are wrong; the message has a line for each mistake.
@@ -169,7 +169,7 @@ def plan_of(
 
 
 def _directory(config: TuneConfig, run: RunConfig, study: str) -> Path:
-    """Return the directory of a sweep; UserError if a database can't be there."""
+    """Return a sweep's directory; UserError if a database URL can't contain it."""
     directory = Path(run.run_dir).resolve() / "tune" / study
     if config.storage is None and set("{}?%") & set(str(directory)):
         raise UserError(
@@ -192,10 +192,10 @@ def _check_varies(plan: Plan) -> None:
 def _requests(
     algorithm: Algorithm, fixed: Mapping[str, Any], spaces: Mapping[str, Space]
 ) -> list[Request]:
-    """Return the trials at the ends of what varies whose settings fit together.
+    """Return the valid trials at the ends of the search spaces.
 
     Raises:
-        UserError: none of them has such settings.
+        UserError: no such trial is valid.
     """
 
     def request(end: int) -> Request:
@@ -206,7 +206,7 @@ def _requests(
 
 
 def _working(make: Callable[[Any], _T], given: Iterable[Any]) -> list[_T]:
-    """Return what is made of each that can work; raise the first error if none can."""
+    """Return the results of `make` without UserErrors; raise the first if all fail."""
     made: list[_T] = []
     errors: list[UserError] = []
     for each in given:
@@ -220,7 +220,7 @@ def _working(make: Callable[[Any], _T], given: Iterable[Any]) -> list[_T]:
 
 
 def _result(plan: Plan, study: "Study", signal: int | None) -> TuneResult:
-    """Return how a sweep ended; Broken when it has nothing to show for it."""
+    """Return the result of a sweep; Broken if no trial completed without a signal."""
     best, counts = study.best(), dict(study.counts())
     if best is None and signal is None:
         raise Broken(
@@ -273,13 +273,13 @@ def write_report(plan: Plan, study: "Study", note: Callable[[str], None]) -> Non
 
 
 def _draw(study: "Study", name: str, path: Path) -> str:
-    """Draw a picture of a study; return why it could not be, or ''."""
+    """Draw a plot of a study; return why that failed, or ''."""
     pictures = importlib.import_module("optuna.visualization.matplotlib")
     pyplot = importlib.import_module("matplotlib.pyplot")
     more: dict[str, Any] = {}
-    # Optuna sets a style, which would stay with all that this process draws later.
+    # Optuna sets a style, which would affect all later plots of this process.
     with warnings.catch_warnings(), pyplot.rc_context():
-        warnings.simplefilter("ignore")  # each of them is called experimental
+        warnings.simplefilter("ignore")  # they are all experimental
         if name == "param_importances":
             # The other evaluators need scikit-learn.
             importance = importlib.import_module("optuna.importance")

@@ -1,4 +1,4 @@
-"""What a user sees of a sweep: a live table, or plain lines where it can't be one."""
+"""The display of a sweep: a live table, or plain lines if that is impossible."""
 
 import statistics
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from xagents_ray.tuning.plan import TuneConfig
 from xagents_ray.watch.live import Screen
 
 _ROWS = 12
-"""Trials that the table shows; the newest."""
+"""Number of newest trials that the table shows."""
 
 
 @dataclass
 class TrialRow:
     number: int  # in the study
-    params: Mapping[str, Any]  # values of what varies
+    params: Mapping[str, Any]  # values of the varied settings
     state: str = "running"  # in a word
-    env_steps: int = 0  # made so far
+    env_steps: int = 0  # env steps so far
     reward: float | None = None  # mean reward; None before the first episode has ended
-    seconds: float | None = None  # of training, once it has ended
+    seconds: float | None = None  # duration of the training, once it has ended
 
 
 class SweepDisplay:
-    """Shows a sweep; a context that leaves the terminal as it was.
+    """Shows a sweep; as a context manager, it restores the terminal.
 
     Args:
         config: settings of the sweep.
-        display: quiet, and the number of decimals.
+        display: options of the display, such as the number of decimals.
         rows: trials of earlier sessions.
         console: console that shows the table; default: the standard output.
     """
@@ -74,7 +74,7 @@ class SweepDisplay:
         self, number: int, state: str, seconds: float | None = None, reason: str = ""
     ) -> None:
         """Show how a trial ended, and why if it failed."""
-        # The database may have had the trial, and failed before it began.
+        # The database may have failed after it stored the trial.
         row = self._rows.setdefault(number, TrialRow(number, {}))
         row.state, row.seconds = state, seconds
         if reason:
@@ -83,12 +83,12 @@ class SweepDisplay:
             self.note(self._line(row))
 
     def show(self) -> None:
-        """Show where the sweep is, when it is time to."""
+        """Show the progress of the sweep if due."""
         if self._screen.is_due():
             self._screen.update(self._table, self._summary)
 
     def note(self, text: str) -> None:
-        """Print a line above what is live."""
+        """Print a line above the live table."""
         self._screen.note(text)
 
     def _line(self, row: TrialRow) -> str:
@@ -114,7 +114,7 @@ class SweepDisplay:
         return Group(table, self._summary())
 
     def _summary(self) -> str:
-        """Return counts, the best so far and the time left, in one line."""
+        """Return the counts, the best trial and the time left, in one line."""
         rows = self._rows.values()
         ended = sum(row.state in ("complete", "pruned", "failed") for row in rows)
         parts = [f"{ended} of {self._config.n_trials} trials ended"]

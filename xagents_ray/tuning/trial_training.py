@@ -1,4 +1,4 @@
-"""A training that another process supervises; this module imports no Ray."""
+"""A training supervised by another process; this module doesn't import Ray."""
 
 import sys
 import time
@@ -28,9 +28,9 @@ class ProgressReporter:
     """Reports the progress of a training to its supervisor.
 
     Args:
-        supervisor: the supervisor, which gives a permit for each point that it has
-            compared. At a point, the training waits until the one before was compared.
-        seconds: shortest time between two reports that are not of a point.
+        supervisor: the supervisor, which sends a permit for each point that it has
+            compared. At a point, training waits until the previous one is compared.
+        seconds: shortest time between two reports other than at points.
         points: env steps at which the mean reward is compared, in order.
     """
 
@@ -61,7 +61,7 @@ class ProgressReporter:
             self.report()
 
     def report(self, point: int | None = None) -> None:
-        """Send the newest progress, of a point where there is one."""
+        """Send the newest progress, and the point if it is at one."""
         self._reported_at = time.time()
         memory = int(psutil.Process().memory_info().rss)
         with suppress(OSError):  # the supervisor is gone
@@ -82,11 +82,11 @@ def train_trial(
     points: Sequence[int],
     start: StartDriver,
 ) -> Result:
-    """Train to the end of a trial.
+    """Run the training of a trial.
 
     Args:
-        supervisor: the process that looks after the trial.
-        algorithm: the pickled algorithm; a script may define it.
+        supervisor: the process that supervises the trial.
+        algorithm: the pickled algorithm, which a script may define.
         settings: settings of the run by flat name.
         threads: cores that the training may use.
         definitions: definitions of environments that the process lacks.
@@ -98,7 +98,7 @@ def train_trial(
         install_definitions(definitions)
         row: Algorithm = cloudpickle.loads(algorithm)
         config = Config.of(row.config, settings)
-        sys.argv = train_command(row, settings)  # the run's directory names it
+        sys.argv = train_command(row, settings)  # recorded in the run's directory
         signals = supervisor.signals
         return run_session(row, config, signals, start, watch=reporter, threads=threads)
     finally:

@@ -1,1 +1,1 @@
-"""What can be seen of a run: progress, display, trackers, callbacks and result."""
+"""Observers of a run: progress, display, trackers, callbacks and result."""

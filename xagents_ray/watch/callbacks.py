@@ -153,7 +153,7 @@ _One: TypeAlias = Callback | Callable[..., Any]
 OwnCallbacks: TypeAlias = _One | Sequence[str | _One]
 """What `callbacks=` takes besides names: instances or classes, or functions."""
 EVENTS = [name for name in vars(Callback) if name.startswith("on_")]
-# As Stable-Baselines3 and others call an event.
+# Names of events in Stable-Baselines3 and other libraries.
 _KNOWN_AS = {"_on_step": "on_rollout", "on_step": "on_rollout"}
 
 

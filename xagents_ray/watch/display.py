@@ -1,4 +1,4 @@
-"""What a user sees of a run: a live table, or plain lines where that is impossible."""
+"""The display of a run: a live table, or plain lines if that is impossible."""
 
 from datetime import timedelta
 
@@ -113,14 +113,14 @@ class Display:
         table = Table(expand=True)
         fields = self._fields(progress)
         for title, value in fields.items():
-            # A column grows, and never shrinks: its borders stay where they are.
+            # Columns never shrink, so that borders stay in place.
             width = self._widths[title] = max(self._widths.get(title, 0), len(value))
             table.add_column(title, min_width=width)
         table.add_row(*fields.values())
         return Group(table, *self._profiled(), *self._bars(progress))
 
     def _profiled(self) -> list[str]:
-        """Return where the time goes, if the user asked for it."""
+        """Return a line about the time profile, if the user requested it."""
         if not self._config.display.profile or self.profile is None:
             return []
         return [self.profile.sentence()]

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 _WIDTH = 100
-"""Columns of what a notebook shows."""
+"""Width of a notebook's output, in characters."""
 _HTML = '<pre style="line-height: normal">{code}</pre>'
 
 

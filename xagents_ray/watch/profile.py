@@ -10,13 +10,13 @@ from xagents_ray.settings.config import Config
 from xagents_ray.settings.options import options
 
 PARTS = ("stepping", "acting", "transport", "replay", "learning", "waiting")
-"""What the time is spent on; `waiting` is that of the env actors."""
+"""Parts of the time; `waiting` is that of the env actors."""
 _OVERLAP = 0.2
-"""Share of the smaller one of acting and learning at which overlapping them pays."""
+"""Smaller share of acting and learning above which overlapping them pays off."""
 _DROPPED = 0.2
-"""Share of the rollouts that are dropped above which --policy-lag is too small."""
+"""Share of dropped rollouts above which --policy-lag is too small."""
 _IDLE = 0.5
-"""Share of a core below which environments wait for something else than a core."""
+"""CPU utilization below which environments mostly wait."""
 
 
 class Profile:
@@ -31,7 +31,7 @@ class Profile:
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._rollouts = self._dropped = 0
         self._computing = 0.0
-        self._first_phase: float | None = None  # its seconds, once it has ended
+        self._first_phase: float | None = None  # duration in seconds, once it has ended
         self._began, self._ended = time.perf_counter(), 0.0
 
     def stop(self) -> None:
@@ -46,8 +46,8 @@ class Profile:
     ) -> None:
         """Count a round of rollouts, and dropped ones that were too old to learn from.
 
-        `replay` is the seconds of insertions, `waited` those until the round was
-        complete.
+        `replay` is the duration of the insertions, `waited` that of the wait for the
+        round, both in seconds.
         """
         done = [*reports, *dropped]
         self._rollouts += len(done)
@@ -106,7 +106,7 @@ class Profile:
         shares = {part: round(share, 4) for part, share in self.shares.items()}
         return {
             "shares": shares,
-            "first_phase_seconds": self._first_phase,  # with what is compiled for it
+            "first_phase_seconds": self._first_phase,  # includes compilation
             "limited_by": self.limit,
             "advice": self.advice,
         }
@@ -119,7 +119,7 @@ class Profile:
     def _cores_are_idle(self) -> bool:
         """Whether the env actors would step faster with more processes."""
         if self._config.env.vectorization == "async":
-            return False  # the environments compute in processes that aren't counted
+            return False  # CPU time of the environments' processes isn't counted
         passed = (self._ended or time.perf_counter()) - self._began
         busy = self._n_actors * (self._seconds["stepping"] + self._seconds["acting"])
         return self._computing < _IDLE * min(busy, passed * available_cores())
@@ -130,7 +130,7 @@ class Profile:
             self._seconds["transport"] += max(0.0, seconds)
 
     def _remedy(self, part: str) -> str:
-        """Return what makes a part take less time."""
+        """Return advice on how to reduce the time of a part."""
         known = options(type(self._config.algorithm))
         flags = " or ".join(each.flag for each in known if each.remedy_for == part)
         if part == "stepping":

@@ -21,11 +21,11 @@ class EndedEpisode(NamedTuple):
 
     step: int  # env steps of the whole run
     episode_return: float  # sum of raw rewards
-    length: int  # env steps of its own
+    length: int  # env steps
     mean_reward: float
     best_reward: float | None
-    success: bool | None = None  # None where the environment doesn't say
-    success_rate: float | None = None  # of the newest episodes; None likewise
+    success: bool | None = None  # None if the environment doesn't report it
+    success_rate: float | None = None  # of the newest episodes; None if unknown
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Progress:
     best_evaluation: float | None = None
     # Env steps and seconds when the first learning phase ended.
     steady: tuple[int, float] | None = None
-    # Env steps and seconds when the newest one ended.
+    # Env steps and seconds when the newest learning phase ended.
     learned_until: tuple[int, float] = (0, 0.0)
     # Env step at which every episode ended, in order.
     episode_steps: "array[int]" = field(default_factory=lambda: array("q"))
@@ -56,11 +56,11 @@ class Progress:
     episode_returns: "array[float]" = field(default_factory=lambda: array("d"))
     earlier_seconds: float = 0.0  # of earlier sessions of a resumed run
     dropped: int = 0  # unfinished episodes that were lost on resuming
-    # What env actors have measured since the newest learning phase.
+    # Moments measured by env actors since the newest learning phase.
     statistics: Statistics = field(default_factory=dict)
-    # Clock when every part was ready.
+    # Time at which all components were ready.
     started_at: float = field(default_factory=time.perf_counter)
-    # How many rollouts of this session had which policy lag.
+    # Number of rollouts in this session by policy lag.
     lags: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -133,7 +133,7 @@ class Progress:
         return None
 
     def _lacks_only_resets(self, max_steps: int) -> bool:
-        """Return whether only resets keep the run from its last step.
+        """Return whether the steps missing to `max_steps` were spent on resets.
 
         Rows that only reset don't count as env steps, so a run may finish its last
         round a few steps short of `max_steps`. If a round is a quarter of the run or
@@ -168,7 +168,7 @@ class Progress:
             setattr(self, name, int(state[name]))
         self.episode_count = int(state["games"])
         self.resets = int(state.get("resets", 0))  # older checkpoints have none
-        # Earlier versions took the mean of fewer episodes for the best.
+        # Earlier versions used means of fewer episodes too.
         best = state["best_reward"] if "best_window" in state else None
         self.best_reward = None if best is None else float(best)
         self.earlier_seconds = float(state["seconds"])
@@ -199,7 +199,7 @@ class Progress:
 
     @property
     def is_full(self) -> bool:
-        """Whether the mean reward is that of a full reward buffer."""
+        """Whether the mean reward is over a full reward buffer."""
         return len(self.rewards) == self.rewards.maxlen
 
 

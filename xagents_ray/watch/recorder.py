@@ -28,7 +28,7 @@ class TensorBoard:
     """
 
     def __init__(self, directory: Path, step: int) -> None:
-        with without_packages("torch"):  # tensorboardX imports it for nothing
+        with without_packages("torch"):  # an unused import of tensorboardX
             records = importlib.import_module("tensorboardX.record_writer")
             self._events = importlib.import_module("tensorboardX.proto.event_pb2")
             self._scalar = importlib.import_module("tensorboardX.summary").scalar
@@ -36,7 +36,7 @@ class TensorBoard:
         name = f"events.out.tfevents.{time.time_ns()}"
         self._file = records.RecordWriter(str(directory / name))
         self._write(file_version="brain.Event:2")
-        if step:  # what an earlier session wrote after it is void
+        if step:  # invalidates later events of an earlier session
             start = self._events.SessionLog(status=self._events.SessionLog.START)
             self._write(step=step, session_log=start)
         self._file.flush()
@@ -75,7 +75,7 @@ class Wandb:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log numbers, even for an earlier step, as evaluations may end late."""
-        self._newest = max(step, self._newest)  # it ignores what goes back
+        self._newest = max(step, self._newest)  # W&B ignores steps that decrease
         self._run.log({**values, "env_steps": step}, step=self._newest)
 
     def video(self, step: int, path: Path) -> None:
@@ -87,11 +87,11 @@ class Wandb:
 
 
 Tracker = TensorBoard | Wandb
-"""Takes numbers by name. Any method may raise; the run continues without it."""
+"""Records numbers by name. If a method raises, the run continues without it."""
 
 
 class BestEffort:
-    """Runs work that may fail for lack of disk space or network; warns once of each."""
+    """Runs work that may fail for lack of disk space or network; warns once each."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
@@ -103,7 +103,7 @@ class BestEffort:
         """Do the work; return whether it succeeded."""
         try:
             work(*args, **kwargs)
-        except Stopped:  # by a signal, which ends the run soon: nothing has failed
+        except Stopped:  # a signal ends the run, which is no failure
             return False
         except Exception as error:
             if what not in self._warned:
@@ -115,7 +115,7 @@ class BestEffort:
 
 
 class Recorder:
-    """Histories and trackers of a session of a run that starts at an env step."""
+    """Histories and trackers of a session, which starts at env step `step`."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class Recorder:
     ) -> None:
         self._histories, self.best_effort = histories, best_effort
         self._trackers: list[Tracker] = []
-        # Made once there is something to log: their imports would delay the start.
+        # Created with the first value to log: their imports would delay the start.
         self._planned: list[tuple[str, Callable[[], Tracker]]] = []
         self._tracked = 0.0
-        # The user's own metrics that are not tracked yet: step and value by name.
+        # User-defined metrics that are not tracked yet: step and value by name.
         self._own: dict[str, tuple[int, float]] = {}
         self._own_tracked = 0.0
         if config.run.tensorboard:
@@ -190,7 +190,7 @@ class Recorder:
     def close(self, step: int, values: Mapping[str, float], video: Path | None) -> None:
         """Write the remaining rows and the last metrics."""
         for history in self._histories:
-            if not history.is_held:  # else no checkpoint needs what is new
+            if not history.is_held:  # else no checkpoint needs the new rows
                 self.best_effort("The history", history.flush)
         self._track_own()
         self._log(step, values)

@@ -38,8 +38,8 @@ class Result:
         learner_threads: number of cores that the learner used; 0 if there was nothing
             to do.
         precision: numeric precision of the learner's networks, `float32` or `bfloat16`.
-        seed: the given seed, or the drawn one.
-        directory: directory of the run; "" if none was made.
+        seed: the seed of the run, whether specified or drawn.
+        directory: directory of the run; "" if none was created.
         signal: number of the signal that ended the run; None if it ended by itself.
         completed: whether the run's settings or a callback ended it, not an error or
             signal.
@@ -95,7 +95,7 @@ class Result:
         directory: str = "",
         **measured: Any,
     ) -> "Result":
-        """Return the result of a run; `measured` are what only one that began has."""
+        """Return the result of a run; `measured` has fields of a run that began."""
         return cls(
             reason=reason,
             env_steps=progress.env_steps,
@@ -133,7 +133,7 @@ def stopped_by(number: int | None) -> str:
 
 def from_summary(kept: Mapping[str, Any]) -> Result | None:
     """Return the result in a `summary.json`; None if it lacks a value."""
-    if "losses" in kept:  # as earlier runs call them
+    if "losses" in kept:  # their name in earlier versions
         kept = {**kept, "failures": kept["losses"]}
     try:
         values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}

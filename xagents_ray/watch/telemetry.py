@@ -34,8 +34,8 @@ class Telemetry:
         self._callbacks, self._config = callbacks, config.algorithm
         self._has_advised = False
         self.profile = display.profile = Profile(config, driver.n_actors)
-        self.failures: dict[str, int] = {}  # what they have cost so far, by name
-        self._metrics: dict[str, float] = {}  # of the newest learning phase
+        self.failures: dict[str, int] = {}  # failed components and lost items by name
+        self._metrics: dict[str, float] = {}  # metrics of the newest learning phase
 
     def show(self) -> None:
         self._display.show(self._progress)
@@ -68,7 +68,7 @@ class Telemetry:
             self._callbacks(Callback.on_update, metrics)
 
     def report_failures(self) -> None:
-        """Show failures, and publish the metrics together with their costs."""
+        """Show failures, and publish the metrics with the numbers of failures."""
         if self._supervision is not None:
             self.failures = dict(self._supervision.failures)
             for warning in self._supervision.take_warnings():
@@ -121,5 +121,5 @@ class Telemetry:
 
 
 def _grouped(group: str, values: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the values that are known as `group/name`."""
+    """Return the values that are not None, under the names `group/name`."""
     return {f"{group}/{k}": value for k, value in values.items() if value is not None}
