@@ -1,4 +1,4 @@
-"""Stepping environments and acting in them, with NumPy alone.
+"""Environments, and policies in NumPy that act in them.
 
-This room imports neither TensorFlow nor Ray.
+This package imports neither TensorFlow nor Ray.
 """

@@ -1,4 +1,4 @@
-"""A short trial of what an env actor does, for `xagents-ray doctor`."""
+"""A short trial run of an env actor, for `xagents-ray doctor`."""
 
 import time
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ _MOST_STEPS = 5_000
 
 @dataclass(frozen=True)
 class StepBegan:
-    """The start of a step that may hang, as an infinitive: "can't reset"."""
+    """The start of a step that may hang; `activity` is an infinitive like `reset`."""
 
     activity: str
 
 
 @dataclass(frozen=True)
 class EnvsMade:
-    """The seconds that making all environments of the env actor took."""
+    """The time it took to create all environments of the env actor, in seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class SteppedAtRandom:
-    """What steps with random actions gave.
+    """Results of stepping with random actions.
 
     Attributes:
         microseconds: median time of one env step, measured over vector steps.
         count: number of vector steps.
         low: smallest raw reward.
         high: largest raw reward.
-        returns: returns of the episodes that ended.
+        returns: returns of the completed episodes.
     """
 
     microseconds: float
@@ -53,10 +53,10 @@ class SteppedAtRandom:
 
 @dataclass(frozen=True)
 class ActedWithPolicy:
-    """What rollouts with an untrained policy cost.
+    """Cost of rollouts with an untrained policy.
 
     Attributes:
-        microseconds: median time of one env step, acting and storing included.
+        microseconds: median time of one env step, including acting and storing.
         row_bytes: bytes of one env step in a trajectory, each frame stored once.
     """
 
@@ -68,9 +68,9 @@ TrialEvent: TypeAlias = StepBegan | EnvsMade | SteppedAtRandom | ActedWithPolicy
 
 
 def try_env_actor(setup: ActorSetup, seconds: float) -> Iterator[TrialEvent]:
-    """Make the environments of an env actor, step them at random, then act in them.
+    """Create an env actor's environments, step them at random, then with a policy.
 
-    Both take some seconds. Yield each step as it begins, then its result.
+    The last two take about `seconds` each. Yield each step's start, then its result.
 
     Raises:
         Diverged: a reward or an observation is not finite.
@@ -107,7 +107,7 @@ def _step_at_random(
         times.append(time.perf_counter() - began)
         _check("a reward", step.raw_rewards)
         _check("an observation", step.observations)
-        if (rewards := step.raw_rewards[~counter.ended]).size:  # others only reset
+        if (rewards := step.raw_rewards[~counter.ended]).size:  # 0 if all reset
             low = min(low, float(rewards.min()))
             high = max(high, float(rewards.max()))
         returns += [episode.episode_return for episode in counter.add(0, step)]
@@ -118,7 +118,7 @@ def _step_at_random(
 def _random_actions(
     spec: EnvSpec, n_envs: int, generator: np.random.Generator
 ) -> Array:
-    """Return int32 [B, …], or float32 [B, A] within bounds, normal without them."""
+    """Return int32 [B, ...] actions, or float32 [B, A], normal where unbounded."""
     if spec.is_discrete:
         sizes, size = spec.n_actions or spec.action_sizes, (n_envs, *spec.action_shape)
         return generator.integers(sizes, size=size, dtype=np.int32)
@@ -142,7 +142,7 @@ def _check(what: str, numbers: Array) -> None:
 
 
 def _act(setup: ActorSetup, seconds: float) -> ActedWithPolicy:
-    """Roll out with zero weights: near-uniform actions, or near the middle."""
+    """Time rollouts with zero weights, whose actions are near uniform or mid-range."""
     actor = EnvActor(setup)
     row, config = setup.algorithm, setup.config.algorithm
     sizes = setup.layout.shapes | row.extras(row.models[0], config, actor.spec)
@@ -156,7 +156,7 @@ def _act(setup: ActorSetup, seconds: float) -> ActedWithPolicy:
         times.append(report.seconds / env_steps)
         arrays = (part for part in trajectory if isinstance(part, np.ndarray))
         size = sum(array.nbytes for array in arrays) / env_steps
-        # A long rollout of slow environments would not end in time.
+        # A long rollout in slow environments would exceed the time limit.
         fit = seconds / 4 / max(report.seconds, 1e-9) * length
         length = max(length, min(config.batch_steps, int(fit)))
     actor.close()

@@ -38,7 +38,7 @@ from xagents_ray.settings.config import Config
 
 @dataclass(frozen=True)
 class ActorSetup:
-    """The settings that an env actor is made from.
+    """Settings of an env actor.
 
     Attributes:
         algorithm: the algorithm whose policy acts.
@@ -48,7 +48,7 @@ class ActorSetup:
         first_env: index of this actor's first environment among all of the run.
         n_envs: number of environments of this actor.
         env_threads: number of cores that the environments may use.
-        definitions: definitions of environments that the actor's process doesn't know.
+        definitions: serialized definitions to install in the actor's process.
     """
 
     algorithm: Algorithm
@@ -69,9 +69,9 @@ class ActorSetup:
         env_threads: int | None = None,
         definitions: tuple[bytes, ...] = (),
     ) -> "ActorSetup":
-        """Return the setup of one env actor of a run; see the class.
+        """Return the setup of one env actor of a run; see the class for arguments.
 
-        Without `env_threads`, its environments may use all cores of the run.
+        Without `env_threads`, the environments may use all cores of the run.
         """
         return cls(
             run.algorithm,
@@ -86,19 +86,19 @@ class ActorSetup:
 
     @property
     def places(self) -> Array:
-        """Relative indices of its environments in the run, float64 [B] from 0 to 1."""
+        """Relative indices of the environments in the run, float64 [B], from 0 to 1."""
         own = np.arange(self.first_env, self.first_env + self.n_envs)
         places: Array = own / max(1, self.config.env.n_envs - 1)
         return places
 
     def make_envs(self) -> Envs:
-        """Make the environments; UserError when they can't be made."""
+        """Create the environments; raise UserError if that fails."""
         install_definitions(self.definitions)
         threads, first_env = self.env_threads, self.first_env
         return make_envs(self.config.env, self.n_envs, threads, first_env)
 
     def make_policy(self, spec: EnvSpec) -> ActorPolicy:
-        """Return the policy for environments of a spec, without weights."""
+        """Return the policy, without weights, for environments with this spec."""
         kind = resolve_class("policy", self.algorithm.policy)
         policy: ActorPolicy = kind(self.config.algorithm, spec, self.layout)
         return policy
@@ -108,8 +108,8 @@ class EnvActor:
     """Steps environments `first_env` to `first_env + n_envs - 1` of the run."""
 
     def __init__(self, setup: ActorSetup) -> None:
-        # One thread for acting: its results don't depend on the machine's load, and
-        # the cores are for the environments and the learner.
+        # Act on one thread: results then don't depend on the machine's load, and the
+        # other cores are free for the environments and the learner.
         threadpool_limits(1, user_api="blas")
         self._setup = setup
         self._envs = setup.make_envs()
@@ -125,7 +125,7 @@ class EnvActor:
         self._moments = RolloutMoments(config, self.spec, setup.n_envs)
 
     def ready(self) -> None:
-        """Do nothing; a call that returns shows that the environments are made."""
+        """Do nothing; a call that returns shows that the environments exist."""
 
     def stop(self) -> None:
         """Make a rollout in progress raise Stopped; callable from a signal handler."""
@@ -145,7 +145,7 @@ class EnvActor:
             Stopped: `stop` was called.
             Diverged: a reward is not finite.
             EnvironmentFault: an observation is not finite, or a user-defined
-                environment returns what Gymnasium doesn't allow.
+                environment breaks Gymnasium's interface.
         """
         began, computed = time.perf_counter(), time.process_time()
         self._midway = True
@@ -177,7 +177,7 @@ class EnvActor:
     def _step(
         self, rows: TrajectoryWriter, noise: Array, env_steps: int
     ) -> tuple[list[Episode], float, float]:
-        """Fill row t; return ended episodes, and the seconds of acting and stepping."""
+        """Fill all rows; return ended episodes, and seconds of acting and stepping."""
         episodes: list[Episode] = []
         acting = stepping = 0.0
         env_steps_per_row = self._setup.config.env.n_envs
@@ -197,10 +197,10 @@ class EnvActor:
         return episodes, acting, stepping
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the next rollouts depend on, without weights, as JSON.
+        """Return the state that later rollouts depend on, except weights, as JSON.
 
-        After a rollout was stopped, the environments' state is left out, because its
-        steps are lost.
+        The environments' state is omitted after a stopped rollout, whose steps are
+        lost.
         """
         known = self._window is not None and not self._midway
         envs = self._envs.state() if known else None
@@ -223,7 +223,7 @@ class EnvActor:
     def restore(self, state: dict[str, Any]) -> int:
         """Resume from the state of another actor, before the first rollout.
 
-        Without the environments' state, all of them begin an episode with new seeds.
+        If the environments' state is missing, all begin new episodes with new seeds.
 
         Returns:
             The number of unfinished episodes that were dropped.
@@ -239,7 +239,7 @@ class EnvActor:
             ) from None
 
     def restart(self, times: int) -> None:
-        """Begin with episodes and noise derived from the number of restarts, 1 or more.
+        """Derive the first episodes and the noise from the restart count, 1 or more.
 
         Call it before the first rollout.
         """
@@ -278,7 +278,7 @@ class EnvActor:
         return 0
 
     def _reset(self) -> tuple[Array, BoolArray]:
-        """Begin the first episodes; return the frames and starts before row 0."""
+        """Begin the first episodes; return frames and episode starts before row 0."""
         seed = self._setup.seed % SEED_LIMIT
         if self._restarts:
             mixed = np.random.SeedSequence([seed, self._restarts]).generate_state(1)

@@ -15,7 +15,7 @@ from xagents_ray.algorithms.run_spec import SEED_LIMIT
 from xagents_ray.core.errors import Stopped
 from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
 
-# Exploration that decays with the env steps has ended by then.
+# Number of env steps after which all decaying exploration has ended.
 TRAINED = sys.maxsize
 
 
@@ -40,12 +40,11 @@ class Evaluator:
     ) -> list[Episode]:
         """Play episodes, an equal number in each environment.
 
-        Counting the first ones to end instead would favor short episodes. The first
-        environments play one more if the shares can't be equal. Environment i has seed
-        + i. A greedy policy takes the most likely actions instead of sampling; a
+        Counting the first episodes to end would favor short ones. If the numbers can't
+        be equal, the first environments play one more. Environment i is seeded with
+        seed + i. A greedy policy takes the most likely actions instead of sampling. A
         fraction `random_share` of the actions is replaced by random ones. `progress` is
-        called after each vector step with the number of ended episodes and of env steps
-        so far.
+        called after each vector step with the episodes and env steps completed so far.
 
         Returns:
             Episodes with raw returns, ordered by environment, then by time.
@@ -90,7 +89,7 @@ def play_forever(
     greedy: bool,
     random_share: float = 0.0,
 ) -> Iterator[EnvStep]:
-    """Yield the steps of environments that were just reset, without end.
+    """Yield the steps of environments that were just reset, indefinitely.
 
     `first` holds the observations of the reset. The policy, whose weights are loaded,
     takes the most likely actions if `greedy`, else it samples with each environment's
@@ -118,7 +117,7 @@ def play_forever(
 def _randomizer(
     envs: Envs, generators: list[np.random.Generator], share: float
 ) -> Callable[[Array], Array]:
-    """Return a function that replaces a share of actions by samples of their space."""
+    """Return a function that replaces a share of actions with random ones."""
     if not share:
         return lambda actions: actions
     spaces = [copy.deepcopy(envs.spaces[1]) for _ in generators]

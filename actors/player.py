@@ -1,4 +1,4 @@
-"""The player: episodes of one environment for people to watch, and their pictures."""
+"""The player: shows episodes of one environment, or writes videos or pictures."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from xagents_ray.settings.run import PlayConfig
 
 
 class Video:
-    """An mp4 file, written beside its path and renamed when it is complete.
+    """An mp4 file, written under a temporary name and renamed when complete.
 
     H.264 in yuv420p, which every browser plays.
     """
@@ -37,7 +37,7 @@ class Video:
         self._pad = [(0, side % 2) for side in picture.shape[:2]] + [(0, 0)]
         height, width = (side + side % 2 for side in picture.shape[:2])
         try:
-            # The index at the front: a browser plays before it has the whole file.
+            # With the index in front, a browser plays before it has the whole file.
             options = {"movflags": "faststart"}
             self._file = av.open(str(self._partial), "w", options=options)
             rate = Fraction(fps).limit_denominator(1000)
@@ -64,7 +64,7 @@ class Video:
         self._count += 1
 
     def finish(self) -> None:
-        """Rename the complete file to its path.
+        """Complete the file and rename it to its path.
 
         Raises:
             UserError: the file does not contain every picture.
@@ -101,7 +101,7 @@ class Video:
 
 
 def write_jpg(path: Path, picture: Array) -> None:
-    """Write an RGB picture, uint8 [H, W, 3], as jpg; UserError if it can't be."""
+    """Write an RGB picture, uint8 [H, W, 3], as JPEG; raise UserError on failure."""
     if not cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)):
         raise UserError(
             f"{path} can't be written: give --frame-dir a folder that can be written "
@@ -112,13 +112,13 @@ def write_jpg(path: Path, picture: Array) -> None:
 class Window:
     """A window that shows pictures at their frame rate.
 
-    The environment's own window is not used, because an environment that draws it
+    The environment's own window is not used, because an environment that opens one
     returns no pictures for a video.
     """
 
     def __init__(self, title: str) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-        import pygame  # 30 MB that training does without
+        import pygame  # 30 MB that training doesn't need
 
         self._pygame, self._title = pygame, title
         if sys.platform == "linux" and not (
@@ -222,7 +222,7 @@ class Player:
         self._stopping = True
 
     def close(self) -> None:
-        """End the environment, close the window and drop an unfinished video."""
+        """Close the environment and the window, and remove an unfinished video."""
         if self._video:
             self._video.close()
         if self._window:
@@ -230,12 +230,12 @@ class Player:
         self._envs.close()
 
     def _see(self, number: int, row: int, is_last: bool = False) -> None:
-        """Draw the picture after `row` env steps, if anything needs it."""
+        """Render, show and write the picture after `row` env steps, as needed."""
         c = self._config
         is_shown = is_last or not c.render_end
         if not self._has_pictures or not (is_shown or c.video_dir):
             return
-        # SDL, which draws many environments, writes to stderr at its start.
+        # SDL, which renders many environments, writes to stderr when it starts.
         is_first = number == 1 and (row == 0 or is_last)
         with quiet_stderr() if is_first else contextlib.nullcontext():
             picture = self._envs.picture()

@@ -1,4 +1,4 @@
-"""A rollout in progress: its trajectory, and statistics gathered on the way."""
+"""A rollout in progress: its trajectory, and statistics of its steps."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 def first_window(first: Array, stack: int) -> tuple[Array, BoolArray]:
-    """Return the window after a reset: zeros before its newest frames, and starts.
+    """Return the window after a reset: frames, zeros except the newest, and starts.
 
-    The reset's observations are [B, *observation_shape]; the result is [stack, B,
-    *observation_shape] and bool [stack, B].
+    From observations [B, *observation_shape] to frames [stack, B, *observation_shape]
+    and episode starts, bool [stack, B].
     """
     observations = np.zeros((stack, *first.shape), first.dtype)
     starts = np.zeros(observations.shape[:2], np.bool_)
@@ -63,7 +63,7 @@ class TrajectoryWriter:
         return stack_frames(self.observations[window], self.starts[window])
 
     def write(self, t: int, chosen: Actions, step: EnvStep, resets: BoolArray) -> None:
-        """Write row t; `resets`, bool [B], marks environments that only reset in it."""
+        """Write row t; `resets`, bool [B], marks environments that only reset."""
         self.observations[t + self._stack] = step.observations
         self.starts[t + self._stack] = resets
         self._rewards[t] = step.rewards
@@ -89,7 +89,7 @@ class TrajectoryWriter:
     def trajectory(
         self, policy: ActorPolicy, noise: Array, version: int, first_env: int
     ) -> Trajectory:
-        """Return the trajectory of a policy that acted with noise [T, B, ...]."""
+        """Return the trajectory of a policy that used noise [T, B, ...]."""
         rows = Actions.joined(self._chosen)
         values = rows.values
         if values is not None:
@@ -112,7 +112,7 @@ class TrajectoryWriter:
 
 
 class EpisodeCounter:
-    """Sums up the steps of B environments by episode.
+    """Accumulates returns and lengths of the episodes of B environments.
 
     Args:
         n_envs: number of environments, B.
@@ -130,7 +130,7 @@ class EpisodeCounter:
         self._first_env = first_env
 
     def add(self, row: int, step: EnvStep) -> list[Episode]:
-        """Count the step of a row; return the episodes that ended in it."""
+        """Add the step of a row; return the episodes that ended in it."""
         self.returns += step.raw_rewards
         self.lengths += ~self.ended
         self.ended = step.ended
@@ -169,7 +169,7 @@ class RolloutMoments:
         self.returns: Array = np.zeros(n_envs)
 
     def update(self, trajectory: Trajectory) -> Statistics:
-        """Return the moments of another rollout, for the learner's normalization."""
+        """Return the moments of a rollout, for the learner's normalization."""
         found: Statistics = {}
         c, valid = self._config, trajectory.valid
         if not (c.normalize_observations or c.normalize_rewards) or not valid.any():

@@ -1,6 +1,6 @@
-"""The algorithms: pure losses and returns, and one small class each.
+"""The algorithms, one small class each, on pure functions for losses and returns.
 
-This room imports neither Ray nor the actors.
+This package imports neither Ray nor the actors.
 """
 
-from xagents_ray.learners import runtime  # noqa: F401  quiet, before TensorFlow
+from xagents_ray.learners import runtime  # noqa: F401  before TensorFlow loads

@@ -12,7 +12,7 @@ from xagents_ray.learners.tensors import Phase, rounds_of
 class A2C:
     """One gradient step on each round of trajectories.
 
-    V-trace corrects for weights that acted and are older than the newest.
+    V-trace corrects trajectories that were collected with older weights.
 
     Source: arXiv:1602.01783, without its asynchrony; V-trace, arXiv:1802.01561;
         with --lam, arXiv:1506.02438.

@@ -10,7 +10,7 @@ from xagents_ray.learners.tensors import Phase, rounds_of
 
 
 class A3C:
-    """One gradient step on each rollout, as if the newest weights had acted.
+    """One gradient step on each rollout, treated as if from the newest weights.
 
     Source: arXiv:1602.01783, with the gradients computed by one learner.
     """

@@ -22,9 +22,9 @@ from xagents_ray.learners.tensors import ROLLOUT_BATCHES, Phase, batch_at, flatt
 class ACER:
     """One gradient step on each round of trajectories, and on each replayed batch.
 
-    The network's outputs are the policy's logits and a value of each action. A round is
-    learned from as a replayed batch is: by ratios to the policy that acted, whatever
-    its age.
+    The network's outputs are the policy's logits and the value of each action. A round
+    is treated like a replayed batch: importance ratios to the behavior policy correct
+    for its age.
 
     Source: arXiv:1611.01224.
     """
@@ -95,7 +95,7 @@ class ACER:
     def _retrace(
         self, b: Trajectory, ratio: tf.Tensor, taken: tf.Tensor, values: tf.Tensor
     ) -> tf.Tensor:
-        """Return the taken actions' value targets, float32 [T * B]."""
+        """Return Retrace targets of the taken actions' values, float32 [T * B]."""
         shape = tf.shape(b.rewards)
         targets = returns.retrace(
             tf.reshape(ratio, shape),
@@ -116,14 +116,14 @@ class ACER:
         critic: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         average: tf.Tensor,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Return what the policy's step raises, kept near the average as settings say.
+        """Return the objective that the policy maximizes, and metrics.
 
-        The policy, its average and the ratios are float32 [N, n], the actions int32
-        [N]. The critic's are [N] Retrace targets of the actions, [N, n] values of all
-        and [N] their means under the policy; no gradient passes through these.
+        The policy, the average policy and the ratios are float32 [N, n], the actions
+        int32 [N]. `critic` has Retrace targets [N], the values of all actions [N, n],
+        and their means under the policy [N]; no gradient passes through these.
 
         Returns:
-            float32 [N], of which the gradient counts, and metrics [N] by name.
+            float32 [N], of which only the gradient matters, and metrics [N] by name.
         """
         c = self._config
         with tf.GradientTape() as tape:

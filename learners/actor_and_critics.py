@@ -1,4 +1,4 @@
-"""What algorithms with an actor and critics of its actions share."""
+"""Shared by DDPG, TD3 and SAC: an actor, and critics of its actions."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ class ActorAndCritics:
     """An actor, one or more critics, their targets, and their optimizers.
 
     Args:
-        setup: setup of the learner; the first network is the actor, others critics.
-        actor_target: whether the actor has a target too.
+        setup: setup of the learner; the first network is the actor, the rest critics.
+        actor_target: whether the actor has a target network too.
     Attributes:
         actor: network of the policy.
-        actor_target: network; the actor itself if it has no target.
+        actor_target: target network of the actor, or the actor itself without one.
         critics: networks of the values of actions.
         critic_targets: target networks of the critics.
     """
@@ -80,17 +80,17 @@ class ActorAndCritics:
         update_policy: Callable[[tf.Tensor, Means], Means],
         *names: str,
     ) -> AlgorithmOutputs:
-        """Update the critics on each of K minibatches, and what follows them.
+        """Update the critics, then the actor and targets, on each of K minibatches.
 
         Args:
-            batches: [K, N, ...].
-            phase: facts of the learning phase.
-            value_targets: function of the critics' targets, float32 [N], of a minibatch
-                and its next observations, float32 [N, D].
+            batches: minibatches, [K, N, ...].
+            phase: scalars of the learning phase.
+            value_targets: function from a minibatch and its next observations, float32
+                [N, D], to the critics' targets, float32 [N].
             update_policy: function of observations [N, D] and the policy's metrics so
                 far that updates the actor and the targets if due; returns the metrics
-                with those of this update.
-            names: names of further policy metrics beside the loss and gradient norm.
+                including those of this update.
+            names: names of policy metrics besides the loss and gradient norm.
         """
 
         def update(
@@ -127,7 +127,7 @@ class ActorAndCritics:
         """Take one gradient step of all critics towards float32 [N] targets.
 
         The observations are float32 [N, D], the actions [N, A], the weights of samples
-        in the loss [N]. Return metrics, and each sample's mean error, float32 [N].
+        [N]. Return metrics, and each sample's mean absolute error, float32 [N].
         """
         with tf.GradientTape() as tape:
             values = [action_values(critic, obs, actions) for critic in self.critics]
@@ -150,7 +150,7 @@ class ActorAndCritics:
         loss_of = loss_of or self._negative_value
         variables = self.actor.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            # Not the critic's: their gradient isn't needed.
+            # Don't watch the critics: their gradients aren't needed.
             tape.watch([variable.value for variable in variables])
             loss, more = loss_of(obs)
         norm = gradient_step(
@@ -163,8 +163,8 @@ class ActorAndCritics:
     ) -> tf.Tensor:
         """Return float32 [N], the smaller value of two target critics.
 
-        Where there are more than two, each update draws its two; `update`, int64 [],
-        is its number. A single critic's value is returned as it is.
+        If there are more than two, each update draws two; `update`, int64 [], is its
+        index in the run. A single critic's value is returned unchanged.
 
         Source: arXiv:2101.05982, algorithm 1.
         """
@@ -185,7 +185,7 @@ class ActorAndCritics:
 
 
 def action_values(critic: Any, obs: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-    """Return float32 [N], the critic's values of actions [N, A] on [N, D]."""
+    """Return the critic's values of actions [N, A] at observations [N, D]: [N]."""
     return critic(tf.concat([obs, actions], axis=-1))[:, 0]
 
 
@@ -201,11 +201,11 @@ def least_values(
 
 
 def two_of(count: int, seed: int, update: tf.Tensor) -> tf.Tensor:
-    """Draw two different numbers below `count` for an update, int32 [2].
+    """Draw two different indices below `count` for an update, int32 [2].
 
-    `update`, int64 [], is its number in the whole run; the seed is the run's.
+    `update`, int64 [], is the update's index in the run, `seed` the run's seed.
     """
-    own = tf.stack([tf.constant(seed, tf.int64), -1 - update])  # noise has 0, 1, …
+    own = tf.stack([tf.constant(seed, tf.int64), -1 - update])  # noise uses 0, 1, …
     bits = tf.random.stateless_uniform([count], own, None, None, tf.int32)
     return tf.math.top_k(bits, 2).indices
 
@@ -215,7 +215,7 @@ def smooth_target_actions(
 ) -> tf.Tensor:
     """Return target actions, float32 [N, A], with clipped noise, within -1 to 1.
 
-    The noise is standard normal, [N, A], times `scale`, and at most `largest` in size.
+    The noise is `normal`, [N, A], times `scale`, clipped to ± `largest`.
 
     Source: arXiv:1802.09477, eq. 14.
     """

@@ -1,4 +1,4 @@
-"""What A2C, A3C and IMPALA share: a gradient step on trajectories."""
+"""Shared by A2C, A3C and IMPALA: a gradient step on trajectories."""
 
 from typing import Any
 
@@ -32,8 +32,8 @@ class ActorCritic:
 
     Args:
         setup: setup of the learner.
-        largest_rho: bound of V-trace's ratios that weight errors and advantages.
-        largest_c: bound of V-trace's ratios that pass later errors back.
+        largest_rho: bound on the V-trace ratios that weight errors and advantages.
+        largest_c: bound on the V-trace ratios that propagate later errors backwards.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ActorCritic:
         self._optimizer = setup.optimizer(self._variables)
 
     def learn(self, data: Any, phase: Phase, first_version: Any) -> AlgorithmOutputs:
-        """Take one step on a round [T, B], and on each batch that was replayed.
+        """Take one step on a round [T, B], and on each replayed batch.
 
-        V-trace corrects for weights that acted and are older than the first version;
-        else value targets are n-step returns, or with --lam those of GAE. What is
-        replayed counts as version -1.
+        V-trace corrects data of weights older than `first_version`; replayed data
+        counts as version -1. Other value targets are n-step returns, or with --lam
+        those of GAE.
         """
         metrics = no_means("policy_loss", "value_loss", "entropy", "grad_norm")
         if self._config.replay is None:
@@ -71,7 +71,7 @@ class ActorCritic:
         return AlgorithmOutputs(metrics, update_count(metrics))
 
     def _step(self, batch: Any, first_version: Any, metrics: Means) -> Means:
-        """Take one step on rows [T, B], none if none is valid."""
+        """Take one step on rows [T, B], unless none of them is valid."""
         # Even without a gradient, Adam's momentum would change the weights.
         if tf.reduce_any(batch.valid):
             is_old = batch.weights_version < first_version
@@ -79,14 +79,14 @@ class ActorCritic:
         return metrics
 
     def _update(self, r: Any, is_old: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Take one gradient step, which V-trace corrects if the rows are old."""
+        """Take one gradient step, with V-trace if the rows are old."""
         c, count, valid = self._config, tf.size(r.rewards), flatten_time(r.valid)
         inputs = self._setup.inputs(
             frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
         )
         with tf.GradientTape() as tape:
-            # All rows at once, whatever is valid: inputs of one shape, so that the
-            # memory of the network's kernels stays level.
+            # Pass all rows, even invalid ones: a constant input shape keeps the memory
+            # of the network's kernels constant.
             outputs, values, *log_std = self._model(inputs)
             policy = self._head(outputs, *log_std)[:count]
             values = values[:, 0]
@@ -129,7 +129,7 @@ class ActorCritic:
                 self._largest_c,
                 c.lam,
             )
-        elif c.lam == 1:  # no ratios: rounding would keep them from being 1
+        elif c.lam == 1:  # no ratios: rounding would make them differ from 1
             targets = returns.n_step_returns(
                 r.rewards, values, r.terminated, r.truncated, c.gamma
             )

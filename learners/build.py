@@ -1,4 +1,4 @@
-"""Make the learner of a run."""
+"""Builds the learner of a run."""
 
 import os
 
@@ -9,10 +9,10 @@ from xagents_ray.networks import keras_models
 
 
 def build_learner(run: RunSpec) -> Learner:
-    """Return the learner of a run; its Keras files give the first weights.
+    """Return the learner of a run, with initial weights from its Keras files, if any.
 
     Raises:
-        UserError: this machine has no fast way to compute in the run's precision.
+        UserError: the run's precision would be slow on this machine.
     """
     if run.config.placement.learner_gpus == 0:  # read when GPUs are first listed
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -21,7 +21,7 @@ def build_learner(run: RunSpec) -> Learner:
     row, config = run.algorithm, run.config.algorithm
     max_steps = run.config.training.max_steps
     compiled = run.compiles(on_gpu=bool(runtime.usable_gpus()))
-    # Where each rollout is learned from alone, they have one width, or two.
+    # Updates on single rollouts need no padding: those have one or two widths.
     varies = compiled and row.on_policy and not config.learns_each_rollout
     n_envs = run.config.env.n_envs if varies else None
     learner = Learner(
@@ -32,7 +32,7 @@ def build_learner(run: RunSpec) -> Learner:
         row.models, run.layouts, run.networks, strict=False
     ):
         if keras_file is not None:
-            # Critics of one network would be one critic if they began alike.
+            # Critics from one file would stay identical with the same weights.
             redrawn = f"{run.seed} {model.name}" if model.file in begun else None
             arrays = keras_models.weights_of(model.name, keras_file, layout, redrawn)
             learner.load({f"{model.name}/{name}": a for name, a in arrays.items()})

@@ -13,7 +13,7 @@ from xagents_ray.learners.tensors import Phase
 
 
 class DDPG:
-    """An actor that maximizes its critic's value; targets follow both.
+    """An actor that maximizes its critic's value; target networks follow both.
 
     Source: arXiv:1509.02971.
     """

@@ -32,11 +32,12 @@ from xagents_ray.networks.noisy import FACTORISED
 
 
 class _Predicted(NamedTuple):
-    """What a network says of N observations.
+    """A network's predictions for N observations.
 
     Attributes:
-        values: float32 [N, n], of the actions.
-        logits: float32 [N, n * atoms], of the distributions of their returns, or None.
+        values: float32 [N, n] values of the actions.
+        logits: float32 [N, n * atoms] logits of the actions' return distributions, or
+            None.
     """
 
     values: tf.Tensor
@@ -44,7 +45,7 @@ class _Predicted(NamedTuple):
 
 
 class DQN:
-    """Updates from replayed transitions towards a target network's values.
+    """Learns from replayed transitions, with values of a target network.
 
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461; dueling,
         arXiv:1511.06581; noisy, arXiv:1706.10295; distributional, arXiv:1707.06887.
@@ -58,7 +59,7 @@ class DQN:
         self._syncs = setup.counter("syncs")
 
     def learn(self, batches: Transitions, phase: Phase) -> AlgorithmOutputs:
-        """Update on each of K minibatches; sync the target when that is due."""
+        """Update on each of K minibatches; sync the target network when due."""
 
         def update(k: tf.Tensor, so_far: tuple[Means, Errors]) -> tuple[Means, Errors]:
             metrics, errors = so_far
@@ -76,10 +77,10 @@ class DQN:
         return AlgorithmOutputs(metrics, update_count(metrics), *errors)
 
     def _syncs_due(self, later: tf.Tensor, env_steps: tf.Tensor) -> tf.Tensor:
-        """Return how many syncs of the whole run come before an update.
+        """Return the number of target syncs due in the run before an update.
 
-        The phase's last update answers the newest env step; those with `later` ones
-        after them answer one `train_frequency` earlier per `gradient_steps`.
+        The phase's last update belongs to the newest env step. Every `gradient_steps`
+        of the `later` updates after this one move it back by `train_frequency`.
         """
         c = self._config
         periods = tf.cast(later // c.gradient_steps, tf.int64)
@@ -88,7 +89,7 @@ class DQN:
     def _update(
         self, batch: Transitions, phase: Phase
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Take one gradient step on [N, ...] transitions; return their errors, [N]."""
+        """Take one gradient step on N transitions; return metrics and errors, [N]."""
         weights = importance_weights(batch, self._config.priority_beta, phase)
         c, inputs = self._config, self._setup.inputs
         obs, next_obs = frames.transition_inputs(
@@ -126,7 +127,7 @@ class DQN:
     def _target_probs(
         self, batch: Transitions, target: _Predicted, selection: _Predicted
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return distributions to learn, [N, atoms], and the clipped share, [N]."""
+        """Return target distributions, [N, atoms], and their clipped share, [N]."""
         best = tf.argmax(selection.values, axis=-1)
         probs = tf.nn.softmax(logits_of(target.logits, best, self._config.atoms))
         return projected_targets(
@@ -134,18 +135,17 @@ class DQN:
         )
 
     def _predicted(self, model: Any, x: tf.Tensor, noise: tf.Tensor) -> _Predicted:
-        """Return what a network predicts for [N, *input_shape], with noise or None."""
+        """Return a network's predictions for [N, *input_shape]; noise may be None."""
         outputs = model(x if noise is None else [x, noise])
         if self._config.distributional:
             return _Predicted(*outputs)
         return _Predicted(outputs)
 
     def _noise(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Return noise of an update's three passes, float32 [1 or N, units].
+        """Return noise for an update's three forward passes, float32 [1 or N, units].
 
-        Factorised noise is that of the weights, which all N rows share; independent
-        noise is that of what the weights add to each row. Where no layer is noisy,
-        None for each.
+        Factorised noise perturbs the weights, which all N rows share; independent noise
+        perturbs each row's pre-activations. Without noisy layers, return None for each.
 
         Source: arXiv:1706.10295, section 3.1.
         """

@@ -1,4 +1,4 @@
-"""Observations as networks read them: frames are stacked inside the graph."""
+"""Network inputs from observations: frames are stacked inside the graph."""
 
 from collections.abc import Callable
 
@@ -13,14 +13,14 @@ __autograph__ = False
 def rollout_inputs(
     observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
 ) -> tf.Tensor:
-    """Return what the network reads at each row of a rollout, and after the last.
+    """Return the network's inputs at each row of a rollout, and after the last.
 
     From [T + stack, B, *observation_shape] to [(T + 1) * B, *input_shape], of the same
-    dtype; `starts`, bool [T + stack, B], are the first observations of episodes.
+    dtype; `starts`, bool [T + stack, B], marks the first observations of episodes.
     """
     if not spec.is_image:
         return tf.reshape(observations, [-1, *spec.observation_shape])
-    # One more row, which no stack shows, for the stack at the last one.
+    # Append a row, because `stack_rollout` returns no stack for the last one.
     frames, begins = (tf.concat([x, x[-1:]], axis=0) for x in (observations, starts))
     return stack_rollout(frames, begins, spec.stack)
 
@@ -28,11 +28,11 @@ def rollout_inputs(
 def transition_inputs(
     observations: tf.Tensor, starts: tf.Tensor, spec: EnvSpec
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what the network reads before and after each transition.
+    """Return the network's inputs before and after each transition.
 
     From [N, F, *observation_shape] to [N, *input_shape] of the same dtype, twice: the
     first `stack` frames are the observation, the last `stack` the next one. `starts`,
-    bool [N, F], are the first observations of episodes.
+    bool [N, F], marks the first observations of episodes.
     """
     if not spec.is_image:
         return observations[:, 0], observations[:, -1]
@@ -40,7 +40,7 @@ def transition_inputs(
 
 
 def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.Tensor:
-    """Return the stacks of frames at each row of a rollout but the last.
+    """Return the stacked frames at each row of a rollout except the last.
 
     From uint8 [T + stack, B, H, W(, C)] to [T * B, H, W, stack * C].
     """
@@ -55,7 +55,7 @@ def stack_rollout(observations: tf.Tensor, starts: tf.Tensor, stack: int) -> tf.
 def stack_transitions(
     observations: tf.Tensor, starts: tf.Tensor, stack: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the stacks of frames before and after each transition.
+    """Return the stacked frames before and after each transition.
 
     From uint8 [N, F, H, W(, C)] to [N, H, W, stack * C], twice.
     """
@@ -74,8 +74,8 @@ def _stack(
 ) -> tf.Tensor:
     """Return [N, H, W, stack * C]; frames before the last one's episode are zeros.
 
-    `rows` returns the stacks' frames, [N, H, W(, C)] each and oldest first, of the
-    observations; likewise of the starts, bool [N] each.
+    `rows` splits the observations into the frames of stacks, [N, H, W(, C)] each and
+    oldest first, and the starts into bool [N] each.
     """
     begins = tf.cast(tf.stack(rows(starts)), tf.int32)
     shown = tf.cumsum(begins, exclusive=True, reverse=True) == 0
@@ -91,7 +91,7 @@ def _stack(
 def _pack(frames: list[tf.Tensor], shown: tf.Tensor) -> tf.Tensor:
     """Return uint8 [N, H, W, 4] of uint8 [N, H, W] frames, zeros where not `shown`.
 
-    `shown` is bool [4, N]. Joining frames byte by byte takes some four times as long.
+    `shown` is bool [4, N]. Stacking byte by byte takes about four times as long.
     """
     packed = tf.cast(frames[3], tf.uint32)
     for frame in frames[2::-1]:

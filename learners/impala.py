@@ -14,9 +14,9 @@ from xagents_ray.learners.tensors import Phase, rounds_of
 
 
 class IMPALA:
-    """One gradient step on each round, which V-trace corrects for what acted.
+    """One gradient step on each round, corrected by V-trace for the behavior policy.
 
-    With a share of replayed trajectories these are side by side with the round's.
+    With --replay-share, replayed trajectories are side by side with the round's.
 
     Source: arXiv:1802.01561.
     """
@@ -29,7 +29,7 @@ class IMPALA:
             self._updates = setup.counter("updates")
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
-        """Take one step on each batch of trajectories, or on all at once."""
+        """Take one step on each batch, or with --replay-share on all at once."""
         if self._config.replay_share:
             part, count = self._config.replayed_part, phase.batches
             data = append_replayed(data, part, count, phase.width, self._updates)
@@ -45,17 +45,17 @@ def append_replayed(
     width: tf.Tensor,
     update: tf.Tensor,
 ) -> Trajectory:
-    """Return a round and what was replayed behind it as one batch, [1, T, K * B, ...].
+    """Return a round and its replayed trajectories as one batch, [1, T, K * B, ...].
 
     Args:
-        batches: [K, T, B, ...]; those from `count` on are copies, and so are their
-            trajectories from `width` on, of which none is valid.
-        part: replayed trajectories that are valid for each fresh one.
-        count: int32 [].
-        width: int32 [].
-        update: int64 [], its number from 0 on: where a round's part is no whole number,
-            some updates replay one trajectory more than others, and each update begins
-            with the environment at which the one before ended.
+        batches: the round and replayed batches, [K, T, B, ...]; batches from `count` on
+            are copies, as are trajectories from `width` on, which are not valid.
+        part: number of replayed trajectories to use for each fresh one.
+        count: number of batches that are not copies, int32 [].
+        width: number of trajectories per batch that are not copies, int32 [].
+        update: index of the update, int64 []. If a round's part is not a whole number,
+            some updates replay one trajectory more than others; each update begins with
+            the environment where the previous one ended.
     """
     most = 1 + math.ceil(part)
     held = map_arrays(lambda x: x[:most], batches)
@@ -72,7 +72,7 @@ def append_replayed(
 
 
 def _side_by_side(x: tf.Tensor) -> tf.Tensor:
-    """Return [K, T, B, ...] as [1, T, K * B, ...], and the first one of [K]."""
+    """Reshape [K, T, B, ...] to [1, T, K * B, ...]; return the first entry of [K]."""
     if x.shape.rank == 1:
         return x[:1]
     shape, rest = tf.shape(x), x.shape[3:]

@@ -1,4 +1,4 @@
-"""A run's learner: what all algorithms have, around the one that learns."""
+"""The learner of a run: state, normalization and publishing around its algorithm."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ Metrics = dict[str, float]
 
 
 class LearningAlgorithm(Protocol):
-    """What an algorithm gives the learner; its setup holds what it made.
+    """Interface of an algorithm, whose setup registers its networks and variables.
 
     Attributes:
         data: reader of the batches, such as `tensors.ROLLOUT`.
@@ -60,16 +60,16 @@ class Learner:
     """An algorithm with its state, normalizer, counters and weights to publish.
 
     Args:
-        row: row of the table of algorithms.
+        row: description of the algorithm.
         config: the algorithm's settings.
         spec: spec of the environments.
         layouts: layouts of the networks; the first network acts.
         seed: seed of the run.
         max_steps: env steps over which settings decay, or None.
-        compiled: whether XLA compiles learning phases, which `stop` then cannot end.
-        n_envs: environments of the run, where rounds that lack some take few shapes.
+        compiled: whether XLA compiles learning phases; `stop` can't interrupt these.
+        n_envs: environments of the run, to pad rounds to few widths; None to not pad.
     Attributes:
-        setup: networks, optimizers and variables that the algorithm made.
+        setup: registry of the algorithm's networks, optimizers and variables.
         algorithm: the algorithm that learns.
         normalizer: normalizer of observations and rewards.
         state: all variables that a checkpoint holds.
@@ -128,7 +128,7 @@ class Learner:
 
     @property
     def remaining(self) -> float:
-        """The part of the run that is ahead of the newest batch; 1 without an end."""
+        """Fraction of the run after the newest batch; 1 without `max_steps`."""
         return float(self._remaining())
 
     def learn(
@@ -139,10 +139,10 @@ class Learner:
         Args:
             batch: data to learn from.
             env_steps: env steps of the whole run, after the batch was collected.
-            statistics: moments of the steps since the last phase. This phase
-                normalizes with them, except with those of observations where it
-                learns from a fresh round: they are part of the policy, so the phase
-                keeps those that acted, if any did.
+            statistics: moments of the steps since the last phase, merged before this
+                phase. An on-policy phase merges those of observations afterwards,
+                except the first ones: the statistics are part of the policy, so the
+                phase uses those of the behavior policy.
             version: version of the weights after the phase.
         """
         kept = self._row.on_policy and self.normalizer.has_seen(OBSERVATION)
@@ -166,7 +166,7 @@ class Learner:
         return self._weights(version, self._publish(tf.constant(version, tf.int64)))
 
     def _run(self, batch: Batch, env_steps: int, version: int) -> PhaseOutputs:
-        """Run one learning phase with the normalizer as it is."""
+        """Run one learning phase without updating the normalizer."""
         data = self.algorithm.data.of(batch)
         shape = data.rewards.shape
         if self._widths:
@@ -185,7 +185,7 @@ class Learner:
         return PhaseOutputs(metrics, self._weights(version, flat), priorities)
 
     def _weights(self, version: int, flat: tf.Tensor) -> Weights:
-        """Return the weights to act with of one float32 [P]."""
+        """Return the weights to act with, split from one float32 [P]."""
         held: Array = flat.numpy()
         arrays, begin = dict[str, Array](), 0
         for name, variable in self._published.items():
@@ -195,10 +195,10 @@ class Learner:
         return Weights(version, arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Start with these weights, by name: `policy/dense-0/kernel`.
+        """Load weights by name, such as `policy/dense-0/kernel`, and sync the targets.
 
         Raises:
-            UserError: a name or shape is not this learner's.
+            UserError: a name or shape doesn't match the learner's.
         """
         self.state.assign(arrays)
         update_targets(self.setup.targets, 1)
@@ -206,17 +206,17 @@ class Learner:
     def stop(self) -> None:
         """Make an update in progress, and all later ones, end after the current pass.
 
-        A pass is an epoch or a batch; one that hasn't begun is left out.
+        A pass is an epoch or a batch; later ones are skipped.
         """
         self._stopping.assign(True)
 
     @cached_property
     def _traced(self) -> Any:
-        """The phase as one graph, of its flat arguments."""
+        """The learning phase as one graph, a function of flat tensors."""
         return runtime.traced(self._phase)
 
     def _check_errors(self) -> None:
-        """Raise UserError when a prioritized replay would get no errors."""
+        """Raise UserError if a prioritized replay would receive no errors."""
         if self._config.replay is None or not self._config.replay.takes_errors:
             return
         _, _, errors = self._phase.get_concrete_function().structured_outputs
@@ -231,9 +231,9 @@ class Learner:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Run a learning phase in the graph.
 
+        `facts`, int64 [4], are the env steps of the run, the new version of the
+        weights, the number of minibatches, and that of trajectories side by side.
         Return packed metrics, the weights, and the algorithm's errors.
-        The facts are the run's env steps, the weights' new version, the number of
-        minibatches to learn from, and that of trajectories side by side.
         """
         env_steps, version, *sizes = tf.unstack(facts)
         data = self.algorithm.data.record(**tensors)
@@ -248,7 +248,7 @@ class Learner:
         return packed, self._publish_as(version), learned.errors
 
     def _remaining(self) -> tf.Tensor:
-        """Return the part of the run that is ahead of the newest batch, float32 []."""
+        """Return the fraction of the run after the newest batch, float32 []."""
         if self._max_steps is None:
             return tf.constant(1.0)
         done = tf.cast(self._env_steps, tf.float64) / self._max_steps
@@ -261,7 +261,7 @@ class Learner:
 
     @cached_property
     def _published(self) -> dict[str, Any]:
-        """Return the variables of the weights to act with, by name."""
+        """Variables of the weights to act with, by name."""
         start = f"{self._row.models[0].name}/"
         return {
             name.removeprefix(start): variable
@@ -271,7 +271,7 @@ class Learner:
 
 
 def _check_source(algorithm: LearningAlgorithm) -> None:
-    """Raise UserError when AutoGraph can't read what a script or a notebook defines."""
+    """Raise UserError if AutoGraph can't read the source of a user's algorithm."""
     try:
         tf.autograph.to_graph(type(algorithm).learn)
     except Exception as error:

@@ -11,24 +11,24 @@ __autograph__ = False
 
 
 class Mean(NamedTuple):
-    """Means in the making: float32 [M] totals of int32 [] values each."""
+    """Running means: float32 [M] totals, and the int32 [] number of values in each."""
 
     totals: tf.Tensor
     count: tf.Tensor
 
 
 Means = dict[tuple[str, ...], Mean]
-"""By the names of metrics that come together; those of no values are left out."""
+"""Means by groups of metric names that are added together."""
 
 
 class AlgorithmOutputs(NamedTuple):
-    """What an algorithm returns of one learning phase, in the graph.
+    """Results of one learning phase of an algorithm, in the graph.
 
     Attributes:
         means: means of its metrics.
         updates: int32 [], the number of its updates.
-        errors: float32 [K, N], the size of each sample's error, for a replay that
-            samples in proportion to errors; None for any other.
+        errors: float32 [K, N], the absolute error of each sample, for a prioritized
+            replay; None for any other.
     """
 
     means: Means
@@ -37,21 +37,21 @@ class AlgorithmOutputs(NamedTuple):
 
 
 def no_means(*names: str) -> Means:
-    """Return means of nothing yet."""
+    """Return a group of means without values."""
     return {names: Mean(tf.zeros(len(names)), tf.constant(0))}
 
 
 def add_metrics(means: Means, metrics: Mapping[str, tf.Tensor]) -> Means:
-    """Return the means with one update's float32 [] metrics."""
+    """Return the means with one update's float32 [] metrics added."""
     return {
-        # One addition for all: a loop pays for each operation in each of its passes.
+        # One addition for all: each operation in a loop costs time in every pass.
         names: Mean(mean.totals + tf.stack([metrics[n] for n in names]), mean.count + 1)
         for names, mean in means.items()
     }
 
 
 def pack_metrics(means: Means, updates: tf.Tensor) -> tf.Tensor:
-    """Return means and the number of updates as one float32 tensor, for one read."""
+    """Return means and the update count as one float32 tensor, to read them at once."""
     counts = tf.stack([*(mean.count for mean in means.values()), updates])
     totals = [mean.totals for mean in means.values()]
     return tf.concat([*totals, tf.cast(counts, tf.float32)], axis=0)
@@ -62,7 +62,7 @@ def unpack_metrics(
 ) -> dict[str, float]:
     """Return the metrics of `pack_metrics` by name, `updates` last.
 
-    The groups are the names of metrics that come together, in their order.
+    `groups` are the keys of the means, in order; those without values are left out.
     """
     *counts, updates = packed[-len(groups) - 1 :]
     metrics, begin = dict[str, float](), 0

@@ -1,4 +1,4 @@
-"""Learning phases: passes over a rollout's rows, and minibatches one by one."""
+"""Loops of learning phases: passes over a rollout's rows, or over minibatches."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,23 +27,23 @@ def update_in_passes(
     setup: LearnerSetup[AlgorithmConfig],
     may_end: bool = False,
 ) -> Means:
-    """Update on minibatches of N rows until the learner is stopping.
+    """Update on minibatches of N rows until the learner stops.
 
-    Each pass has another order, and parts of sizes as equal as can be.
+    Each pass shuffles the rows and splits them into parts of nearly equal size.
 
     Args:
         update: function of int32 [S] rows and bool [S], the rows that count, at least
-            one. S is always the same: XLA compiles a program for each shape, and the
-            kernels of convolutions keep memory for each.
+            one. S is constant, because XLA compiles a program, and convolution kernels
+            allocate memory, for each shape.
         valid: bool [N], rows that count.
         metrics: metrics so far.
         passes: number of passes over all rows.
         parts: number of minibatches of a pass.
         phases: int64 [], number of phases before this one in the whole run.
         setup: setup of the learner.
-        may_end: whether `update` returns also `has_updated`, bool []: False ends all.
+        may_end: whether `update` returns `has_updated`, bool [], too; False ends all.
     Returns:
-        The metrics with those of each update.
+        The metrics with those of each update added.
     """
     count, continues = tf.size(valid), tf.constant(True)
     for i in tf.range(passes):
@@ -65,9 +65,9 @@ def update_in_passes(
 
 
 def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return part j of an order, [S], and bool [S] which are not the next part's."""
+    """Return part j of an order, [S], and bool [S], which entries belong to it."""
     count = tf.size(order)
-    # The products may be larger than an int32.
+    # The products may overflow an int32.
     large = tf.cast(count, tf.int64)
     begin, end = (
         tf.cast(tf.cast(n, tf.int64) * large // parts, tf.int32) for n in (j, j + 1)
@@ -77,14 +77,14 @@ def _part(order: tf.Tensor, j: tf.Tensor, parts: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def shuffled_indices(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Return the numbers below `count`, int32 [N], in an order of their own per seed.
+    """Return a permutation of the numbers below `count`, int32 [N], by a seed.
 
-    In each round numbers form pairs, i and offset - i, of which a coin swaps some. XLA
-    has no other way to shuffle but to sort, which takes five times as long.
+    Each round pairs numbers, i with offset - i, and swaps random pairs. XLA could only
+    shuffle by sorting, which takes five times as long.
 
     Args:
-        count: int32 [].
-        seed: int32 [2].
+        count: number of indices, int32 [].
+        seed: seed of the permutation, int32 [2].
     Source: Hoang, Morris, Rogaway, "An enciphering scheme based on a card shuffle",
         2012.
     """
@@ -108,10 +108,10 @@ def update_on_batches(
     phase: Phase,
     setup: LearnerSetup[AlgorithmConfig],
 ) -> _T:
-    """Update on each of a phase's batches, until the learner is stopping.
+    """Update on each of a phase's batches, until the learner stops.
 
-    `update` gets the number of a batch, int32 [], and the metrics so far, and returns
-    these with its own, as does this function.
+    `update` gets the index of a batch, int32 [], and the metrics so far, and returns
+    these with its own added, as does this function.
     """
     k = tf.constant(0)
     # With `tf.range` XLA would compile a program for each number of batches.

@@ -1,4 +1,4 @@
-"""Observations and rewards, normalized by running statistics inside the graph."""
+"""Normalization of observations and rewards by running statistics, in the graph."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ class Normalizer:
     """Running statistics of observations and of discounted returns.
 
     `Learner.learn` decides which of them a learning phase uses. With a policy lag, its
-    rollouts were collected with older ones. Importance ratios account for that:
-    statistics of observations are part of the policy. The values that PPO's rollouts
-    bring are on an older scale of rewards.
+    rollouts were collected with older statistics. Importance ratios correct for those
+    of observations, which are part of the policy; values stored in PPO's rollouts stay
+    on an older reward scale.
 
     Attributes:
-        variables: float32 by name: `observation/mean`, `return/variance`, …; empty
-            when nothing is to be normalized.
+        variables: float32 variables by name: `observation/mean`, `return/variance`, …;
+            empty if nothing is normalized.
     """
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec) -> None:
@@ -41,7 +41,7 @@ class Normalizer:
         if config.normalize_rewards:
             shapes["return"] = ()
         powers = range(1 if config.replay is None else config.replay.n_step)
-        # Of rewards that are sums of so many.
+        # Bound on rewards, which are discounted sums over n steps.
         self._largest = CLIP_RANGE * sum(config.gamma**n for n in powers)
         self.variables = {
             f"{name}/{part}": tf.Variable(value, trainable=False)
@@ -69,7 +69,7 @@ class Normalizer:
         return tf.clip_by_value(scaled, -self._largest, self._largest)
 
     def has_seen(self, name: str) -> bool:
-        """Return whether there are statistics under this name."""
+        """Return whether statistics with this name have been merged."""
         size = self.variables.get(f"{name}/size")
         return size is not None and float(size) > 0
 
@@ -83,9 +83,9 @@ class Normalizer:
                 variable.assign(np.float32(value))
 
     def named(self, model: str) -> dict[str, tf.Variable]:
-        """Return the variables as a learner's state names them.
+        """Return the variables by their names in a learner's state.
 
-        Those of observations belong to the weights of the model that acts.
+        Those of observations belong to the weights of `model`, which acts.
         """
         return {
             f"{model}/{name}" if name.startswith(OBSERVATION) else name: variable

@@ -1,4 +1,4 @@
-"""Optimizers, a gradient step, and a step of target networks."""
+"""Optimizers, gradient steps, and updates of target networks."""
 
 import json
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ __autograph__ = False
 
 
 class FusedAdam(keras.optimizers.Adam):
-    """Keras' Adam, in one operation per variable, which makes no temporary tensors.
+    """Keras' Adam, in one operation per variable, without temporary tensors.
 
-    Constraints of a user's Keras model are applied, as Keras does. It has no amsgrad,
-    weight decay, or clipping of its own.
+    Constraints of a user's Keras model are applied, as Keras does. AMSGrad, weight
+    decay and Keras' clipping are not supported.
 
     Source: arXiv:1412.6980, the form at the end of section 2.
     """
 
     def apply(self, gradients: list[tf.Tensor], variables: list[Any]) -> None:
-        """Take one step of all variables that it was built for, in their order."""
+        """Take one step of all variables that it was built for, in the same order."""
         self.iterations.assign_add(1)
         step = tf.cast(self.iterations.value, tf.float32)
         beta1, beta2 = tf.constant(self.beta_1), tf.constant(self.beta_2)
@@ -42,14 +42,14 @@ class FusedAdam(keras.optimizers.Adam):
                 beta1=beta1,
                 beta2=beta2,
                 epsilon=epsilon,
-                grad=tf.convert_to_tensor(gradient),  # of an embedding it is sparse
+                grad=tf.convert_to_tensor(gradient),  # an embedding's is sparse
             )
         for variable in constrained_variables(variables):
             variable.assign(variable.constraint(variable))
 
 
 def _handle(variable: Any) -> tf.Tensor:
-    """Return the resource of a variable of Keras or of TensorFlow."""
+    """Return the resource handle of a Keras or TensorFlow variable."""
     held = variable if isinstance(variable, tf.Variable) else variable.value
     return held.handle
 
@@ -59,7 +59,7 @@ def make_optimizer(
 ) -> Any:
     """Return the optimizer of a config, built for the variables that it will change.
 
-    A critic may have another learning rate than the config's.
+    `lr` replaces the config's learning rate, for a critic.
     """
     if from_python.is_json(config.optimizer):
         own = keras.optimizers.deserialize(json.loads(config.optimizer))
@@ -83,12 +83,10 @@ def gradient_step(
     variables: list[Any],
     largest_norm: float | None = None,
 ) -> tf.Tensor:
-    """Take one step of variables down a loss, which the tape recorded.
+    """Take one gradient step on a loss that the tape recorded.
 
-    Regularizers of a user's Keras model add their gradients.
-
-    Return the float32 [] global norm of the gradient, before it is scaled to one of
-    `largest_norm` at most.
+    Gradients of a user's Keras regularizers are added. Return the global norm of the
+    gradient before it is clipped to `largest_norm`, float32 [].
     """
     gradients = tape.gradient(loss, variables)
     with tf.GradientTape() as own_tape:
@@ -104,7 +102,7 @@ def gradient_step(
 
 
 def regularization_loss(variables: Sequence[Any]) -> tf.Tensor | None:
-    """Return what Keras regularizers of variables add to a loss, float32 []; or None.
+    """Return the loss of the variables' Keras regularizers, float32 [], or None.
 
     Only a user's model has such regularizers.
     """
@@ -114,21 +112,21 @@ def regularization_loss(variables: Sequence[Any]) -> tf.Tensor | None:
 
 
 def constrained_variables(variables: Sequence[Any]) -> list[Any]:
-    """Return those variables that Keras constrains; only a user's model has any."""
+    """Return the variables with Keras constraints; only a user's model has any."""
     return [v for v in variables if getattr(v, "constraint", None) is not None]
 
 
 def update_targets(pairs: Sequence[tuple[Any, Any]], tau: float) -> None:
-    """Move each target network the fraction tau of its way to another one.
+    """Move each target network by the fraction tau towards the network it follows.
 
     Args:
-        pairs: a target, changed, and the network that it follows.
-        tau: more than 0, at most 1.
+        pairs: target networks, each with the network that it follows.
+        tau: fraction, more than 0 and at most 1.
     Source: arXiv:1509.02971, section 3.
     """
     for target_model, model in pairs:
         for target, variable in zip(target_model.weights, model.weights, strict=True):
-            if tau == 1:  # exactly, whatever rounding says of the difference
+            if tau == 1:  # copy exactly, without rounding
                 target.assign(variable)
             else:
                 # target - tau * (target - variable) in one operation

@@ -35,10 +35,10 @@ class PPOSamples(NamedTuple):
 class PPO:
     """Several passes of minibatches over each round of trajectories.
 
-    Log-probs and values are those of the weights that acted, however old they are; with
-    --decoupled-loss, ratios are clipped about the newest weights in place of those.
+    Log-probabilities and values are those of the behavior policy, however old it is;
+    with --decoupled-loss, ratios are clipped around the newest policy instead.
 
-    Replayed rounds are corrected by V-trace, and clipped about the newest weights.
+    Replayed rounds are corrected by V-trace, and clipped around the newest policy.
 
     Source: arXiv:1707.06347; the decoupled loss, arXiv:2110.00641, eq. 4.
     """
@@ -55,7 +55,7 @@ class PPO:
         self._phases = setup.counter("phases")
 
     def learn(self, data: Any, phase: Phase) -> AlgorithmOutputs:
-        """Make all passes over one round, then over each batch that was replayed."""
+        """Make all passes over one round, then over each replayed batch."""
         c = self._config
         clip = c.clip_norm * (phase.remaining if c.clip_decay else 1.0)
         metrics = no_means("policy_loss", "value_loss", "entropy", "kl", "grad_norm")
@@ -80,7 +80,7 @@ class PPO:
         clip: tf.Tensor,
         metrics: Means,
     ) -> Means:
-        """Make all passes over samples; return the metrics with theirs."""
+        """Make all passes over the samples; return the updated metrics."""
         c = self._config
 
         def update(rows: tf.Tensor, valid: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -101,9 +101,9 @@ class PPO:
         return metrics
 
     def _corrected_samples(self, r: Any) -> tuple[PPOSamples, tf.Tensor]:
-        """Return the rows of a batch as if the newest weights had acted.
+        """Return samples of a batch, as if from the newest weights, and their inputs.
 
-        What V-trace returns is weighted by its ratios to the policy that acted.
+        V-trace weights targets and advantages by importance ratios.
         """
         c, shape, actions = self._config, tf.shape(r.rewards), flatten_time(r.actions)
         inputs = frames.rollout_inputs(r.observations, r.starts, self._setup.spec)
@@ -132,7 +132,7 @@ class PPO:
         return samples, inputs
 
     def _samples(self, r: Any, phase: Phase) -> tuple[PPOSamples, tf.Tensor]:
-        """Return the rows to learn from and what the network reads at each."""
+        """Return the samples to learn from, and the network's inputs."""
         c, values = self._config, r.values[:-1]
         advantages = returns.gae(
             r.rewards, r.values, r.terminated, r.truncated, c.gamma, c.lam
@@ -186,7 +186,7 @@ class PPO:
         if c.target_kl is None:
             return {**metrics, "grad_norm": self._take_step(tape, loss)}
         divergence = losses.approximate_kl(log_probs, old_log_probs, valid)
-        # NaN counts as close: the update makes weights of NaN, which end the run.
+        # NaN counts as close: the update then yields NaN weights, which end the run.
         is_close, norm = ~(divergence > 1.5 * c.target_kl), tf.constant(0.0)
         if is_close:
             norm = self._take_step(tape, loss)

@@ -1,4 +1,4 @@
-"""Refuse to compute in bfloat16 where that is no faster than in float32."""
+"""Rejects bfloat16 on hardware where it is no faster than float32."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ _OLDEST_GPU = (8, 0)
 
 
 def check_precision(config: Config) -> None:
-    """Raise UserError if the learner, in this process, would compute slowly."""
+    """Raise UserError if bfloat16 would be slow on this process's GPU or CPU."""
     if config.algorithm.precision == "float32" or config.placement.allow_slow_precision:
         return
     if gpus := tf.config.list_physical_devices("GPU"):
@@ -37,7 +37,7 @@ def has_fast_cpu(cpuinfo: str) -> bool:
     """Return whether the CPU that /proc/cpuinfo describes is faster in bfloat16.
 
     Intel's CPUs since Sapphire Rapids, the first with AVX512-FP16, run AVX512-BF16 at
-    half the speed of float32; their AMX is fast, where a virtual machine shows it.
+    half the speed of float32; their AMX is fast, if a virtual machine exposes it.
     """
     found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
     flags = set(found[1].split()) if found else set()

@@ -1,4 +1,4 @@
-"""Learning from prioritized replay: weights of samples, and their errors, in the graph.
+"""Prioritized replay in the graph: importance weights and errors of samples.
 
 Source: arXiv:1511.05952.
 """
@@ -17,11 +17,11 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 __autograph__ = False
 
 Errors = tuple[tf.Tensor, ...]
-"""float32 [K, N], of each sample; nothing where the replay samples uniformly."""
+"""Errors of all samples, float32 [K, N]; empty if the replay samples uniformly."""
 
 
 def sampled_batches(config: AlgorithmConfig) -> Reader:
-    """Return the reader of what the replay samples."""
+    """Return the reader of the replay's minibatches."""
     takes_errors = config.replay is not None and config.replay.takes_errors
     return PRIORITIZED_BATCHES if takes_errors else TRANSITION_BATCHES
 
@@ -29,9 +29,9 @@ def sampled_batches(config: AlgorithmConfig) -> Reader:
 def importance_weights(
     batch: Transitions, first_beta: float, phase: Phase
 ) -> tf.Tensor | None:
-    """Return float32 [N], what each sample's loss weighs, 1 at most; None if alike.
+    """Return each sample's weight in the loss, float32 [N], at most 1; None if equal.
 
-    A sample's probability is in proportion to its priority, so the size of the replay
+    A sample's probability is proportional to its priority, so the size of the replay
     and the sum of its priorities cancel out.
 
     Source: arXiv:1511.05952, section 3.4.
@@ -43,14 +43,14 @@ def importance_weights(
 
 
 def no_errors(batches: Transitions) -> Errors:
-    """Return the errors of K batches that were not learned from."""
+    """Return zeros as the errors of K batches."""
     if batches.priorities is None:
         return ()
     return (tf.zeros_like(batches.priorities),)
 
 
 def with_errors(errors: Errors, k: tf.Tensor, own: tf.Tensor) -> Errors:
-    """Return the errors with those of batch k, float32 [N]."""
+    """Return the errors with the magnitudes of batch k's, float32 [N], inserted."""
     return tuple(
         tf.tensor_scatter_nd_update(every, [[k]], [tf.abs(own)]) for every in errors
     )

@@ -12,14 +12,14 @@ from xagents_ray.algorithms.run_spec import Threads
 from xagents_ray.core.process import quiet_stderr, without_packages
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# The level comes too late for what TensorFlow writes while it is imported. Keras
-# imports pandas and Matplotlib where they are: a quarter of the time, for nothing here.
+# The log level doesn't affect what TensorFlow prints during its import. Keras imports
+# pandas and Matplotlib if installed: a quarter of the time, although unused here.
 with quiet_stderr(), without_packages("pandas", "matplotlib"):
     import tensorflow as tf
 
 
 def _delete_generated_files(loader: Any) -> None:
-    """Let AutoGraph delete its files at once: a process that is killed can't."""
+    """Make AutoGraph delete its files immediately, since a killed process can't."""
     load_source = getattr(loader, "load_source", None)
     if load_source is None:
         return
@@ -37,13 +37,13 @@ def _delete_generated_files(loader: Any) -> None:
 
 
 def _is_plain(module_name: str) -> bool:
-    """Return whether a module says that no control flow in it depends on a tensor."""
+    """Return whether a module opts out of AutoGraph with `__autograph__ = False`."""
     module = sys.modules.get(module_name)
     return module is not None and not vars(module).get("__autograph__", True)
 
 
 def _leave_plain_modules(config: Any) -> None:
-    """Keep AutoGraph from converting functions of plain modules, 20 to 90 ms each."""
+    """Exempt plain modules from AutoGraph, which takes 20 to 90 ms per function."""
     make_rule = getattr(config, "DoNotConvert", None)
     if make_rule is not None:
         rule = make_rule("xagents_ray")
@@ -51,16 +51,16 @@ def _leave_plain_modules(config: Any) -> None:
         config.CONVERSION_RULES = (rule, *config.CONVERSION_RULES)
 
 
-with contextlib.suppress(ImportError):  # they are no public interface of TensorFlow
+with contextlib.suppress(ImportError):  # they are not public in TensorFlow
     _autograph = "tensorflow.python.autograph"
     _delete_generated_files(importlib.import_module(f"{_autograph}.pyct.loader"))
     _leave_plain_modules(importlib.import_module(f"{_autograph}.core.config"))
 
 
 def configure(threads: Threads, deterministic: bool) -> None:
-    """Set TensorFlow up; call it before the first operation.
+    """Configure TensorFlow; call this before its first operation.
 
-    If deterministic, all operations repeat bit for bit.
+    If deterministic, all operations are reproducible bit for bit.
     """
     tf.get_logger().setLevel("ERROR")
     if deterministic:
@@ -71,13 +71,13 @@ def configure(threads: Threads, deterministic: bool) -> None:
         for gpu in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
-        pass  # this process has used TensorFlow before; its settings stand
+        pass  # TensorFlow is already in use in this process; its settings stay
 
 
 def traced(function: Any, *signature: Any) -> Callable[..., Any]:
-    """Return a `tf.function` as one graph, a function of its flat tensors.
+    """Trace a `tf.function`; return its graph as a function of flat tensors.
 
-    Called as TensorFlow's concrete function, it would match them with its signature and
+    Calling TensorFlow's concrete function instead would also check the signature and
     look for gradient tapes, which takes longer than a small update.
     """
     concrete = function.get_concrete_function(*signature)

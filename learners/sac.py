@@ -22,9 +22,10 @@ from xagents_ray.learners.tensors import Phase
 
 
 class SAC:
-    """Maximizes returns and entropy, by the smaller of two critics' values.
+    """Maximizes returns and entropy, with the smaller of two critics' values.
 
-    With more critics, targets use two of them, and the policy maximizes their mean.
+    With more critics, targets use a random two, and the policy maximizes the mean of
+    all.
 
     Source: arXiv:1812.05905; more critics, arXiv:2101.05982.
     """
@@ -64,7 +65,7 @@ class SAC:
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         own = self._networks.update_actor(obs, self._policy_loss)
         if self._learns_alpha:
-            # Of the loss -log(alpha) * (log_prob + target), as its authors have it.
+            # Of the loss -log(alpha) * (log_prob + target), as in the authors' code.
             gradient = own["entropy"] - self._target_entropy
             self._alpha_optimizer.apply([gradient], [self._log_alpha])
         update_targets(self._setup.targets, self._config.tau)
@@ -72,14 +73,14 @@ class SAC:
         return add_metrics(metrics, own)
 
     def _policy_loss(self, obs: tf.Tensor) -> PolicyLoss:
-        """Return what the actor descends; its gradient goes through the actions.
+        """Return the actor's loss, with its gradient through the actions, and metrics.
 
         Source: arXiv:1812.05905, eq. 9.
         """
         actions, log_probs = self._drawn(obs, 1)
         alpha, log_prob = self._alpha(), tf.reduce_mean(log_probs)
         critics = self._networks.critics
-        if len(critics) > 2:  # of REDQ, arXiv:2101.05982, algorithm 1
+        if len(critics) > 2:  # as in REDQ, arXiv:2101.05982, algorithm 1
             values = tf.add_n([action_values(x, obs, actions) for x in critics])
             values /= len(critics)
         else:
@@ -88,9 +89,9 @@ class SAC:
         return loss, {"entropy": -log_prob, "alpha": alpha}
 
     def _drawn(self, obs: tf.Tensor, which: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return actions [N, A] of observations [N, D], and their log-densities [N].
+        """Sample actions [N, A] for observations [N, D], with log-densities [N].
 
-        `which` of an update's two draws it is.
+        `which` is the index of the draw in its update, 0 or 1.
         """
         means, log_stds = self._networks.actor(obs)
         log_stds = tf.clip_by_value(log_stds, *LOG_STD_BOUNDS)

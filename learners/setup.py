@@ -1,4 +1,4 @@
-"""What an algorithm is made from; it registers what a checkpoint holds."""
+"""The setup of an algorithm, which registers what checkpoints store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,25 +21,24 @@ ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig, covariant=True)
 
 @dataclass(frozen=True)
 class LearnerSetup(Generic[ConfigT]):
-    """What an algorithm is made from.
+    """Settings of an algorithm, and a registry of its networks and variables.
 
-    It registers by name all that the algorithm makes with it, in the order in which
-    checkpoints hold it.
+    Everything that it creates is registered by name, in the order of checkpoints.
 
     Attributes:
         config: settings of the algorithm.
         spec: spec of the environments.
-        layouts: layouts of the networks, in the order of the row's models.
+        layouts: layouts of the networks, in the order of the algorithm's models.
         seed: seed of the run.
         inputs: function of observations [..., *input_shape] to float32 network input.
         stopping: bool [] variable; a phase ends soon once it is set.
-        counter_device: device of the variables that loops read: the GPU where XLA
-            compiles learning phases for one, as all their variables must be there; else
-            the CPU.
-        models: networks by the names that a checkpoint gives them.
+        counter_device: device of the variables that loops read: the GPU if XLA compiles
+            learning phases for it, since all their variables must be there; else the
+            CPU.
+        models: networks by their names in checkpoints.
         targets: pairs of a target network and the one that it follows.
-        optimizers: optimizers by name; the first one's learning rate is shown.
-        variables: other variables that a checkpoint holds, by name.
+        optimizers: optimizers by name; the first one's learning rate is reported.
+        variables: other variables that checkpoints store, by name.
     """
 
     config: ConfigT
@@ -55,14 +54,14 @@ class LearnerSetup(Generic[ConfigT]):
     variables: dict[str, tf.Variable] = field(default_factory=dict, init=False)
 
     def counter(self, name: str) -> tf.Variable:
-        """Return an int64 [] variable, 0."""
+        """Return a new int64 [] counter, initially 0."""
         with tf.device(self.counter_device):
             counter = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.variables[f"{COUNT}{name}"] = counter
         return counter
 
     def variable(self, name: str, start: float) -> tf.Variable:
-        """Return a float32 [] variable that is learned."""
+        """Return a new trainable float32 [] variable."""
         self.variables[name] = tf.Variable(start)
         return self.variables[name]
 
@@ -83,7 +82,7 @@ class LearnerSetup(Generic[ConfigT]):
     def with_target(
         self, layout: Layout, name: str, target_name: str | None = None
     ) -> tuple[Any, Any]:
-        """Return a new network and its target, another one of the same weights.
+        """Return a new network and its target network, with the same weights.
 
         The target is registered as `NAME-target` by default.
         """

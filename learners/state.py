@@ -1,4 +1,4 @@
-"""The state of a learner: its variables by name, which checkpoints hold."""
+"""The state of a learner: the variables that checkpoints store, by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,11 @@ from xagents_ray.networks import keras as networks
 __autograph__ = False
 
 COUNT = "count/"
-"""Begins the names of counters, which are 0 where a checkpoint lacks them."""
+"""Prefix of the names of counters, which are 0 if a checkpoint lacks them."""
 
 
 class LearnerState:
-    """Variables of a learner by name, which checkpoints hold.
-
-    Their names are like `policy/dense-0/kernel` and `count/version`.
-    """
+    """Variables of a learner by name: `policy/dense-0/kernel`, `count/version`, …."""
 
     def __init__(
         self,
@@ -38,7 +35,7 @@ class LearnerState:
                 self.variables[f"{name}/{i}"] = variable
         self._lr_scale = tf.Variable(1.0, trainable=False)
         self.variables |= {**others, "lr-scale": self._lr_scale}
-        # One call for all of them takes a tenth of the time.
+        # Reading all of them in one call takes a tenth of the time.
         self._read = runtime.traced(tf.function(self._tensors))
         self._optimizers = list(optimizers.values())
         self._first_lr = [float(x.learning_rate) for x in self._optimizers]
@@ -52,10 +49,10 @@ class LearnerState:
         return [tf.convert_to_tensor(v) for v in self.variables.values()]
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Restore everything from a copy.
+        """Restore all variables from a copy; counters that it lacks become 0.
 
         Raises:
-            UserError: it is of another learner.
+            UserError: the copy is from another kind of learner.
         """
         counters = {k for k in self.variables if k.startswith(COUNT)}
         if missing := self.variables.keys() - counters - arrays.keys():
@@ -69,7 +66,7 @@ class LearnerState:
         """Assign some variables from arrays.
 
         Raises:
-            UserError: one has another name or shape than here.
+            UserError: no variable has an array's name and shape.
         """
         for name, array in arrays.items():
             variable = self.variables.get(name)
@@ -83,14 +80,14 @@ class LearnerState:
             self.variables[name].assign(array)
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply every optimizer's learning rate; return the first one's new one."""
+        """Scale all learning rates; return the first optimizer's new one."""
         self._lr_scale.assign(self._lr_scale * factor)
         for optimizer in self._optimizers:
             optimizer.learning_rate.assign(optimizer.learning_rate * factor)
         return float(self._optimizers[0].learning_rate)
 
     def decay_lr(self, remaining: float) -> None:
-        """Set every optimizer's learning rate for what remains of the run, 1 to 0."""
+        """Scale all initial learning rates by the remaining fraction of the run."""
         scale = float(self._lr_scale) * remaining
         for optimizer, first in zip(self._optimizers, self._first_lr, strict=True):
             optimizer.learning_rate.assign(first * scale)

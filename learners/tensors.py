@@ -1,4 +1,4 @@
-"""What crosses into the graph: tensors with the names of a record's fields."""
+"""Inputs of the graph: tensors named after the fields of a record."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +25,15 @@ __autograph__ = False
 
 
 class Phase(NamedTuple):
-    """Facts of one learning phase besides its data.
+    """Scalars of one learning phase.
 
     Attributes:
-        env_steps: int64 [], of the whole run, after the batch was collected.
-        remaining: float32 [], the part of --max-steps that was ahead when the batch's
-            first step was taken; 1 without --max-steps.
-        weights_version: int64 [], of the newest published weights.
-        batches: int32 [], minibatches to learn from; the data may hold more.
-        width: int32 [], trajectories side by side; the data may hold more.
+        env_steps: int64 [], env steps of the run after the batch was collected.
+        remaining: float32 [], the fraction of --max-steps that was left before the
+            batch's first step; 1 without --max-steps.
+        weights_version: int64 [], version of the newest published weights.
+        batches: int32 [], minibatches to learn from; the data may be padded with more.
+        width: int32 [], trajectories side by side; the data may be padded with more.
     """
 
     env_steps: tf.Tensor
@@ -45,16 +45,16 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """What an algorithm reads of each batch.
+    """Selects what an algorithm reads from each batch.
 
     Attributes:
-        record: the kind of record that it reads, `Trajectory` or `Transitions`.
-        optional: names of the fields that it reads besides those of every record; all
+        record: type of the record that it reads, `Trajectory` or `Transitions`.
+        optional: names of the fields that it reads besides the required ones; all
             others are None.
         sources: function of a batch that returns the records to read, which are joined
             along their first dimension.
-        dims: number of dimensions of unknown size that a field begins with.
-        other_dims: numbers that differ from `dims`, by field.
+        dims: number of leading dimensions of unknown size in each field.
+        other_dims: exceptions to `dims`, by field.
     """
 
     record: type[Any]
@@ -69,7 +69,7 @@ class Reader:
         return (*required_fields(self.record), *self.optional)
 
     def of(self, batch: Batch) -> Any:
-        """Return the record of a batch's arrays, with None for what is not read."""
+        """Return a batch's arrays as one record, with None for fields not read."""
         records = [
             self.record(**{name: getattr(each, name) for name in self.fields})
             for each in self.sources(batch)
@@ -93,7 +93,7 @@ class Reader:
 
 
 def _round(batch: Batch) -> list[Trajectory]:
-    """Return the fresh round of a batch, with values of 0 where there are none."""
+    """Return the fresh round of a batch, with zeros if it has no values."""
     fresh = batch.fresh
     assert fresh is not None
     if fresh.values is None:
@@ -104,9 +104,9 @@ def _round(batch: Batch) -> list[Trajectory]:
 
 
 def _round_and_replayed(batch: Batch) -> list[Trajectory]:
-    """Return the fresh round of a batch, [1, T, B, …], and what was sampled behind it.
+    """Return the fresh round of a batch, [1, T, B, ...], and the replayed ones, if any.
 
-    The weights' versions are int64 [K].
+    The versions of the weights are int64, one per round.
     """
     fresh, sampled = batch.fresh, batch.sampled
     assert fresh is not None and not isinstance(sampled, Transitions)
@@ -114,8 +114,8 @@ def _round_and_replayed(batch: Batch) -> list[Trajectory]:
     first = map_arrays(lambda x: x[None], fresh)._replace(weights_version=version)
     if sampled is None:
         return [first]
-    # As many trajectories as the round, which may lack those of a lost actor; where
-    # one actor made it, its own.
+    # Take as many trajectories as the round has, which may lack those of a lost actor;
+    # for a round of one actor, take those of its environments.
     width, held = fresh.rewards.shape[1], sampled.rewards.shape[2]
     if width != held:
         columns = (fresh.first_env + np.arange(width)) % held
@@ -131,7 +131,7 @@ ROLLOUT = Reader(
     dims=2,
     other_dims={"weights_version": 0},
 )
-"""One round of trajectories side by side; its version is the oldest that acted."""
+"""One round of trajectories side by side; its version is that of the oldest weights."""
 
 ROLLOUT_BATCHES = Reader(
     record=Trajectory,
@@ -164,14 +164,14 @@ PRIORITIZED_BATCHES = replace(TRANSITION_BATCHES, optional=("priorities",))
 
 
 def rounds_of(config: AlgorithmConfig) -> Reader:
-    """Return the reader of rounds, and of what is replayed behind them if any is."""
+    """Return the reader of rounds, and of replayed ones if there is a replay."""
     return CORRECTED_BATCHES if config.replay else ROLLOUT
 
 
 def pad_batches(batches: Any) -> Any:
-    """Return K batches with copies of the first ones behind, 4, 16, 64, … in total.
+    """Return batches padded with copies of the first ones to 4, 16, 64, … in total.
 
-    XLA compiles a program for each K.
+    XLA compiles a program for each number of batches.
     """
     count, size = len(batches.rewards), 4
     while size < count:
@@ -181,20 +181,20 @@ def pad_batches(batches: Any) -> Any:
 
 
 def round_widths(n_envs: int, has_replay: bool) -> tuple[int, ...]:
-    """Return the widths that rounds of a run's environments take, ascending.
+    """Return the widths to which rounds of a run are padded, ascending.
 
-    The largest is for rounds of actors that run free, of which some came twice. What
-    was replayed has several numbers of batches, and a program for each.
+    The largest is for rounds in which some free-running actors appear twice. With
+    replay there are fewer, because each number of batches needs programs as well.
     """
     parts = () if has_replay else (16, 4)
     return (*(-(-n_envs // part) for part in parts), n_envs, 2 * n_envs)
 
 
 def widen_rounds(rounds: Any, widths: Sequence[int]) -> Any:
-    """Return trajectories [..., T, B, ...] with copies beside them that are not valid.
+    """Return trajectories [..., T, B, ...], with B padded by copies that aren't valid.
 
     B becomes the next of the widths: XLA compiles a program for each, and rounds that
-    lack late or lost env actors have any.
+    lack late or lost env actors could have any width.
     """
     count = rounds.valid.shape[-1]
     width = min((each for each in widths if each >= count), default=count)
@@ -216,8 +216,8 @@ def batch_at(batches: Any, k: tf.Tensor) -> Any:
 def take_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return rows, int32 [M], of a tensor [N, ...].
 
-    Bytes are taken as words where those fit: TensorFlow has no kernel that takes bytes
-    on a GPU, and would bring all of `x` to the CPU.
+    Bytes are gathered as 64-bit words if the row size allows it: TensorFlow has no GPU
+    kernel that gathers bytes and would copy all of `x` to the CPU.
     """
     size, shape = tf.int64.size, x.shape[1:]
     if x.dtype != tf.uint8 or math.prod(shape) % size:

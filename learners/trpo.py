@@ -38,10 +38,10 @@ class TRPOSamples(NamedTuple):
 
 
 class TRPO:
-    """One natural gradient step of the actor, and passes of minibatches of the critic.
+    """One natural gradient step of the actor, and minibatch passes of the critic.
 
-    Importance ratios are to the policy that acted, however old it is; the trust region
-    is about the newest policy, the step's start.
+    Importance ratios are to the behavior policy, however old it is; the trust region is
+    around the newest policy, where the step starts.
 
     Source: arXiv:1502.05477; advantages, arXiv:1506.02438.
     """
@@ -99,7 +99,7 @@ class TRPO:
         return self._head(*tf.nest.flatten(outputs))
 
     def _values(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return float32 [N]."""
+        """Return the critic's values, float32 [N]."""
         return self._critic(self._setup.inputs(inputs))[:, 0]
 
     def _update_actor(
@@ -140,14 +140,14 @@ class TRPO:
             end, taken = trust_region.line_search(
                 evaluate, start, step, gain, c.max_kl, c.actor_iterations
             )
-            _, kl = evaluate(end)  # which leaves the network there
+            _, kl = evaluate(end)  # leaves the network's parameters at `end`
         metrics = {"policy_loss": -gain, "kl": kl, "entropy": entropy}
         return {**metrics, "step_fraction": taken}
 
     def _gain(
         self, policy: Distribution, samples: TRPOSamples
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what the actor's step raises, and the mean entropy."""
+        """Return the objective that the actor maximizes, and the mean entropy."""
         entropy = losses.masked_mean(policy.entropy(), samples.valid)
         log_probs = policy.log_prob(samples.actions)
         _, *columns = samples

@@ -1,1 +1,1 @@
-"""Vectorized environments, made and checked."""
+"""Creation and validation of vectorized environments."""

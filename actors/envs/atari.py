@@ -1,8 +1,8 @@
-"""Atari: the game that an id names, its vector form, and frame preprocessing."""
+"""Atari: emulator settings, the vector environment, and frame preprocessing."""
 
 from typing import Any, SupportsFloat
 
-import ale_py  # registers the ids
+import ale_py  # registers the environment ids
 import gymnasium as gym
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
@@ -11,10 +11,10 @@ from gymnasium.envs.registration import EnvSpec
 from xagents_ray.core.trajectory import Array
 
 SKIP = 4  # frames per agent step
-NOOPS = 30  # fewer than this many no-ops begin an episode
-SIDE = 84  # pixels of a preprocessed frame's side
+NOOPS = 30  # an episode begins with fewer no-ops than this
+SIDE = 84  # side of a preprocessed frame, in pixels
 
-# The emulator's banner goes to stderr otherwise.
+# Otherwise the emulator prints a banner to stderr.
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
@@ -33,7 +33,7 @@ def emulator_settings(env: str | EnvSpec) -> dict[str, Any] | None:
 def make_ale_vector(
     settings: dict[str, Any], n_envs: int, threads: int, max_frame: bool
 ) -> Any:
-    """Return games that step in ALE's threads: uint8 [B, 1, 84, 84], raw rewards."""
+    """Return ALE's vector environment: uint8 [B, 1, 84, 84] frames, raw rewards."""
     names = (
         "game",
         "repeat_action_probability",
@@ -54,9 +54,9 @@ def make_ale_vector(
 
 
 class AtariPreprocessing(gym.Wrapper[Array, Any, Array, Any]):
-    """Every 4th frame, gray, 84x84; no-ops and FIRE on reset if the game has them.
+    """Returns every 4th frame, gray, 84x84; resets with no-ops and FIRE if available.
 
-    Source: the steps of doi:10.1038/nature14236.
+    Source: preprocessing of doi:10.1038/nature14236.
     """
 
     def __init__(self, env: gym.Env[Array, Any], max_frame: bool) -> None:
@@ -83,7 +83,7 @@ class AtariPreprocessing(gym.Wrapper[Array, Any, Array, Any]):
         return _shrink(frame), info
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Repeat the action for 4 frames; rewards are summed."""
+        """Repeat the action for 4 frames and sum their rewards."""
         total: SupportsFloat = 0.0
         frames: list[Array] = []
         for _ in range(SKIP):
@@ -97,7 +97,7 @@ class AtariPreprocessing(gym.Wrapper[Array, Any, Array, Any]):
 
 
 def _shrink(frame: Array) -> Array:
-    import cv2  # 40 MB that the vector form does without
+    import cv2  # 40 MB that the vector environment doesn't need
 
     gray = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
     return cv2.resize(gray, (SIDE, SIDE), interpolation=cv2.INTER_AREA)  # type: ignore[no-any-return]

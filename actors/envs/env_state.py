@@ -1,4 +1,4 @@
-"""The state of environments as JSON: all that their next episodes depend on."""
+"""The state of environments as JSON: all that future episodes depend on."""
 
 import base64
 import json
@@ -15,8 +15,8 @@ from xagents_ray.actors.envs import atari, interface, wrapping
 from xagents_ray.actors.envs.vector_forms import SyncEnvs
 from xagents_ray.core.trajectory import Array
 
-# By exact type, since a subclass may hold more; without what only rendering and
-# checks read, and what a reset sets for good.
+# By exact type, since a subclass may have more state. Attributes that only rendering
+# or checks read, or that don't change after a reset, are not listed.
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     SyncVectorEnv: ("_autoreset_envs",),
     SyncEnvs: ("_autoreset_envs",),
@@ -41,10 +41,10 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
 def get_envs_state(envs: Any) -> list[dict[str, Any]] | None:
     """Return the state of a vector environment that was reset, as JSON.
 
-    Gymnasium's classic control environments are supported, and environments and
-    wrappers with `get_state()`, which returns JSON-able values, and `set_state(state)`;
-    in a SyncVectorEnv or as a vector environment. `get_state()` may leave out the
-    generators that Gymnasium seeds.
+    Supported are Gymnasium's classic control environments, and environments and
+    wrappers that define `get_state()`, which returns JSON-serializable values, and
+    `set_state(state)`; in a SyncVectorEnv or as a vector environment. `get_state()` may
+    omit the generators that Gymnasium seeds.
 
     Returns:
         One entry per layer: the vector environment, then each environment from its
@@ -111,13 +111,13 @@ def _layers(envs: Any) -> list[Any]:
     layers = [envs]
     for env in envs.envs if type(envs) in (SyncVectorEnv, SyncEnvs) else ():
         within = interface.wrapper_layers(env)
-        # The check of a user's interface has no state.
+        # InterfaceCheck has no state.
         layers += [x for x in within if type(x) is not interface.InterfaceCheck]
     return layers
 
 
 def _name_of(layer: Any) -> str:
-    """Return a layer's kind, which is Gymnasium's for our own form of it."""
+    """Return the name of a layer's class; SyncEnvs counts as SyncVectorEnv."""
     kind = SyncVectorEnv if type(layer) is SyncEnvs else type(layer)
     return kind.__name__
 
@@ -133,7 +133,7 @@ def _state_of(layer: Any) -> dict[str, Any]:
     if attributes is not None:
         values = {name: _encode(getattr(layer, name)) for name in attributes}
         return {**state, "values": values, "random": _random(layer)}
-    try:  # through JSON at once: a copy that the environment can't change
+    try:  # a JSON round trip gives a copy that the environment can't change
         own = {"values": layer.get_state(), "random": _random(layer)}
         return {**state, **json.loads(json.dumps(own))}
     except Exception as error:

@@ -32,11 +32,12 @@ def call_factory(
         env: name of the environment.
         factory: the class or function that makes it.
         arguments: keyword arguments of the factory.
-        index: index of the environment among all of the run; the factory gets it as a
-            required argument `index`, `i`, `idx`, `rank` or `env_index`.
+        index: index of the environment in the run; passed if the factory requires an
+            argument `index`, `i`, `idx`, `rank` or `env_index`.
         render_mode: passed on if the factory takes a render mode.
     Raises:
-        EnvironmentFault: it doesn't take these arguments, or makes something else.
+        EnvironmentFault: the factory can't take the arguments, or returns no
+            gymnasium.Env.
     """
     required = _signature(factory).parameters.values()
     indices = [p.name for p in required if p.name in _INDEX and p.default is p.empty]
@@ -73,14 +74,14 @@ def check_call(
     """Check that a function can be called with the given arguments.
 
     Args:
-        subject: the flag that named the function.
+        subject: the flag and its value, which name the function.
         function: the user-defined function.
         given: the arguments in words, for the message.
         remedy: remedy for missing arguments, for the message.
         args: the arguments, in order.
         kwargs: the arguments, by name.
     Raises:
-        EnvironmentFault: it can't be called with them.
+        EnvironmentFault: the function can't be called with these arguments.
     """
     try:
         _signature(function).bind(*args, **kwargs)
@@ -119,7 +120,7 @@ def _wrong_kind(env: str, factory: Factory, made: Any, remedy: str) -> UserError
 def _signature(function: Factory) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # some that are written in C have none
+    except (TypeError, ValueError):  # some functions written in C have none
         anything = inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)
         by_name = inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD)
         return inspect.Signature([anything, by_name])

@@ -20,16 +20,15 @@ _TRIED_STEPS = 20
 
 
 class GoalRewards:
-    """Rewards and ends for given goals: an environment's `compute_reward` and others.
+    """Computes rewards and terminations for goals with an environment's functions.
 
-    `compute_reward` and `compute_terminated` are called with arrays [N, G] if they
-    accept these, else once per row. Their `info` is empty.
+    `compute_reward` and, if defined, `compute_terminated` are called with arrays [N, G]
+    if they accept these, else once per row. Their `info` is empty.
 
     Args:
-        config: settings of the environment, of which one is made.
+        config: settings of the environment; one instance is created.
     Raises:
-        UserError: the environment has no `compute_reward`, or its reward depends on
-            more than the goals.
+        UserError: the environment can't be created, or has no `compute_reward`.
     """
 
     def __init__(self, config: EnvConfig) -> None:
@@ -51,9 +50,9 @@ class GoalRewards:
     def __call__(
         self, achieved: FloatArray, desired: FloatArray
     ) -> tuple[FloatArray, BoolArray | None]:
-        """Return rewards and ends, float32 [N] and bool [N], for goals [N, G].
+        """Return rewards, float32 [N], and terminations, bool [N], for goals [N, G].
 
-        The ends are None if the environment doesn't define them.
+        The terminations are None without `compute_terminated`.
         """
         rewards = self._reward(achieved, desired).astype(np.float32)
         if self._terminated is None:
@@ -61,10 +60,9 @@ class GoalRewards:
         return rewards, self._terminated(achieved, desired).astype(np.bool_)
 
     def differing(self, goals: Goals) -> tuple[float, float] | None:
-        """Return a step's reward and the one that is computed for its goals.
+        """Return the environment's and the computed reward of a step where they differ.
 
-        The step is the first random one where the two differ; None if none of them
-        does.
+        It is the first of some random steps; return None if they agree in all of these.
         """
         env, (achieved, desired) = self._env, goals.slices
         env.action_space.seed(0)
@@ -92,7 +90,7 @@ def check_goal_rewards(
 ) -> tuple[str, ...]:
     """Return notes for the user; raise UserError if --her can't compute rewards.
 
-    The definitions are those of `make.probe`.
+    `definitions` are those of `registry.export_definitions`.
     """
     if not config.algorithm.relabels_goals:
         return ()
@@ -119,9 +117,9 @@ def check_goal_rewards(
 def _by_rows(
     function: Callable[..., Any], achieved: FloatArray, desired: FloatArray
 ) -> Callable[[FloatArray, FloatArray], Array]:
-    """Return a vectorized form of a function that may accept one row only.
+    """Return a vectorized form of a function that may accept only single rows.
 
-    It is tried with two rows, unless it is constant.
+    The function is tried on the two given rows, unless it is constant.
     """
 
     def at_once(achieved: FloatArray, desired: FloatArray) -> Array:
@@ -139,7 +137,7 @@ def _by_rows(
     expected = by_rows(achieved, desired)
     try:
         found = at_once(achieved, desired)
-    except Exception:  # of the user's code, which expects one row
+    except Exception:  # raised by user code that expects one row
         return by_rows
     fits = found.shape == expected.shape and np.allclose(found, expected)
     return at_once if fits else by_rows
@@ -152,7 +150,7 @@ _READING_NOTHING |= {"RETURN_CONST", "NOP"}
 def _is_constant(function: Callable[..., Any]) -> bool:
     """Return whether a function returns a constant and reads no argument.
 
-    The `compute_terminated` of Gymnasium-Robotics does: `return False`.
+    For example, `compute_terminated` of Gymnasium-Robotics is `return False`.
     """
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:

@@ -1,4 +1,4 @@
-"""Checks that a user's environment keeps to Gymnasium's interface.
+"""Checks that a user's environment follows Gymnasium's interface.
 
 Each fault is reported in one sentence with the file and line of the user's code.
 """
@@ -71,7 +71,7 @@ class InterfaceCheck(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _call(self, name: str, values: str, *given: Any, **options: Any) -> Any:
-        """Call a method, and check the number of returned values and the first one.
+        """Call a method; check the number of returned values, observation and info.
 
         An error raised by Gymnasium's wrappers counts as a fault.
         """
@@ -126,8 +126,8 @@ _FINITE = "return finite numbers"
 def check_observations(env_id: str, env: gym.Env[Any, Any] | None, rows: Array) -> None:
     """Raise EnvironmentFault if an observation is not finite.
 
-    The observations may come from any environment; `env` is an instance of it, if this
-    process has one.
+    `env`, an instance of the environment if this process has one, locates the fault in
+    the user's code.
     """
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         place = "" if env is None else method_line(env, "step")
@@ -152,7 +152,7 @@ def flag_fault(
 
 @contextmanager
 def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
-    """Turn an error of the user's code into one sentence: flag, file and line."""
+    """Turn an error in the user's code into one sentence with flag, file and line."""
     try:
         yield
     except (UserError, Diverged, Stopped, gym.error.Error):
@@ -167,7 +167,7 @@ def errors_name_line(name: str, flag: str = "--env") -> Iterator[None]:
 
 
 def method_line(env: gym.Env[Any, Any], name: str) -> str:
-    """Return `file, line N` of a method that the user defines; "" if they don't."""
+    """Return `file, line N` of a user's method, or else class; "" for a library's."""
     for layer in wrapper_layers(env):
         function = getattr(type(layer), name, None)
         if isinstance(function, FunctionType) and not is_library(function.__module__):
@@ -177,7 +177,7 @@ def method_line(env: gym.Env[Any, Any], name: str) -> str:
 
 
 def wrapper_layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """Yield the wrappers of an environment from the outside in, then itself."""
+    """Yield an environment's wrappers, outermost first, then the environment itself."""
     while isinstance(env, gym.Wrapper):
         yield env
         env = env.env

@@ -23,7 +23,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.settings.training import EnvConfig
 
 _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
-"""What Gymnasium says of environments that don't fit together."""
+"""Gymnasium's errors for environments whose spaces differ."""
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
@@ -31,7 +31,7 @@ def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
     """Return the spec of an environment by making one.
 
     Raises:
-        UserError: there is no such environment, or no algorithm can learn in it.
+        UserError: the environment doesn't exist, or its spaces are not supported.
     """
     install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
@@ -47,7 +47,7 @@ def check_env(config: EnvConfig) -> EnvSpec:
         UserError: as in `probe`, or the environment breaks Gymnasium's interface so
             that a run would end at its first step.
     """
-    if config.vectorization == "async":  # its processes would hide what goes wrong
+    if config.vectorization == "async":  # its child processes would hide errors
         config = dataclasses.replace(config, vectorization="sync")
     with interface.errors_name_line(str(config.env)):
         envs = make_envs(config, 1, 1)
@@ -74,11 +74,11 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
 
 
 def choose_vectorization(config: EnvConfig) -> EnvConfig:
-    """Return the config with the fastest correct vectorization in place of `auto`.
+    """Return the config with `auto` vectorization replaced by `envpool` if possible.
 
-    That is `envpool` if it is installed and has the environment, which must be one of
-    Box2D or MuJoCo. A run chooses once, so that all its processes step the same
-    environments.
+    EnvPool must be installed and provide the environment, which must be one of Box2D or
+    MuJoCo without changes by other settings. A run chooses once, so that all its
+    processes step the same environments.
     """
     env_id = str(config.env)
     spec = gym.registry.get(env_id)
@@ -95,12 +95,12 @@ def choose_vectorization(config: EnvConfig) -> EnvConfig:
 
 
 def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
-    """Return vector environments that use up to `threads` cores, if they can.
+    """Return vector environments that use up to `threads` cores, where supported.
 
-    They have the indices `first_env` to `first_env + n_envs - 1` in the run.
+    Their indices in the run are `first_env` to `first_env + n_envs - 1`.
 
     Raises:
-        UserError: the environment does not exist, or not in this vectorization.
+        UserError: the environment or this vectorization of it does not exist.
     """
     env_id = str(config.env)
     own = registry.find_factory(env_id)
@@ -136,12 +136,12 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
 
 
 def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
-    """Return a single environment, whatever the config's `vectorization` is.
+    """Return `Envs` of a single environment, ignoring the config's `vectorization`.
 
     The render mode is `rgb_array` for `Envs.picture`, None for no pictures.
 
     Raises:
-        UserError: there is no such environment, or it takes no render mode.
+        UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     own = registry.find_factory(str(config.env))
     if own is not None and factory.makes_vectors(own):
@@ -151,7 +151,7 @@ def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
 
 
 def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
-    """Return the Gymnasium environment that `make_one` steps; see there."""
+    """Return a single Gymnasium environment; UserError if it can't be created."""
     env_id = str(config.env)
     own = registry.find_factory(env_id)
     if own is not None and factory.makes_vectors(own):
@@ -175,7 +175,7 @@ def make_stacked(
     """Return one environment as a policy sees it, with stacked frames.
 
     Raises:
-        UserError: there is no such environment, or it takes no render mode.
+        UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     env = make_single(config, render_mode)
     if stack == 1:
@@ -190,7 +190,7 @@ def _single(
     index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return environment `index` of the run, wrapped as the config says."""
+    """Return environment `index` of the run, with the config's wrappers."""
     env_id = str(config.env)
     if own is not None:
         env = factory.call_factory(env_id, own, config.arguments, index, render_mode)
@@ -209,7 +209,7 @@ def _single(
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
-    """Return one environment that Gymnasium makes."""
+    """Return one environment of Gymnasium's registry."""
     found, arguments = registry.find_registered(str(config.env)), config.arguments
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     if config.preprocess and atari.emulator_settings(found) is not None:
@@ -232,7 +232,7 @@ def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
 
 
 def _is_image(env: gym.Env[Any, Any], env_id: str) -> bool:
-    """Return whether observations are frames; UserError if these aren't in color."""
+    """Return whether observations are frames; raise UserError if those aren't RGB."""
     space = env.observation_space
     if space.dtype != np.uint8 or len(shape := space.shape or ()) not in (2, 3):
         return False

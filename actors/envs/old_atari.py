@@ -11,7 +11,7 @@ from xagents_ray.core.errors import UserError, did_you_mean
 from xagents_ray.core.trajectory import Array
 
 _MAX_FRAMES = 108_000
-"""Of an episode: half an hour, as the papers have it."""
+"""Maximum frames of an episode: half an hour, as in the papers."""
 _MEANINGS = (
     *("NOOP", "FIRE", "UP", "RIGHT", "LEFT", "DOWN"),
     *("UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT"),
@@ -34,13 +34,13 @@ def make_atari_py(game: str, render_mode: str | None = None, **arguments: Any) -
 
 
 class AtariPy(gym.Env[Array, Any]):
-    """A game with color frames, uint8 [210, 160, 3], and raw rewards.
+    """An Atari game with color frames, uint8 [210, 160, 3], and raw rewards.
 
     Args:
         rom: path of the game's ROM.
         render_mode: `rgb_array`, or None for no pictures.
         repeat_action_probability: probability of repeating the action (sticky actions).
-        full_action_space: whether to offer all 18 actions instead of the game's own.
+        full_action_space: whether to offer all 18 actions, not the game's minimal set.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AtariPy(gym.Env[Array, Any]):
         super().reset(seed=seed)
         if seed is not None:
             self._ale.setInt("random_seed", seed)
-            self._ale.loadROM(self._rom)  # which reads the seed
+            self._ale.loadROM(self._rom)  # loading applies the seed
         self._ale.reset_game()
         return self.render(), self._info()
 

@@ -1,4 +1,4 @@
-"""Environments of gym 0.26 and older, in the extra `[gym]`, as Gymnasium ones."""
+"""Environments of gym 0.26 and older, in the extra `[gym]`, for Gymnasium."""
 
 import inspect
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def _import(env_id: str) -> Any:
         if not hasattr(np, name):
             setattr(np, name, kind)
     try:
-        with quiet_stderr():  # its farewell banner
+        with quiet_stderr():  # hides its deprecation banner
             import gym as old_gym
     except ImportError:
         raise UserError(
@@ -62,7 +62,7 @@ def _import(env_id: str) -> Any:
 
 
 class OldGymAdapter(gym.Env[Any, Any]):
-    """Adapts an environment with gym's newest interface or an older one.
+    """Adapts an environment of gym 0.26 or older to Gymnasium's interface.
 
     Before gym 0.26, `step` returned four values with a single `done`, and `reset` one;
     before gym 0.22, seeding was a method, and `render` took the mode.
@@ -100,7 +100,7 @@ class OldGymAdapter(gym.Env[Any, Any]):
         return found if is_pair and isinstance(found[1], dict) else (found, {})
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step; split an older environment's `done` by what gym's TimeLimit noted."""
+        """Step; split an old `done` flag by the info's `TimeLimit.truncated`."""
         found = self._env.step(action)
         if not isinstance(found, tuple) or len(found) not in (4, 5):
             count = len(found) if isinstance(found, tuple) else "no tuple of"

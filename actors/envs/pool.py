@@ -12,7 +12,7 @@ from xagents_ray.settings.training import EnvConfig
 
 
 class _Pool(gym.vector.VectorWrapper):
-    """An EnvPool, which can be seeded only when it is made."""
+    """EnvPool environments, recreated on reset because only creation seeds them."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
@@ -21,14 +21,14 @@ class _Pool(gym.vector.VectorWrapper):
         self._single_action_space = self.env.action_space
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        """Make the environments again with `seed` and begin their episodes."""
+        """Recreate the environments with `seed` and begin their episodes."""
         self.env.close()
         self.env = self._make(int(seed or 0))
         return self.env.reset()
 
 
 def has_env(env_id: str) -> bool:
-    """Return whether EnvPool has an environment."""
+    """Return whether EnvPool provides this environment."""
     return env_id in envpool.list_all_envs()
 
 
@@ -67,11 +67,11 @@ def make_envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
 
     def build(seed: int) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its Box bounds are rounded to float32
+            warnings.simplefilter("ignore")  # Box bounds are rounded to float32
             made = envpool.make_gymnasium(
                 name, num_envs=n_envs, num_threads=threads, seed=seed, **more
             )
-            _ = made.observation_space, made.action_space  # it keeps them
+            _ = made.observation_space, made.action_space  # cached here
             return made
 
     return _Pool(build)

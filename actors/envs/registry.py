@@ -1,7 +1,7 @@
-"""What --env names: an id of Gymnasium or the old gym, or a factory; here or elsewhere.
+"""Resolves --env: an id of Gymnasium or the old gym, or a factory.
 
 Other processes can't import what a script or a notebook registers, passes or defines in
-its `__main__`; `export_definitions` prepares it, `core/objects.py` installs it there.
+`__main__`: `export_definitions` serializes it, and `core/objects.py` installs it there.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ _MAIN = "__main__"
 
 
 def find_registered(env_id: str) -> str | EnvSpec:
-    """Return what Gymnasium makes: a kept EnvSpec, or an id.
+    """Return what Gymnasium can make: an EnvSpec passed from Python, or an id.
 
-    For `module:EnvId`, importing the module registers the id.
+    The module of `module:EnvId` is imported, which registers the id.
     """
     kept = objects.find_kept("env", env_id)
     if isinstance(kept, EnvSpec):
@@ -40,7 +40,7 @@ def find_registered(env_id: str) -> str | EnvSpec:
 
 
 def check_env_id(env_id: str) -> None:
-    """Raise UserError when nothing makes environments of this name; make none."""
+    """Raise UserError if no environment has this name; none is created."""
     found = find_registered(env_id) if find_factory(env_id) is None else None
     if isinstance(found, str):
         try:
@@ -50,10 +50,10 @@ def check_env_id(env_id: str) -> None:
 
 
 def find_factory(env_id: str) -> Callable[..., Any] | None:
-    """Return the factory `package.module:factory`, or the one passed under a name.
+    """Return the factory `package.module:factory`, or one passed from Python by name.
 
-    None for what Gymnasium makes, including `package.module:EnvId`, where importing the
-    module registers the id.
+    Return None for ids that Gymnasium makes, including `package.module:EnvId`, where
+    importing the module registers the id.
     """
     kept = objects.find_kept("env", env_id)
     if kept is not None:
@@ -74,7 +74,7 @@ def find_factory(env_id: str) -> Callable[..., Any] | None:
             "it, or start in the directory that holds it."
         ) from None
     found: Any = imported
-    for part in name.split("."):  # a class within a class
+    for part in name.split("."):  # may be a nested class
         found = getattr(found, part, None)
     if found is None and name in gym.registry:
         return None
@@ -102,7 +102,7 @@ def is_user_defined(env_id: str, factory: Any, env: gym.Env[Any, Any]) -> bool:
 
 
 def newest_version(env_id: str) -> str | None:
-    """Return the id of the newest version of an environment."""
+    """Return the id of the newest version of an environment; None if unknown."""
     try:
         namespace, name, _ = registration.parse_env_id(env_id)
     except gym.error.Error:
@@ -115,7 +115,7 @@ def newest_version(env_id: str) -> str | None:
 
 @contextlib.contextmanager
 def without_version_warning() -> Iterator[None]:
-    """Hide Gymnasium's warning about an outdated version; `make.notes` gives it."""
+    """Hide Gymnasium's warning about an outdated version; `make.notes` reports it."""
     with warnings.catch_warnings():
         message = ".*The environment .* is out of date"
         warnings.filterwarnings("ignore", message, DeprecationWarning)
@@ -123,7 +123,7 @@ def without_version_warning() -> Iterator[None]:
 
 
 def unknown_environment(env_id: str, error: Exception) -> UserError:
-    """Return the error for an id that Gymnasium refused with `error`."""
+    """Return the error for an id that Gymnasium rejected with `error`."""
     newest = newest_version(env_id)
     is_named = newest is not None and newest != env_id
     hint = (
@@ -162,8 +162,8 @@ def export_definitions(
 ) -> tuple[bytes, ...]:
     """Return the definitions that another process needs to make environments.
 
-    Objects defined in `__main__` are sent by value, others by name. `more` gives
-    further objects as settings and their names.
+    Objects defined in `__main__` are sent by value, others by name. `more` lists
+    further objects as pairs of a setting and a name.
 
     Raises:
         UserError: a definition can't be serialized.
@@ -182,10 +182,10 @@ def export_definitions(
             "what it holds in its constructor, move it to a module that they can "
             "import, or use --local."
         ) from None
-    for spec in others:  # the environment may make these
+    for spec in others:  # the environment may create these
         try:
             found.append(_exported([spec], _in_main(_places([spec]))))
-        except Exception:  # matters only if the environment makes it
+        except Exception:  # matters only if the environment needs it
             continue
     return tuple(found)
 
@@ -201,14 +201,14 @@ def _install(specs: list[EnvSpec], held: dict[str, Any]) -> None:
 
 
 def _is_known(spec: EnvSpec) -> bool:
-    """Return whether the modules that hold its parts are known by name."""
+    """Return whether other processes can import all parts of an environment."""
     return not any(
         callable(place) or place.partition(":")[0] == _MAIN for place in _places([spec])
     )
 
 
 def _places(specs: Iterable[EnvSpec]) -> Iterator[Any]:
-    """Yield the import paths `module:name` of environments' parts, or the parts."""
+    """Yield the parts of environments, as import paths `module:name` or callables."""
     for spec in specs:
         places = [spec.entry_point, spec.vector_entry_point]
         places += [wrapper.entry_point for wrapper in spec.additional_wrappers]

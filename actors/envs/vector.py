@@ -1,4 +1,4 @@
-"""Vector environments of every kind behind one small class.
+"""One small class for vector environments of every kind.
 
 All of them reset on the step after an episode's end (Gymnasium's NEXT_STEP) and return
 one frame per step; the trajectory stacks frames.
@@ -20,7 +20,7 @@ from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.training import EnvConfig
 
 _SUCCESS = ("is_success", "success")
-"""The entries of `info` that say whether the goal is reached; the first one counts."""
+"""Entries of `info` that report success; the first one present counts."""
 
 
 class EnvStep(NamedTuple):
@@ -30,12 +30,12 @@ class EnvStep(NamedTuple):
         observations: [B, *observation_shape].
         rewards: float32 [B], for learning: clipped when frames are preprocessed.
         raw_rewards: float64 [B], for reports.
-        terminated: bool [B], true at ends without a further value; a lost Atari life
-            counts.
+        terminated: bool [B], true where no value follows; with preprocessing, losing an
+            Atari life counts.
         truncated: bool [B], true where an episode is cut off.
         ended: bool [B], true where the next step only resets.
-        success: [B], True, False or None of the environments that ended: whether they
-            reached their goals, if they tell; None if no environment tells.
+        success: object [B], True or False where an episode ended and reports success or
+            failure, else None; None if no environment reports it.
     """
 
     observations: Array
@@ -74,7 +74,7 @@ class Envs:
         self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
         self._own_actions = wrapping.action_converter(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
-        # float32(0.1), for one, is above 0.1
+        # float32 actions can exceed the bounds of another dtype: float32(0.1) > 0.1
         is_wide = isinstance(actions, gym.spaces.Box) and actions.dtype != np.float32
         self._is_plain = not (self.spec.action_sizes or is_shifted or is_wide)
         self._shape = (envs.num_envs, *self.spec.observation_shape)
@@ -117,7 +117,7 @@ class Envs:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the environments are user-defined and made one by one."""
+        """Whether the environments are user-defined and created one by one."""
         return isinstance(self._one, interface.InterfaceCheck)
 
     @property
@@ -129,7 +129,7 @@ class Envs:
         """Return a picture of the first environment: uint8 [H, W, 3], RGB.
 
         Raises:
-            UserError: the environments were made without pictures.
+            UserError: the environments don't render RGB pictures.
         """
         picture: Array | None = None
         if self._envs.render_mode == "rgb_array":
@@ -176,12 +176,10 @@ class Envs:
         return np.where(lives == None, self._lives, lives).astype(np.int64)  # noqa: E711
 
     def _success(self, infos: dict[str, Any], ended: BoolArray) -> Array | None:
-        """Return whether environments that ended reached their goals.
-
-        True, False, or None where the environment doesn't say; None without any of it.
+        """Return `EnvStep.success`.
 
         Raises:
-            EnvironmentFault: it says something else.
+            EnvironmentFault: a reported success is not a boolean, 0, 1 or None.
         """
         names = [name for name in _SUCCESS if name in infos]
         if not names or not np.count_nonzero(ended):
@@ -215,8 +213,8 @@ def _spec_of(
     """Return the spec of an environment with the given spaces.
 
     uint8 observations of two or three dimensions are frames; all others are vectors,
-    flattened when they have more than one dimension. Errors name the place where the
-    user defines it, `made_at`, which is "" for a library's environment.
+    flattened when they have more than one dimension. Errors name `made_at`, the file
+    and line of a user-defined environment; it is "" for a library's.
     """
     env = f"{config.env} ({made_at})" if made_at else str(config.env)
     if not isinstance(observations, gym.spaces.Box):
@@ -264,14 +262,14 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
 
 
 def _bounds(numbers: Array) -> tuple[float, ...]:
-    """Return bounds of actions; the largest float32 stands for none, as in old gym."""
+    """Return action bounds; the largest float32 means unbounded, as in the old gym."""
     largest = float(np.finfo(np.float32).max)
     found = map(float, numbers)
     return tuple(x if abs(x) < largest else math.copysign(math.inf, x) for x in found)
 
 
 def no_pictures(env_id: str) -> UserError:
-    """Return the error for an environment that can't be drawn."""
+    """Return the error for an environment that can't be rendered."""
     return UserError(
         f"{env_id} gives no pictures: its factory must make it with "
         'render_mode="rgb_array", and may take render_mode as an argument.'

@@ -1,4 +1,4 @@
-"""Native vector environments: those of Gymnasium, ALE and the user."""
+"""Vector environments: native ones, the user's, and lists of single environments."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
 _READ_INFO = ("is_success", "success", "lives")
-"""The entries of `info` that training reads."""
+"""Entries of `info` that training reads."""
 
 
 @registry.without_version_warning()
 def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
-    """Return the environment's native vector form; None if it has none."""
+    """Return the native vector environment; None if there is none."""
     is_changed = bool(config.env_kwargs or config.single_only)
     if is_changed and config.vectorization == "auto":
-        return None  # it may lack these arguments
+        return None  # the native environment may not take these arguments
     refuse_single_only(config, "--vectorization vector")
     env = registry.find_registered(str(config.env))
     atari_settings = atari.emulator_settings(env)
@@ -68,7 +68,7 @@ def refuse_single_only(config: EnvConfig, where: str) -> None:
 
 
 def _check_autoreset(envs: Any, env_id: str) -> None:
-    """Raise UserError if a vector environment doesn't reset in the next step."""
+    """Raise UserError unless the environment resets on the step after an episode."""
     mode = envs.metadata.get("autoreset_mode", gym.vector.AutoresetMode.NEXT_STEP)
     if mode not in (gym.vector.AutoresetMode.NEXT_STEP, "NextStep"):
         envs.close()
@@ -80,10 +80,10 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
 
 
 class _InfoReader:
-    """Passes on only the entries of `info` that are read.
+    """Keeps only the entries of `info` that training reads.
 
-    The others are the user's own; Gymnasium would make arrays of them, which must have
-    one shape and kind in all environments.
+    Gymnasium would turn other entries into arrays, which requires the same shape and
+    type in all environments.
     """
 
     num_envs: int
@@ -91,7 +91,7 @@ class _InfoReader:
     def _add_info(
         self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
     ) -> dict[str, Any]:
-        """Add an environment's entries: arrays [B] of objects, None where not said."""
+        """Add an environment's entries to object arrays [B], None where missing."""
         for name in _READ_INFO:
             if name in env_info:
                 if name not in vector_infos:
@@ -101,14 +101,14 @@ class _InfoReader:
 
 
 class SyncEnvs(_InfoReader, gym.vector.SyncVectorEnv):
-    """Environments that are stepped one after the other."""
+    """Environments that are stepped one after another."""
 
 
 class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:
-        flattened: space as in `Envs`, of an environment that is made and closed.
+        flattened: the space described in `Envs`, taken from a temporary environment.
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
@@ -128,13 +128,13 @@ class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
                 raise
             except Exception as error:
                 raised = error
-        for each in noted:  # they have the traceback that the error has lost
+        for each in noted:  # these contain the traceback that the error lost
             warnings.warn(each.message, stacklevel=2)
         raise raised
 
 
 class _OwnActions(gym.spaces.MultiDiscrete):
-    """Accepts all actions: checking those of our policies takes a fifth of CartPole."""
+    """Accepts all actions; checking our policies' takes a fifth of CartPole's time."""
 
     def contains(self, x: Any) -> bool:
         return True

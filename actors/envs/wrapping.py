@@ -22,7 +22,7 @@ _NUMBERS = "biuf"
 
 
 def wrap_env(env: gym.Env[Any, Any], config: EnvConfig) -> gym.Env[Any, Any]:
-    """Return an environment in the wrappers of `config`, the first one innermost.
+    """Return an environment with the wrappers of `config`, the first one innermost.
 
     Raises:
         UserError: a wrapper does not exist, or doesn't return an environment.
@@ -67,18 +67,18 @@ def transform_observations(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, An
 
 
 class FlattenedEnv(gym.wrappers.FlattenObservation[Any, Any, Any]):
-    """Gymnasium's FlattenObservation, added by us and not by the user."""
+    """FlattenObservation that this package added, not the user."""
 
 
 class FlattenedVector(gym.wrappers.vector.FlattenObservation):
-    """Gymnasium's FlattenObservation for vector environments, added by us."""
+    """FlattenObservation for vector environments, added by this package."""
 
 
 def flatten_observations(env: Any) -> Any:
     """Return a single or vector environment with array observations.
 
-    Gymnasium's wrapper turns those of Dict, Tuple and discrete spaces into vectors;
-    spaces without a fixed size stay as they are.
+    Gymnasium's wrapper flattens Dict, Tuple and discrete observations to vectors;
+    spaces without a fixed size are left unchanged.
     """
     is_vector = isinstance(env, gym.vector.VectorEnv)
     name = "single_observation_space" if is_vector else "observation_space"
@@ -99,10 +99,10 @@ def space_before_flattening(env: Any) -> gym.Space[Any] | None:
 
 
 def goals_of(space: gym.Space[Any] | None) -> Goals | None:
-    """Return where the goals lie in flattened observations of a space.
+    """Return the positions of the goals in flattened observations of a space.
 
-    None if it isn't the space of a goal environment, a Dict of `observation`,
-    `achieved_goal` and `desired_goal` with goal vectors of the same size.
+    Return None unless it is the space of a goal environment: a Dict of `observation`,
+    `achieved_goal` and `desired_goal`, with goal vectors of the same size.
     """
     if not isinstance(space, gym.spaces.Dict):
         return None

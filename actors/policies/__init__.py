@@ -1,1 +1,1 @@
-"""Policies that act in NumPy, one module per kind; an algorithm names its own."""
+"""Policies in NumPy, one module per kind; each algorithm names its policy."""

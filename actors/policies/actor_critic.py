@@ -25,16 +25,16 @@ class ActorCriticPolicy(ActorPolicy):
     """
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for one number per action, A for a Gaussian, or a seed."""
+        """Return an array for a number per action component, or one per step (gSDE)."""
         if self._sde is not None:
             return np.empty(shape, np.float32)
         dtype = np.float64 if self._spec.is_discrete else np.float32
         return np.empty((*shape, *self._spec.action_shape), dtype)
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T] or [T, P], or standard normal [T, A] for Gaussians.
+        """Draw uniform [T] or [T, P] for discrete actions, else standard normal [T, A].
 
-        With state-dependent noise, draw [T] from -1 to 1, from which seeds are made.
+        With gSDE, draw uniform [T] from -1 to 1, from which seeds are derived.
         """
         if self._sde is not None:
             out[:] = generator.uniform(-1, 1, len(out))
@@ -72,7 +72,7 @@ class ActorCriticPolicy(ActorPolicy):
         )
 
     def greedy(self, observations: Array) -> Array:
-        """Return the actions of the largest logits, or the means within bounds."""
+        """Return the actions with the largest logits, or the means within bounds."""
         outputs = self._forward(observations)[0]
         if self._spec.action_sizes:
             return np.stack([*map(largest_index, self._parts(outputs))], axis=-1)
@@ -81,7 +81,7 @@ class ActorCriticPolicy(ActorPolicy):
         return np.clip(outputs, self._low, self._high)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
-        """Return log-probabilities of the actions drawn in T rows, float32 [T, B]."""
+        """Return log-probabilities of the actions in T rows, float32 [T, B]."""
         if rows.log_probs is not None:
             return rows.log_probs
         if rows.logits is not None and self._spec.action_sizes:

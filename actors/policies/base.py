@@ -24,7 +24,7 @@ class Actions(NamedTuple):
     Attributes:
         stored: actions as drawn, for the learner: int32 [B] or [B, P], or float32 [B,
             A].
-        stepped: the same actions, within the environment's bounds.
+        stepped: actions for the environment, within its bounds.
         logits: float32 [B, n] from which `stored` was drawn, or None; those of several
             actions per step are concatenated.
         values: float32 [B] values of the observations, or None.
@@ -62,8 +62,8 @@ class ActorPolicy(ABC):
             1; None outside of training.
         scales_actions: whether the network's actions range from -1 to 1 and are scaled
             to the bounds of the environment.
-        squashes_actions: whether the policy first takes the tanh of its network's
-            means.
+        squashes_actions: whether the policy takes the tanh of its network's means
+            before it scales them.
     """
 
     scales_actions: ClassVar[bool] = False
@@ -115,7 +115,7 @@ class ActorPolicy(ABC):
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray | None:
         """Return log-probabilities of drawn actions, float32 [T, B]; None if unused.
 
-        `rows` has arrays [T, B, ...]; `noise` was used to choose them.
+        `rows` has arrays [T, B, ...]; `noise` is the noise used to draw the actions.
         """
         return None
 
@@ -128,7 +128,7 @@ class ActorPolicy(ABC):
         return None
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Reset the noise of environments that begin an episode, given as bool [B].
+        """Reset the noise of environments that begin an episode: `resets`, bool [B].
 
         Source: arXiv:1509.02971, algorithm 1.
         """
@@ -156,7 +156,7 @@ def split_parts(logits: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
 
 
 def largest_index(outputs: FloatArray) -> Array:
-    """Return the indices of the largest of [B, n] outputs, int32 [B]."""
+    """Return the index of the largest output in each row of [B, n], int32 [B]."""
     return outputs.argmax(axis=-1).astype(np.int32)  # type: ignore[no-any-return]
 
 
@@ -167,7 +167,7 @@ def sample_categorical(logits: FloatArray, uniform: Array) -> Array:
     """
     cumulative = _exponentials(logits)[1]
     drawn = uniform[:, None] * cumulative[:, -1:]
-    # Without the last action, rounding can't push a draw next to 1 past it.
+    # Leaving out the last action keeps rounding from yielding an index of n.
     below: BoolArray = cumulative[:, :-1] <= drawn
     actions: Array = below.sum(axis=-1, dtype=np.int32)
     return actions

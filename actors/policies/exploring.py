@@ -1,4 +1,4 @@
-"""Policies that explore around greedy actions: DQN's, and that of DDPG and TD3."""
+"""Policies that explore around greedy actions, for DQN, DDPG and TD3."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _LADDER_START, _LADDER_STEPS = 0.4, 7
 
 
 class EpsilonGreedyPolicy(ActorPolicy):
-    """Takes the action of the largest value, or a random one with probability epsilon.
+    """Takes the action with the largest value; with probability epsilon, a random one.
 
     A network with noisy layers explores through their noise once learning begins;
     before that, all actions are random.
@@ -28,15 +28,15 @@ class EpsilonGreedyPolicy(ActorPolicy):
         self._initial_size = config.initial_size
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
-        """Return an array for two numbers per step, or the network's noise and one."""
+        """Return an array for two numbers per step, or the network's noise plus one."""
         if units := self._layout.noise_units:
             return np.empty((*shape, units + 1), np.float32)
         return np.empty((*shape, 2))
 
     def _draw(self, generator: np.random.Generator, out: Array) -> None:
-        """Draw uniform [T, 2]: a coin and an action for each step.
+        """Draw uniform [T, 2]: for each step, whether to explore, and a random action.
 
-        With noisy layers, draw normal [T, units] and one uniform number for an action.
+        With noisy layers, draw normal [T, units] and a uniform number for the action.
         """
         if self._layout.noise_units:
             generator.standard_normal(out=out, dtype=np.float32)
@@ -45,7 +45,7 @@ class EpsilonGreedyPolicy(ActorPolicy):
             generator.random(out=out)
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
-        """Choose an action for each observation, each with its own row of noise."""
+        """Choose an action for each observation, with its row of the noise."""
         actions = (noise[:, -1] * self._spec.n_actions).astype(np.int32)
         if self._layout.noise_units:
             if env_steps >= self._initial_size:
@@ -57,7 +57,7 @@ class EpsilonGreedyPolicy(ActorPolicy):
         return Actions(actions, actions)
 
     def greedy(self, observations: Array) -> Array:
-        """Return the actions of the largest values, int32 [B]."""
+        """Return the actions with the largest values, int32 [B]."""
         return largest_index(self._forward(observations)[0])
 
 
@@ -66,7 +66,7 @@ def decayed_epsilon(
 ) -> float | Array:
     """Return the probability of a random action after the given env steps.
 
-    With a ladder, return one probability per environment by its place, float64 [B].
+    With `epsilon_ladder` and `places`, return one per environment, float64 [B].
     """
     if config.epsilon_ladder and places is not None:
         return epsilon_ladder(places)
@@ -86,7 +86,7 @@ def epsilon_ladder(places: Array) -> Array:
 
 
 class DeterministicPolicy(ScaledPolicy):
-    """Adds noise to the actor's action or weights; random until learning starts."""
+    """Adds noise to the actor's actions or weights; its first actions are random."""
 
     def __init__(
         self, config: DDPGConfig | TD3Config, spec: EnvSpec, layout: Layout
@@ -106,11 +106,11 @@ class DeterministicPolicy(ScaledPolicy):
             self._parameters.load(weights.arrays)
 
     def reset_memory(self, resets: BoolArray) -> None:
-        """Reset the noise of environments that begin an episode, given as bool [B]."""
+        """Reset the noise of environments that begin an episode: `resets`, bool [B]."""
         if self._parameters is None:
             super().reset_memory(resets)
         elif self.memory.size:
-            self.memory[resets, 0] = 0  # its deviation stays
+            self.memory[resets, 0] = 0  # a new seed; the adapted deviation stays
 
     def act(self, observations: Array, noise: Array, env_steps: int) -> Actions:
         """Choose an action for each observation."""
@@ -133,7 +133,7 @@ class DeterministicPolicy(ScaledPolicy):
         uniform: FloatArray,
         noise: parameter_noise.ParameterNoise,
     ) -> Array:
-        """Return the actions of perturbed actors, and adapt their noise."""
+        """Return the actions of the perturbed actors, and adapt their noise."""
         memory = noise.begin(self.memory, uniform)
         actions = np.clip(noise.actions(observations, memory), -1, 1)
         means = np.clip(self._forward(observations)[0], -1, 1)

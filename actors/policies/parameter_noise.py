@@ -12,11 +12,11 @@ from xagents_ray.networks.layout import Layout
 
 ForwardPass = Callable[[Array], list[FloatArray]]
 MEMORY_UNITS = 3
-"""Numbers of an environment's memory: a seed, 0 before an episode; the deviation; and
-the running mean of squared differences of actions.
+"""Size of an environment's memory: the seed, 0 before an episode; the standard
+deviation; and the running mean of squared action differences.
 """
 _SEEDS, _DRIFT = 2**23, 1.05
-_FACTOR, _NEWEST = 1.005, 0.02  # of a step, in the deviation and in the running mean
+_FACTOR, _NEWEST = 1.005, 0.02  # a step's deviation factor, and weight in the mean
 
 
 class ParameterNoise:
@@ -27,14 +27,14 @@ class ParameterNoise:
 
     Args:
         layout: layout of the actor's network.
-        target: root mean square of the difference of actions, which range from -1 to 1.
+        target: root mean square of action differences; actions range from -1 to 1.
     Source: arXiv:1706.01905, section 3, with a running mean over steps in place of one
         over a batch.
     """
 
     def __init__(self, layout: Layout, target: float) -> None:
         self._layout, self._target = layout, target
-        # Layer normalization keeps its scale and offset.
+        # The scale and offset of layer normalization are not perturbed.
         self._names = [
             name
             for layer in layout.layers
@@ -54,8 +54,8 @@ class ParameterNoise:
         """Return the memory with a new seed for each environment without one.
 
         Args:
-            memory: float32 [B, UNITS], or empty before the first step.
-            uniform: float32 [B] from -1 to 1, from which seeds are made.
+            memory: float32 [B, MEMORY_UNITS], or empty before the first step.
+            uniform: float32 [B] from -1 to 1, from which seeds are derived.
         """
         if not memory.size:
             memory = np.zeros((len(uniform), MEMORY_UNITS), np.float32)
@@ -73,7 +73,7 @@ class ParameterNoise:
         return np.concatenate(rows)
 
     def adapted(self, memory: Array, actions: FloatArray, means: FloatArray) -> Array:
-        """Return the memory after perturbed actions [B, A] replaced the means."""
+        """Return the memory adapted to perturbed actions and the means, [B, A] each."""
         memory = memory.copy()
         squares = np.square(actions - means).mean(axis=-1)
         memory[:, 2] += np.float32(_NEWEST) * (squares - memory[:, 2])
@@ -82,7 +82,7 @@ class ParameterNoise:
         return memory
 
     def _copy(self, env: int, seed: float, deviation: float) -> ForwardPass:
-        """Return an environment's perturbed network, with a deviation within 5 %."""
+        """Return an environment's perturbed network, within 5% of the deviation."""
         made = self._copies.get(env)
         if made is not None and made[0] == seed:
             if made[1] / _DRIFT <= deviation <= made[1] * _DRIFT:
@@ -95,7 +95,7 @@ class ParameterNoise:
         return forward
 
     def _direction(self, env: int, seed: float) -> dict[str, FloatArray]:
-        """Return an episode's noise with a deviation of 1, by the array's name."""
+        """Return an episode's standard normal noise, by the array's name."""
         made = self._directions.get(env)
         if made is not None and made[0] == seed:
             return made[1]

@@ -9,7 +9,7 @@ from xagents_ray.core.trajectory import Array
 
 
 class SquashedGaussianPolicy(ScaledPolicy):
-    """Draws from a Gaussian squashed by tanh; random until learning starts.
+    """Draws from a Gaussian squashed by tanh; its first actions are random.
 
     Source: arXiv:1812.05905, appendix C.
     """

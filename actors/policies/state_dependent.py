@@ -1,4 +1,4 @@
-"""Exploration by noise that depends on the state and lasts for some steps."""
+"""State-dependent exploration (gSDE): noise that lasts for several steps."""
 
 import math
 
@@ -10,17 +10,17 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.state_dependent import with_drawn_noise
 
 SEED_UNITS = 2
-"""Numbers of an environment's memory: its matrix's seed, 0 before an episode, and the
-steps that used the matrix.
+"""Size of an environment's memory: the seed of its matrix, 0 before an episode, and the
+number of steps that used the matrix.
 """
 
 
 class StateDependentNoise:
-    """Standard normal matrices, one per environment.
+    """Standard normal exploration matrices, one per environment.
 
     Args:
         layout: network layout of a policy with the setting `uses_sde`.
-        steps: maximum number of an episode's steps that a matrix lasts.
+        steps: maximum number of an episode's steps that use one matrix.
     Attributes:
         layout: layout of the network that takes the matrices as its noise.
         output: index of the output that holds the noise on actions; see `pop`.
@@ -37,8 +37,8 @@ class StateDependentNoise:
         """Return the memory of a step, with new seeds where they are due.
 
         Args:
-            memory: float32 [B, UNITS] after the previous step, or empty.
-            uniform: float32 [B] from -1 to 1, from which seeds are made.
+            memory: float32 [B, SEED_UNITS] after the previous step, or empty.
+            uniform: float32 [B] from -1 to 1, from which seeds are derived.
         """
         if not memory.size:
             memory = np.zeros((len(uniform), SEED_UNITS), np.float32)
@@ -49,7 +49,7 @@ class StateDependentNoise:
         return np.stack([seeds, steps], axis=-1).astype(np.float32)
 
     def matrices(self, memory: Array) -> FloatArray:
-        """Return each environment's matrix, float32 [B, L * A]."""
+        """Return each environment's matrix [L, A] of L features, float32 [B, L * A]."""
         seeds = memory[:, 0]
         if len(seeds) != len(self._seeds):
             self._seeds = np.zeros_like(seeds)

@@ -1,1 +1,1 @@
-"""Formats of weights files that need TensorFlow, from and to bytes; one a module."""
+"""Weights file formats that need TensorFlow, one module each; from and to bytes."""

@@ -1,4 +1,4 @@
-"""Keras' own weights files, `.weights.h5`, and what the formats share."""
+"""Keras weights files, `.weights.h5`, and helpers that the formats share."""
 
 import errno
 import functools
@@ -23,14 +23,14 @@ from xagents_ray.networks import keras as networks
 from xagents_ray.networks.layout import Layout
 
 EXTRAS = "extras/"
-"""Starts the names of arrays that are saved with a network's."""
+"""Prefix of the names of arrays that are saved besides a network's."""
 
 
 @contextmanager
 def temporary_folder(size: int) -> Iterator[Path]:
-    """Yield a folder with room for `size` bytes of weights.
+    """Yield a temporary folder with space for `size` bytes of weights.
 
-    HDF5 brings the process down when a disk is full, so the room is checked first.
+    The space is checked first, because HDF5 crashes the process when a disk is full.
     """
     with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
         if shutil.disk_usage(folder).free < 2 * size + 2**20:
@@ -40,7 +40,7 @@ def temporary_folder(size: int) -> Iterator[Path]:
 
 @functools.lru_cache(maxsize=8)
 def keras_model(layout: Layout) -> Any:
-    """Return a Keras model to save and load with; building one takes a while."""
+    """Return a Keras model to save and load with; cached, as building one is slow."""
     return networks.build_model(layout, 0, "weights")
 
 
@@ -48,8 +48,8 @@ _NAME = "model.weights.h5"
 _LAYERS = "layers/"
 _DIGEST = f"{EXTRAS}sha256"
 
-# HDF5 may crash or loop forever on damaged bytes, so a process of its own reads
-# them. It takes only arrays that lie whole in the file, so their size is bounded.
+# HDF5 may crash or loop forever on damaged bytes, so a child process reads them. It
+# accepts only arrays stored contiguously in the file, which bounds their size.
 _READ_HDF5 = """
 import io, signal, sys
 sys.path[:] = sys.argv[1:]
@@ -73,7 +73,7 @@ sys.stdout.buffer.write(out.getvalue())
 def encode_h5(
     arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
 ) -> dict[str, bytes]:
-    """Return Keras' own file; extras and a digest go to a group that Keras ignores.
+    """Return a Keras file, with extras and a digest in a group that Keras ignores.
 
     Arrays that are neither the network's nor extras are left out.
     """
@@ -92,7 +92,7 @@ def encode_h5(
 
 
 def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
-    """Return the arrays of layers and our extras; an optimizer's are left.
+    """Return the arrays of layers and our extras, without an optimizer's.
 
     Raises:
         ValueError: the file is damaged.
@@ -121,7 +121,7 @@ def decode_h5(file: WeightsFile, layout: Layout) -> dict[str, Array]:
 
 @functools.lru_cache(maxsize=8)
 def _names(layout: Layout) -> dict[str, str]:
-    """Return the names of the network's arrays by where Keras saves them."""
+    """Return the names of the network's arrays by their paths in a Keras file."""
     model = keras_model(layout)
     variables = networks.named_weights(model)
     for i, variable in enumerate(variables.values()):
@@ -136,14 +136,14 @@ def _names(layout: Layout) -> dict[str, str]:
 
 
 def _save(model: Any, path: str) -> None:
-    """Save as Keras does, but for a notice of its own about NumPy 2."""
+    """Save as Keras does, without its deprecation warning about NumPy 2."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         model.save_weights(path)
 
 
 def _datasets(file: Any) -> dict[str, Array]:
-    """Return the arrays of a sound HDF5 file by path."""
+    """Return the arrays of an intact HDF5 file by path."""
     found: dict[str, Array] = {}
 
     def visit(name: str, item: Any) -> None:

@@ -1,7 +1,7 @@
 """TensorFlow checkpoints of one network, `.tf`, as Keras 2 wrote them.
 
-TensorFlow ends the process on some damaged indices and allocates what they ask for, so
-every number of an index is checked before TensorFlow reads it. Its format is LevelDB's
+TensorFlow crashes on some damaged index files and allocates whatever sizes they state,
+so every number in an index is checked before TensorFlow reads it. An index is a LevelDB
 table.
 """
 
@@ -26,7 +26,7 @@ _TABLE_MAGIC = bytes.fromhex("57fb808b247547db")
 def encode_tf(
     arrays: Mapping[str, FloatArray], extras: Mapping[str, FloatArray], layout: Layout
 ) -> dict[str, bytes]:
-    """Return a checkpoint's files, with keys as Keras 2 wrote them, and `extras/NAME`.
+    """Return a checkpoint's files, with the keys of Keras 2, and `extras/NAME`.
 
     Arrays that are neither the network's nor extras are left out.
     """
@@ -52,7 +52,7 @@ def encode_tf(
 
 
 def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
-    """Return the arrays of a TF checkpoint; optimizer slots and the like are left.
+    """Return the arrays of a TF checkpoint, without optimizer slots and the like.
 
     Raises:
         ValueError: the checkpoint is damaged.
@@ -74,7 +74,7 @@ def decode_tf(file: WeightsFile, layout: Layout) -> dict[str, Array]:
                     elif name.startswith(EXTRAS):
                         plain = name.removeprefix(EXTRAS).replace(".S", "/")
                         found[plain] = reader.get_tensor(key)
-        except Exception as error:  # TensorFlow has many ways of saying it
+        except Exception as error:  # TensorFlow raises many kinds
             raise ValueError(f"{file.path} is damaged") from error
     return found
 
@@ -91,7 +91,7 @@ def _names(layout: Layout) -> dict[str, str]:
 def _keras_order(layout: Layout) -> list[tuple[str, list[str]]]:
     """Return layers with weights as Keras 2 and 3 number them, and their weights.
 
-    They go by depth, so the layers of two branches take turns.
+    The order is by depth, so the layers of two branches alternate.
     """
     layers = {layer.name: layer for layer in layout.layers}
     return [
@@ -102,7 +102,7 @@ def _keras_order(layout: Layout) -> list[tuple[str, list[str]]]:
 
 
 def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
-    """Return the keys of a checkpoint's float32 tensors; ValueError when damaged."""
+    """Return the keys of a checkpoint's float32 tensors; ValueError if damaged."""
     if len(index) < 48 or index[-8:] != _TABLE_MAGIC:
         raise ValueError("not a checkpoint's index")
     footer, at, numbers = index[-48:-8], 0, []
@@ -127,7 +127,7 @@ def _checkpoint_keys(index: bytes, data_size: int) -> list[str]:
 
 
 def _is_float_tensor(value: bytes, data_size: int) -> bool:
-    """Whether an index' entry is of a float32 tensor; ValueError when damaged."""
+    """Return whether an index entry is a float32 tensor; ValueError if damaged."""
     entry = tensor_bundle_pb2.BundleEntryProto.FromString(value)
     sides = [side.size for side in entry.shape.dim]
     count = math.prod(sides)
@@ -149,7 +149,7 @@ def _is_float_tensor(value: bytes, data_size: int) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a LEB128 number and where it ends."""
+    """Return a LEB128 number and the position after it."""
     number = 0
     for i in range(10):
         number |= (data[at + i] & 127) << (7 * i)

@@ -1,1 +1,1 @@
-"""The maths of the algorithms: pure functions of tensors, and distributions."""
+"""Mathematics of the algorithms: pure functions of tensors, and distributions."""

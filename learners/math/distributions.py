@@ -1,6 +1,6 @@
-"""Distributions of actions, from the outputs of a policy network, one per row.
+"""Distributions of actions, one per row of a policy network's outputs.
 
-A slice `[rows]` has the distributions of some rows.
+A slice `[rows]` selects the distributions of some rows.
 """
 
 import math
@@ -38,7 +38,7 @@ class Categorical:
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def kl(self, other: "Distribution") -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        """Return float32 [N] KL(self ‖ other), in nats; both are of the same class."""
         assert isinstance(other, Categorical)
         log_probs = tf.nn.log_softmax(self.logits)
         log_ratios = log_probs - tf.nn.log_softmax(other.logits)
@@ -49,22 +49,22 @@ class Categorical:
         return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """Return int32 [N] actions; the same for the same seed, int [2]."""
+        """Return int32 [N] actions, determined by the seed, int [2]."""
         drawn = tf.random.stateless_categorical(self.logits, 1, seed, tf.int32)
         return drawn[:, 0]
 
     def frozen(self) -> "Categorical":
-        """Return a copy that no later change of a variable reaches."""
+        """Return a copy that later changes of variables don't affect."""
         return self
 
 
 @dataclass(frozen=True)
 class MultiCategorical:
-    """Several discrete actions at once, independent of each other.
+    """Several independent discrete actions per step.
 
     Attributes:
-        logits: float32 [N, n], those of all actions side by side.
-        sizes: numbers of each action's logits; their sum is n.
+        logits: float32 [N, n], the logits of all actions concatenated.
+        sizes: number of logits of each action; their sum is n.
     """
 
     logits: tf.Tensor
@@ -84,7 +84,7 @@ class MultiCategorical:
         return tf.add_n([part.entropy() for part in self._parts])
 
     def kl(self, other: "Distribution") -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        """Return float32 [N] KL(self ‖ other), in nats; both are of the same class."""
         assert isinstance(other, MultiCategorical)
         pairs = zip(self._parts, other._parts, strict=True)
         return tf.add_n([part.kl(theirs) for part, theirs in pairs])
@@ -94,13 +94,13 @@ class MultiCategorical:
         return tf.stack([part.mode() for part in self._parts], axis=-1)
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """Return int32 [N, P] actions; the same for the same seed, int [2]."""
+        """Return int32 [N, P] actions, determined by the seed, int [2]."""
         seeds = tf.unstack(tf.random.split(seed, len(self.sizes)))
         pairs = zip(self._parts, seeds, strict=True)
         return tf.stack([part.sample(own) for part, own in pairs], axis=-1)
 
     def frozen(self) -> "MultiCategorical":
-        """Return a copy that no later change of a variable reaches."""
+        """Return a copy that later changes of variables don't affect."""
         return self
 
     @property
@@ -114,7 +114,7 @@ class Gaussian:
 
     Attributes:
         means: float32 [N, A].
-        log_std: float32 [A], a tensor or a variable, or [N, A] of each row.
+        log_std: float32 [A], a tensor or a variable, or [N, A], one for each row.
     """
 
     means: tf.Tensor
@@ -132,12 +132,12 @@ class Gaussian:
         return -tf.reduce_sum(0.5 * tf.square(scaled) + constant, axis=-1)
 
     def entropy(self) -> tf.Tensor:
-        """Return float32 [N] entropies, in nats; [] where all rows' are the same."""
+        """Return float32 [N] entropies, in nats; [] if all rows share log_std."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
         return tf.reduce_sum(self.log_std + constant, axis=-1)
 
     def kl(self, other: "Distribution") -> tf.Tensor:
-        """Return float32 [N] divergences KL(self ‖ other), in nats; both of a kind."""
+        """Return float32 [N] KL(self ‖ other), in nats; both are of the same class."""
         assert isinstance(other, Gaussian)
         narrower = 2 * (self.log_std - other.log_std)
         moved = tf.square((self.means - other.means) * tf.exp(-other.log_std))
@@ -148,22 +148,22 @@ class Gaussian:
         return self.means
 
     def sample(self, seed: tf.Tensor) -> tf.Tensor:
-        """Return float32 [N, A] actions; the same for the same seed, int [2]."""
+        """Return float32 [N, A] actions, determined by the seed, int [2]."""
         noise = tf.cast(standard_normal(seed, tf.shape(self.means)), self.means.dtype)
         return self.means + tf.exp(self.log_std) * noise
 
     def frozen(self) -> "Gaussian":
-        """Return a copy that no later change of a variable reaches."""
+        """Return a copy that later changes of variables don't affect."""
         return Gaussian(tf.identity(self.means), tf.identity(self.log_std))
 
 
 @dataclass(frozen=True)
 class SquashedGaussian:
-    """Continuous actions between -1 and 1: the tanh of independent normal numbers.
+    """Continuous actions between -1 and 1: the tanh of independent normal variables.
 
     Attributes:
-        means: float32 [N, A], of the numbers.
-        log_stds: float32 [N, A], likewise.
+        means: float32 [N, A], means before the tanh.
+        log_stds: float32 [N, A], log standard deviations before the tanh.
     Source: arXiv:1812.05905, appendix C.
     """
 
@@ -171,14 +171,14 @@ class SquashedGaussian:
     log_stds: tf.Tensor
 
     def actions_of(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the actions of standard normal noise, and their log-densities.
+        """Return the actions for standard normal noise, and their log-densities.
 
         Gradients flow through both to the means and deviations.
 
         Args:
-            noise: float32 [N, A].
+            noise: standard normal numbers, float32 [N, A].
         Returns:
-            float32 [N, A] and [N].
+            Actions, float32 [N, A], and log-densities, float32 [N].
 
         >>> SquashedGaussian(tf.zeros([1, 1]), tf.zeros([1, 1])).actions_of([[0.0]])
         (<tf.Tensor: shape=(1, 1), dtype=float32, numpy=array([[0.]], dtype=float32)>,
@@ -186,12 +186,12 @@ class SquashedGaussian:
         """
         drawn = self.means + tf.exp(self.log_stds) * noise
         normal = 0.5 * tf.square(noise) + self.log_stds + 0.5 * math.log(2 * math.pi)
-        # log(1 - tanh(x)^2), which would be log(0) for a large x
+        # a stable log(1 - tanh(x)^2), which would be log(0) for a large x
         slope = 2 * (math.log(2) - drawn - tf.nn.softplus(-2 * drawn))
         return tf.tanh(drawn), -tf.reduce_sum(normal + slope, axis=-1)
 
     def mode(self) -> tf.Tensor:
-        """Return float32 [N, A], the actions of the means."""
+        """Return float32 [N, A], the tanh of the means."""
         return tf.tanh(self.means)
 
 
@@ -199,14 +199,14 @@ Distribution: TypeAlias = Categorical | MultiCategorical | Gaussian
 
 
 class PolicyHead:
-    """What makes distributions of a policy network's outputs.
+    """Turns a policy network's outputs into action distributions.
 
     Args:
         spec: spec of the environments.
-        log_std: initial log standard deviation; None if the network gives it.
+        log_std: initial log standard deviation; None if the network outputs it.
     Attributes:
-        variables: learned besides the network's weights, by name: `log_std` [A] of
-            continuous actions.
+        variables: learned variables besides the network's weights, by name: `log_std`
+            [A] for continuous actions.
     """
 
     def __init__(self, spec: EnvSpec, log_std: float | None = 0.0) -> None:
@@ -219,7 +219,7 @@ class PolicyHead:
     def __call__(self, outputs: tf.Tensor, *log_std: tf.Tensor) -> Distribution:
         """Return the distributions of float32 [N, n] logits or [N, A] means.
 
-        `log_std`, float32 [N, A], is of means whose network gives it.
+        `log_std`, float32 [N, A], is passed if the network outputs it.
         """
         if log_std:
             return Gaussian(outputs, *log_std)

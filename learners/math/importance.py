@@ -1,8 +1,8 @@
-"""Policy objectives from another policy's actions, and ACER's trust region.
+"""Objectives from a behavior policy's actions, and ACER's trust region.
 
-The policy's outputs are probabilities here, float32 [N, n] of all actions under the
-learning policy; `epsilon` is added to them, or to other divisors, to keep divisions and
-logarithms finite.
+`probabilities` are those of all actions under the policy being learned, float32 [N, n];
+`epsilon` is added to them, or to other divisors, to keep divisions and logarithms
+finite.
 """
 
 import tensorflow as tf
@@ -44,9 +44,9 @@ def corrected_gain(
     restored by an expectation over all actions, with the critic's advantages.
     Gradients pass through the logarithms of the probabilities only.
 
-    The actions, int32 [N], were taken; `targets` [N] are their Retrace targets,
-    `q_values` [N, n] the critic's, `values` [N] their means under the learning policy
-    and `ratios` [N, n] those to the behavior policy, limited by `largest`, the c.
+    `targets` [N] are Retrace targets of the taken actions, int32 [N], `q_values` [N, n]
+    the critic's values, `values` [N] their means under the policy being learned, and
+    `ratios` [N, n] the importance ratios, truncated at `largest`, the paper's c.
 
     Source: arXiv:1611.01224, eq. 7 and 9.
     """
@@ -70,10 +70,10 @@ def project(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the closest gradient that stays within the trust region.
 
-    It moves the divergence KL(average ‖ policy), to first order, by at most delta.
+    To first order, it increases KL(average ‖ policy) by at most delta.
 
-    The gradient, float32 [N, n], is of a row's gain, by its probabilities. Return also
-    the rows that the bound changes, bool [N].
+    `gradient`, float32 [N, n], is that of each row's gain with respect to its
+    probabilities. Also return which rows the bound changes, bool [N].
 
     Source: arXiv:1611.01224, eq. 12 and 13.
     """

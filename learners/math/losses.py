@@ -1,8 +1,8 @@
 """Losses as pure functions of tensors; each is a mean over its batch, float32 [].
 
-Where nothing else is said, arguments are float32 [N]: `log_probs` of the actions under
-the policy being learned, `old_log_probs` under the behavior policy, and `advantages`.
-Rows that are not `valid`, bool [N], weigh nothing.
+Unless stated otherwise, arguments are float32 [N]: `log_probs` of the actions under the
+policy being learned, `old_log_probs` under the behavior policy, and `advantages`. Rows
+that are not `valid`, bool [N], are ignored.
 """
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ __autograph__ = False
 
 
 def normalize(advantages: tf.Tensor, epsilon: float, valid: tf.Tensor) -> tf.Tensor:
-    """Return advantages less their mean, over their standard deviation + epsilon."""
+    """Return advantages minus their mean, over their standard deviation + epsilon."""
     errors = advantages - masked_mean(advantages, valid)
     deviation = tf.sqrt(masked_mean(tf.square(errors), valid))
     return errors / (deviation + epsilon)
@@ -24,7 +24,7 @@ def clipped_policy_loss(
     clip: float,
     valid: tf.Tensor,
 ) -> tf.Tensor:
-    """Return PPO's policy loss; no ratio is rewarded for changing more than `clip`.
+    """Return PPO's policy loss: moving a ratio beyond 1 ± `clip` gains nothing.
 
     Source: arXiv:1707.06347, eq. 7.
     """
@@ -37,7 +37,7 @@ def clipped_policy_loss(
 def approximate_kl(
     log_probs: tf.Tensor, old_log_probs: tf.Tensor, valid: tf.Tensor
 ) -> tf.Tensor:
-    """Return an estimate of KL(old ‖ new), in nats, of which no row's part is below 0.
+    """Return an estimate of KL(old ‖ new), in nats, that is nonnegative in every row.
 
     Source: Schulman, "Approximating KL divergence", 2020, k3.
     """
@@ -52,10 +52,10 @@ def clipped_value_loss(
     clip: float,
     valid: tf.Tensor,
 ) -> tf.Tensor:
-    """Return PPO's value loss, half the larger squared error.
+    """Return PPO's value loss: half the larger of two squared errors.
 
-    The values are those of the critic being learned, the old ones of the critic that
-    acted; no value is rewarded for changing more than `clip`.
+    One is that of `values`, the other that of `values` clipped to within `clip` of
+    `old_values`, which were computed during the rollout.
 
     Source: openai/baselines, ppo2.
     """
@@ -72,9 +72,9 @@ def q_targets(
 ) -> tf.Tensor:
     """Return the targets of Q-learning, float32 [N].
 
-    Both kinds of values are float32 [N, n], of the next observation's actions; the
-    largest selection value selects one: the target network's own, or with double
-    Q-learning the online network's. Discounts are 0 where no value follows.
+    Both kinds of values are float32 [N, n], of actions at the next observation. The
+    largest selection value selects the action: it is the target network's own, or with
+    double Q-learning the online network's. Discounts are 0 after termination.
 
     Source: doi:10.1038/nature14236; double, arXiv:1509.06461, eq. 4.
     """
@@ -84,14 +84,14 @@ def q_targets(
 
 
 def squared(errors: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
-    """Return the float32 [] mean of x², or of that times the weights."""
+    """Return the mean of the squared errors, times weights [N] if given, float32 []."""
     return weighted_mean(tf.square(errors), weights)
 
 
 def huber(errors: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
-    """Return the float32 [] mean of ½x² where |x| ≤ 1, else |x| - ½.
+    """Return the mean Huber loss, float32 []: ½x² where |x| ≤ 1, else |x| - ½.
 
-    With weights, float32 [N], the mean of that times the weights.
+    Weights, float32 [N], multiply each sample's loss.
     """
     size = tf.abs(errors)
     small = tf.minimum(size, 1.0)
@@ -99,19 +99,19 @@ def huber(errors: tf.Tensor, weights: tf.Tensor | None = None) -> tf.Tensor:
 
 
 def weighted_mean(x: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
-    """Return the mean of x, or of x times the weights; they aren't divided out."""
+    """Return the mean of x, or of x times the weights, which aren't normalized."""
     return tf.reduce_mean(x if weights is None else weights * x)
 
 
 def cross_entropies(probs: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the float32 [N] cross-entropies of float32 [N, n] distributions."""
+    """Return float32 [N] cross-entropies of float32 [N, n] targets and logits."""
     return tf.nn.softmax_cross_entropy_with_logits(tf.stop_gradient(probs), logits)
 
 
 def masked_mean(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Return the mean of x where it is valid; the mean of no rows is 0.
+    """Return the mean of x over the valid rows; 0 if there are none.
 
-    An x of shape [] is the same for all rows and its own mean.
+    An x of shape [] is shared by all rows and returned unchanged.
     """
     if x.shape.rank == 0:
         return x

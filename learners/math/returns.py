@@ -1,14 +1,14 @@
 """Returns and advantages as pure functions of tensors, time-major float32 [T, B].
 
-All take the same facts of a rollout:
+Their arguments, unless stated otherwise:
     rewards: float32 [T, B].
-    values: float32 [T + 1, B], of each row's observation and the one after.
+    values: float32 [T + 1, B], of each row's observation and of the one after the last.
     terminated: bool [T, B].
     truncated: bool [T, B].
     gamma: discount factor.
 
-After a truncated step, as after the last row, the next row's value, which is the final
-observation's, stands for the rest of the episode; after a terminated one there is none.
+A truncated step, like the last row, is bootstrapped from the next row's value, which is
+that of the final observation; a terminated step is not bootstrapped.
 """
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ __autograph__ = False
 def linear_recurrence(increments: tf.Tensor, decays: tf.Tensor) -> tf.Tensor:
     """Solve x[t] = increments[t] + decays[t] * x[t + 1] backwards, x[T] = 0.
 
-    It doubles the span that each row has summed, so T rows take log2(T) steps.
+    Each iteration doubles the span that a row sums, so T rows take log2(T) iterations.
 
     Source: Blelloch, "Prefix sums and their applications", 1990.
     """
@@ -52,7 +52,7 @@ def gae(
     gamma: float,
     lam: float,
 ) -> tf.Tensor:
-    """Return generalized advantage estimates; lam 0 is biased, 1 has much variance.
+    """Return generalized advantage estimates; lam 0 has high bias, 1 high variance.
 
     Source: arXiv:1506.02438, eq. 16.
     """
@@ -69,7 +69,7 @@ def n_step_returns(
     truncated: tf.Tensor,
     gamma: float,
 ) -> tf.Tensor:
-    """Return discounted rewards up to the rollout's end, then a value.
+    """Return n-step returns: discounted rewards up to the rollout's end, then a value.
 
     Source: arXiv:1602.01783, algorithm S3.
     """
@@ -95,10 +95,10 @@ def vtrace(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return V-trace targets and advantages; with ratios of 1, those of GAE.
 
-    The log-ratios, float32 [T, B], are of the actions' probabilities under the learning
-    policy to those under the behavior policy. `largest_rho` limits the ratios that
-    weight errors (the fixed point's bias) and advantages, `largest_c` those that pass
-    later errors back (the variance); `decay`, the lambda of GAE, scales the latter.
+    `log_ratios`, float32 [T, B], are log-probabilities of the actions under the policy
+    being learned minus those under the behavior policy. `largest_rho` bounds the ratios
+    that weight errors (the fixed point's bias) and advantages, `largest_c` those that
+    propagate later errors (the variance); `decay`, GAE's lambda, scales the latter.
 
     Source: arXiv:1802.01561, eq. 1, section 4.2 and remark 2.
     """
@@ -123,16 +123,16 @@ def retrace(
 ) -> tf.Tensor:
     """Return Retrace targets of the taken actions' values, with lambda 1.
 
-    The ratios, float32 [T, B], are of these actions' probability under the policy that
-    learns to that under the one that acted; `taken`, float32 [T, B], are the critic's
-    values of them, and `values` the learning policy's.
+    `ratios`, float32 [T, B], are the importance ratios of these actions to the behavior
+    policy, `taken`, float32 [T, B], the critic's values of them, and `values` the means
+    of the critic's values under the policy being learned.
 
     Source: arXiv:1606.02647, section 3; as a recurrence, arXiv:1611.01224, eq. 5.
     """
     discounts = gamma * tf.cast(~terminated, rewards.dtype)
     weights = tf.minimum(ratios, 1.0)
     continues = tf.cast(~(terminated | truncated), rewards.dtype)
-    # The next row's weight; none across an episode's or the rollout's end.
+    # The next row's weight; 0 across the end of an episode or of the rollout.
     passed = continues * _next(weights)
     bootstraps = discounts * (values[1:] - passed * _next(taken))
     return linear_recurrence(rewards + bootstraps, discounts * passed)

@@ -1,7 +1,7 @@
 """Natural gradient steps within a trust region, as functions of flat parameters.
 
-These and other vectors are float [P]. `product` returns a symmetric matrix H, without
-negative curvature, times a vector.
+Parameters and other vectors are float [P]. `product` multiplies a vector by a symmetric
+positive semidefinite matrix H.
 """
 
 import math
@@ -17,7 +17,7 @@ def concat_flat(tensors: Sequence[Any]) -> tf.Tensor:
 
 
 def assign_flat(variables: Sequence[Any], flat: tf.Tensor) -> None:
-    """Assign the values that `concat_flat` concatenated, [P]."""
+    """Assign values [P] to variables, in the order of `concat_flat`."""
     parts = tf.split(flat, [math.prod(tuple(x.shape)) for x in variables])
     for variable, part in zip(variables, parts, strict=True):
         variable.assign(tf.reshape(part, variable.shape))
@@ -29,10 +29,10 @@ def fisher_vector_product(
     vector: tf.Tensor,
     damping: float,
 ) -> tf.Tensor:
-    """Return the second derivative of a divergence times a vector, plus damping of it.
+    """Return the Hessian of a divergence times a vector, plus damping times the vector.
 
-    The divergence, float [], is from fixed distributions to those that the variables
-    give, P numbers in total. Where it is 0, that derivative is the Fisher matrix.
+    The divergence, float [], is from fixed distributions to those of the variables,
+    which have P elements. Where it is 0, its Hessian is the Fisher matrix.
 
     Source: arXiv:1502.05477, appendix C.1.
     """
@@ -52,10 +52,10 @@ def conjugate_gradient(
     iterations: int,
     tolerance: float,
 ) -> tf.Tensor:
-    """Return x with H x = target, approximately.
+    """Return an approximate solution x of H x = target.
 
-    It stops when the squared norm of target - H x is at most `tolerance`, or after some
-    iterations; P of them give the exact solution but for rounding.
+    It stops when the squared norm of target - H x is at most `tolerance`, or after
+    `iterations`; P of them give the exact solution up to rounding.
 
     Source: Hestenes and Stiefel, 1952; arXiv:1502.05477, appendix C.
     """
@@ -66,7 +66,7 @@ def conjugate_gradient(
             break
         image = product(direction)
         curvature = _dot(direction, image)
-        if curvature <= 0:  # by rounding only: it has converged
+        if curvature <= 0:  # only by rounding, after convergence
             break
         length = size / curvature
         x += length * direction
@@ -85,7 +85,7 @@ def natural_step(
 ) -> tf.Tensor:
     """Return the step along H⁻¹ g whose divergence ½ sᵀ H s is `max_kl`.
 
-    It is zeros where the gradient g, of the objective to maximize, is zero.
+    It is zero if g, the gradient of the objective to maximize, is zero.
 
     Source: arXiv:1502.05477, appendix C.
     """
@@ -105,14 +105,14 @@ def line_search(
     """Return the first point along a step that improves the gain within the region.
 
     Args:
-        evaluate: gain and divergence, float [] each, of parameters [P].
+        evaluate: function from parameters [P] to gain and divergence, float [] each.
         start: parameters before the step, [P].
-        step: the whole is tried first, then a half, a quarter, ….
-        gain: float [], at the start; an accepted point's is larger.
-        max_kl: target divergence; an accepted point has at most 1.5 times it.
-        tries: limit of the points that are tried.
+        step: the full step, [P]; it is tried first, then a half, a quarter, ….
+        gain: gain at the start, float []; an accepted point has a larger one.
+        max_kl: target divergence; an accepted point has at most 1.5 times as much.
+        tries: maximum number of points to try.
     Returns:
-        Parameters, and float [] the fraction of the step that was taken; the start and
+        Parameters, and the fraction of the step that was taken, float []; the start and
         0 if no point was accepted.
     Source: arXiv:1502.05477, appendix C; 1.5 from openai/baselines, trpo_mpi.
     """
