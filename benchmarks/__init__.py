@@ -1,1 +1,1 @@
-"""How fast it trains beside other libraries, what each part costs, and its memory."""
+"""Benchmarks: speed compared with other libraries, cost of each part, and memory."""

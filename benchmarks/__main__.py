@@ -34,7 +34,7 @@ from xagents_ray.core.errors import Stopped, UserError
 
 
 def main() -> NoReturn:
-    """Run the command line; exit 2 with one sentence for a user's mistake."""
+    """Run the command line; a user's mistake exits with 2 and one sentence."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         cli(prog_name="python -m benchmarks")

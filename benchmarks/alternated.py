@@ -1,6 +1,6 @@
-"""Two commits compared: how fast are they, and what do they cost?
+"""Compares the speed and the CPU time of two commits.
 
-`python -m benchmarks same-speed BEFORE AFTER` takes what same-numbers takes.
+`python -m benchmarks same-speed BEFORE AFTER` has the same arguments as same-numbers.
 """
 
 import json
@@ -24,7 +24,7 @@ SPEED_WORKS: Mapping[str, tuple[str, Settings, tuple[int, int]]] = {
         "sac-pendulum-256": (1_500, 2_500),
     }.items()
 }
-"""The agent, its settings and the env steps between which clocks are read."""
+"""Agent, settings and the two numbers of env steps between which time is measured."""
 
 _RESAMPLES = 10_000
 _SEED = 7
@@ -34,9 +34,9 @@ class Ratio(NamedTuple):
     """A ratio of medians, after ÷ before, with its 95 % interval.
 
     Attributes:
-        median: the ratio of the two medians.
-        low: the lower end of the interval.
-        high: the upper end of the interval.
+        median: ratio of the two medians.
+        low: lower end of the interval.
+        high: upper end of the interval.
     """
 
     median: float
@@ -48,11 +48,11 @@ class Ratio(NamedTuple):
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:
-    """Return after ÷ before of medians; pairs of runs are resampled for its interval.
+    """Return the ratio of medians, after ÷ before; its interval resamples the pairs.
 
     Args:
-        before: one number of each run.
-        after: the number of the other run of each pair.
+        before: the first commit's number of each pair.
+        after: the second commit's number of each pair.
     """
     pairs = np.array([before, after])
     n = len(before)
@@ -69,15 +69,15 @@ Measured = Mapping[str, float]
 def measure(
     before: Path, after: Path, work: str, mode: str, pairs: int
 ) -> Iterator[tuple[Measured, Measured]]:
-    """Train a work with both commits in turn; yield what each pair measured.
+    """Train a work with both commits alternately; yield the measurements of each pair.
 
-    The two of a pair have the same seed, and each pair has another.
+    Both runs of a pair have the same seed, which differs between pairs.
     """
     agent, settings, between = SPEED_WORKS[work]
     for number in range(pairs):
         own = {**settings, **MODES[mode], "quiet": True, "seed": number}
         pair: list[Measured] = []
-        # Each is the first of a pair as often as the other.
+        # Alternate which commit runs first.
         order = 1 - 2 * (number % 2)
         for where in (before, after)[::order]:
             with tempfile.TemporaryDirectory() as runs:

@@ -1,4 +1,4 @@
-"""A report of throughput as a picture."""
+"""Draws a report of throughput as a bar chart."""
 
 import statistics
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ _KINDS = {
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """Draw env steps a second of each work, divided by Stable-Baselines3's.
+    """Draw env steps per second of each work relative to Stable-Baselines3.
 
-    Bars are medians, lines reach from the slowest to the fastest run. Works that it
-    or ours didn't run are left out, as are variants of ours.
+    Bars are medians, and lines reach from the slowest to the fastest run. Works that
+    Stable-Baselines3 or xagents-ray didn't run are left out, as are variants.
     """
     shown = [each for each in results if "sb3" in each.speeds and each.ratios]
     figure = Figure((8, 1 + 0.8 * len(shown)), layout="constrained")

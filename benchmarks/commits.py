@@ -1,8 +1,8 @@
-"""Two commits compared: do they train to the same numbers?
+"""Checks whether two commits produce the same numbers in training.
 
 `python -m benchmarks same-numbers BEFORE AFTER` takes two checkouts, or interpreters of
-environments in which the commits are installed. Of a checkout it uses the public API
-and the files of a run, so modules may have other names in the two.
+environments in which the commits are installed. It only uses the public API and the
+files of a run, so the commits' modules may have different names.
 """
 
 import json
@@ -32,7 +32,7 @@ _GOALS = {"env": "goal_envs:PointReach", "her": "future"}
 WORKS: Mapping[str, tuple[str, Settings]] = {
     "a2c-cartpole": ("a2c", _CARTPOLE),
     "a2c-pendulum": ("a2c", _PENDULUM),
-    # With a lag they are synchronous on Ray, and without that not reproducible.
+    # A given policy lag makes them synchronous on Ray, and thus reproducible.
     "a3c-cartpole": ("a3c", {**_CARTPOLE, "policy_lag": 0}),
     "acer-cartpole": ("acer", {**_CARTPOLE, "buffer_initial_size": 10}),
     "ddpg-pendulum": ("ddpg", {**_PENDULUM, **_REPLAY}),
@@ -62,10 +62,10 @@ WORKS: Mapping[str, tuple[str, Settings]] = {
     "trpo-cartpole": ("trpo", {**_CARTPOLE, "n_steps": 128}),
     "trpo-pendulum": ("trpo", {**_PENDULUM, "n_steps": 128}),
 }
-"""The agent and its settings of each training that is compared."""
+"""Agent and settings of each training to compare."""
 
 MODES: Mapping[str, Settings] = {"local": {"local": True}, "ray": {"n_actors": 1}}
-"""In this process, and on Ray with one env actor."""
+"""Settings for training in-process, and on Ray with one env actor."""
 
 
 class Comparison(NamedTuple):
@@ -74,9 +74,9 @@ class Comparison(NamedTuple):
     Attributes:
         work: name of the work in `WORKS`.
         mode: name of the mode in `MODES`.
-        episodes: the number of episodes that ended before.
-        updates: the number of gradient steps before.
-        differences: the names of what is not the same; empty when everything is.
+        episodes: number of finished episodes with the first commit.
+        updates: number of gradient steps with the first commit.
+        differences: names of the values that differ; empty if none do.
     """
 
     work: str
@@ -89,8 +89,8 @@ class Comparison(NamedTuple):
 def compare(
     before: Path, after: Path, works: Sequence[str], modes: Sequence[str]
 ) -> Iterator[Comparison]:
-    """Train each work in each mode with both commits; yield what differs."""
-    # One core each, and each training uses hardly more than one.
+    """Train each work in each mode with both commits; yield the comparisons."""
+    # In parallel, as a training uses hardly more than one core.
     with ThreadPoolExecutor(2) as pool:
         for work in works:
             for mode in modes:
@@ -114,7 +114,7 @@ def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:
         settings = {**_SHARED, **own, **MODES[mode], "run_dir": runs}
         metrics = train(where, {"agent": agent, "settings": settings})["metrics"]
         (run,) = Path(runs).glob("*/*/run")
-        history = run / "history.parquet"  # missing where no episode has ended
+        history = run / "history.parquet"  # missing if no episode ended
         columns = parquet.read_table(history).to_pydict() if history.exists() else {}
         newest = max((run / "checkpoints").iterdir())
         with np.load(newest / "arrays.npz") as file:
@@ -128,7 +128,7 @@ def _learned(where: Path, work: str, mode: str) -> dict[str, Any]:
             )
         ],
         "updates": metrics[-1]["updates"],
-        "metrics": [repr(each) for each in metrics],  # a NaN is equal to itself in it
+        "metrics": [repr(each) for each in metrics],  # in a repr, NaN equals NaN
         **arrays,
     }
 
@@ -137,10 +137,10 @@ def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Train in a fresh process with a checkout or an interpreter; return its report.
 
     Args:
-        where: the checkout, or the interpreter.
-        asked: the request that `benchmarks/one_training.py` takes.
+        where: path of the checkout or the interpreter.
+        asked: argument of `benchmarks/one_training.py`.
     """
-    # The environments of works, behind all of the checkout.
+    # The works' environments, at the end of the path.
     paths = [str(ROOT / "tests" / "support")]
     python = str(where)
     if where.is_dir():
@@ -175,10 +175,10 @@ def _differences(
 
 
 def checkouts(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the arguments `before` and `after`."""
+    """Add the arguments `before` and `after` to a command."""
 
     def absolute(context: click.Context, option: click.Parameter, given: Path) -> Path:
-        return given.absolute()  # a link to an interpreter is the environment's
+        return given.absolute()  # not resolve(): venv interpreters are symbolic links
 
     where = click.Path(exists=True, path_type=Path)
     for name in ("after", "before"):

@@ -1,9 +1,9 @@
-"""Which tests run which lines: `python -m benchmarks.coverage_map JSON`.
+"""Maps lines to the tests that run them: `python -m benchmarks.coverage_map JSON`.
 
-JSON holds `tests`, the folders of tests, and `lines`, by file. The last line printed is
-JSON: the seconds of each test that passed, and the tests that run each of these lines
-and any line of each file. A line that runs only at import, or only as code that
-AutoGraph has converted, belongs to no test.
+The argument has `tests`, the directories of tests, and `lines`, by file. The last line
+of the output is JSON: the seconds of each passed test, and the tests that run each of
+these lines and any line of each file. Lines that only run at import, or in code
+converted by AutoGraph, have no tests.
 """
 
 import json
@@ -17,16 +17,16 @@ import coverage
 import pytest
 
 _OF_PROCESSES = {"forked", "processes"}
-"""Modules with which tests start processes, whose lines are not seen here."""
+"""Modules with which tests start processes, whose coverage isn't recorded."""
 _FIXTURES = {"train", "train_all", "greedy_mean", "cluster", "start_cluster"}
-"""Fixtures that do so."""
+"""Fixtures that start processes."""
 
 
 class Recorder:
-    """A plugin of pytest that names the lines' contexts and times each test.
+    """A pytest plugin that sets a coverage context per test and times the tests.
 
     Args:
-        lines: the recorder of executed lines.
+        lines: coverage measurement.
     """
 
     def __init__(self, lines: coverage.Coverage) -> None:
@@ -36,12 +36,12 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests that run in this process, and need no machine of their own."""
+        """Deselect tests that start processes or have to run alone."""
         items[:] = [item for item in items if not _starts_processes(item)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Run a test in a context of its own."""
+        """Run a test in its own coverage context; measure its time."""
         self._lines.switch_context(item.nodeid)
         start = time.perf_counter()
         result = yield
@@ -49,12 +49,12 @@ class Recorder:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that has not passed."""
+        """Record a test that did not pass."""
         if not report.passed:
             self._others.add(report.nodeid)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of each test that passed, the fastest first."""
+        """Return the seconds of each passed test, the fastest first."""
         fastest = sorted(self._seconds.items(), key=lambda item: item[1])
         return {test: took for test, took in fastest if test not in self._others}
 
@@ -67,7 +67,7 @@ def _starts_processes(item: pytest.Item) -> bool:
 
 
 def main() -> None:
-    """Run the tests; print what they run."""
+    """Run the tests; print the seconds and the map as JSON."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     folders = sorted({str(Path(file).parent.absolute()) for file in asked["lines"]})
     lines = coverage.Coverage(data_file=None, config_file=False, source=folders)

@@ -1,4 +1,4 @@
-"""What presets have learned: scores of their seeds, and the table of all pairs."""
+"""Learning results of presets: scores by seed, and the table of all pairs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ _BEGIN, _END = "<!-- learned -->", "<!-- end of learned -->"
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run's final weights reach in greedy episodes.
+    """Greedy evaluation of a run's final weights.
 
     Attributes:
-        mean: return of its episodes.
-        std: standard deviation of their returns.
-        success_rate: share of those that reached their goals; None if unknown.
+        mean: mean return of the episodes.
+        std: standard deviation of the returns.
+        success_rate: fraction of episodes that reached their goals; None if unknown.
         env_steps: env steps of training.
         seconds: seconds of training.
     """
@@ -38,26 +38,26 @@ class Reached:
 
 @dataclass(frozen=True)
 class Learned:
-    """What the preset of an agent and an environment learned with several seeds."""
+    """Results of the preset of an agent and an environment with several seeds."""
 
     agent: str
     env: str
     episodes: int
     seeds: dict[int, Reached]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # beside the preset's
+    settings: Mapping[str, Any] = field(default_factory=dict)  # added to the preset's
 
     @property
     def means(self) -> list[float]:
-        """Mean return of each seed, the worst one first."""
+        """Mean return of each seed, in ascending order."""
         return sorted(each.mean for each in self.seeds.values())
 
     @property
     def worst_seed(self) -> int:
-        """The seed with the smallest mean return."""
+        """Seed with the smallest mean return."""
         return min(self.seeds, key=lambda seed: self.seeds[seed].mean)
 
     def row(self) -> list[str]:
-        """Return the cells of its row in the table."""
+        """Return the cells of the table's row."""
         found = np.array(self.means)
         zoo, each = reported(self.agent, self.env), list(self.seeds.values())
         rates = [one.success_rate for one in each if one.success_rate is not None]
@@ -75,7 +75,7 @@ class Learned:
         ]
 
     def sentence(self) -> str:
-        """Return what was reached, in a line."""
+        """Return a one-line summary."""
         cells = self.row()
         return f"{cells[0]} {cells[1]}, {cells[2]} env steps: {cells[3]}; {cells[5]}"
 
@@ -87,7 +87,7 @@ HEADS = (
 
 
 def read_all(results: Path) -> list[Learned]:
-    """Return what a directory has, by environment and agent."""
+    """Return the results in a directory, sorted by environment and agent."""
     found = []
     for path in results.glob(f"*{SUFFIX}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -99,10 +99,10 @@ def read_all(results: Path) -> list[Learned]:
 
 
 def around_table(page: Path) -> tuple[str, str]:
-    """Return what stands before and after the table of all pairs in a page.
+    """Return the text before and after the table of all pairs in a page.
 
     Raises:
-        UserError: the page can't be read, or has no marks of the table.
+        UserError: the page can't be read, or the table's markers are missing.
     """
     try:
         text = page.read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def around_table(page: Path) -> tuple[str, str]:
 
 
 def replace_table(page: Path, learned: Sequence[Learned]) -> None:
-    """Write the table of all pairs in its place in a page; UserError if it can't be."""
+    """Replace the table of all pairs in a page; UserError if that fails."""
     before, after = around_table(page)
     table = markdown([HEADS, *(each.row() for each in learned)])
     try:
@@ -128,20 +128,20 @@ def replace_table(page: Path, learned: Sequence[Learned]) -> None:
 
 
 def _beside(settings: Mapping[str, Any]) -> str:
-    """Return which settings a run had beside its preset's."""
+    """Return a description of the settings in addition to the preset's."""
     shown = ", ".join(f"`{name}={value}`" for name, value in settings.items())
     return f" with {shown}" if shown else ""
 
 
 def _mean(found: scores.Floats) -> str:
-    """Return the mean, and its standard error to as many decimals if there is one."""
+    """Format the mean, and its standard error, if any, with the same decimals."""
     mean, error = _number(float(found.mean())), scores.standard_error(found)
     decimals = len(mean.partition(".")[2])
     return mean if error is None else f"{mean} ± {error:.{decimals}f}"
 
 
 def _robust_mean(found: scores.Floats) -> str:
-    """Return the interquartile mean, and its interval if there are several scores."""
+    """Format the interquartile mean, and its interval if there are several scores."""
     mean = _number(float(scores.interquartile_mean(found)))
     if len(found) == 1:
         return mean
@@ -150,12 +150,12 @@ def _robust_mean(found: scores.Floats) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a return with three digits or without decimals."""
+    """Format a return with three significant digits, or as a whole number from 100."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
 
 
 def _steps(count: int) -> str:
-    """Return env steps, rounded as 100k or 1M."""
+    """Format env steps, rounded: 100k or 1M."""
     millions = count / 1e6
     return f"{millions:.3g}M" if millions >= 1 else f"{count / 1e3:.3g}k"
 

@@ -1,4 +1,4 @@
-"""What presets learn: runs with several seeds, and greedy episodes of each."""
+"""Trains presets with several seeds, and evaluates the final weights greedily."""
 
 import hashlib
 import json
@@ -40,14 +40,14 @@ _COLUMNS = ["step", "time", "episode_reward"]
 
 @dataclass(frozen=True)
 class Bench:
-    """How pairs of an agent and an environment are trained and evaluated.
+    """Training and evaluation of pairs of an agent and an environment.
 
     Attributes:
-        seeds: the seeds to train with.
-        episodes: number of greedy episodes with the final weights, per seed.
-        run_dir: folder of the runs, which are resumed from there.
-        results: the folder for numbers, histories and curves.
-        settings: settings that are added to the preset's, by flat name.
+        seeds: seeds to train with.
+        episodes: number of greedy episodes per seed with the final weights.
+        run_dir: directory of the runs; unfinished ones are resumed.
+        results: directory for numbers, histories and curves.
+        settings: settings in addition to the preset's, by flat name.
     """
 
     seeds: tuple[int, ...]
@@ -57,11 +57,11 @@ class Bench:
     settings: Settings = field(default_factory=dict)
 
     def learn(self, agent: str, env: str) -> Learned:
-        """Train a preset with all seeds; evaluate and record what it has learned.
+        """Train a preset with all seeds; evaluate and record the results.
 
         Raises:
-            UserError: there is no such preset, or a run of it failed.
-            Broken: all of its runs failed.
+            UserError: there is no such preset, or a run failed.
+            Broken: all runs failed.
         """
         trained = xagents_ray.train(agent, **self.run_settings(agent, env))
         if trained.failures:
@@ -69,7 +69,7 @@ class Bench:
         reached = {}
         for seed, result in trained.results.items():
             policy = xagents_ray.load(result.directory, which="last")
-            # Environment i takes this seed + i: no two seeds' episodes begin alike.
+            # Environment i takes this seed + i, so no two evaluations share seeds.
             found = policy.evaluate(self.episodes, seed=1_000 * (1 + seed))
             reached[seed] = Reached(
                 found.mean, found.std, found.success_rate, result.env_steps,
@@ -80,13 +80,13 @@ class Bench:
         return learned
 
     def run_settings(self, agent: str, env: str) -> dict[str, Any]:
-        """Return the settings of the runs of a preset.
+        """Return the settings of a preset's runs.
 
-        Their name changes with the preset, so that runs of an earlier form of it are
-        not taken for runs of this one.
+        Their name depends on the preset's content, so that runs of earlier versions of
+        it aren't reused.
 
         Raises:
-            UserError: there is no such preset, or `settings` has what others decide.
+            UserError: there is no such preset, or `settings` has a reserved setting.
         """
         if taken := {"env", "seeds", "run_dir", "name"} & self.settings.keys():
             raise UserError(
@@ -118,12 +118,12 @@ class Bench:
         starts = [start for run in runs for start in RunDirectory(run).starts()]
         if commits := {start["commit"] for start in starts} - {None}:
             short = sorted(f"{each[:7]}{each[40:]}" for each in commits)
-            facts["commit"] = ", ".join(short)  # that trained, maybe long ago
+            facts["commit"] = ", ".join(short)  # of the training, maybe long ago
         write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
 
 
 def file_name(agent: str, env: str) -> str:
-    """Return what the files of a pair are called."""
+    """Return the name of a pair's files, without suffix."""
     return f"{agent}-{env.replace(':', '-').replace('/', '-')}"
 
 
@@ -131,10 +131,10 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs of agents and environments that have presets.
 
     Args:
-        agents: agents to choose from; all of them if empty.
-        envs: environments to choose from; if empty, all that a preset names in full.
+        agents: agents to include; all if empty.
+        envs: environments to include; if empty, all that presets name in full.
     Raises:
-        UserError: there is none.
+        UserError: there is no such pair.
     """
     all_ = [each for each in all_presets() if each.name == AUTO_PRESET]
     agents = agents or [*dict.fromkeys(each.agent for each in all_)]
@@ -152,7 +152,7 @@ def pairs(agents: Sequence[str], envs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _history(path: Path) -> pa.Table:
-    """Return the episodes of a run, with its seed."""
+    """Return the episodes of a run, with a column for its seed."""
     rows = read_history(path)
     table = pa.table({name: rows[name] for name in _COLUMNS})
     seed = int(path.parent.name.removeprefix("seed-"))
@@ -160,7 +160,7 @@ def _history(path: Path) -> pa.Table:
 
 
 def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterable[int]:
-    """Return the seeds in a text as 1-3,7."""
+    """Parse seeds such as 1-3,7."""
     parts = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in text.split(",")]
     ends = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
     if not all(parts) or any(first > last for first, last in ends):
@@ -216,7 +216,7 @@ def learning(
     """What presets learn, on several seeds; resumable."""
     if page is None and results.resolve() == RESULTS:
         page = _PAGE
-    if page is not None:  # learn what is wrong with it now: training takes hours
+    if page is not None:  # check the page now, as training takes hours
         around_table(page)
     bench = Bench(results=results, **others)
     failures = []

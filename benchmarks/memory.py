@@ -1,4 +1,4 @@
-"""What an env actor weighs: its process' unshared memory (USS)."""
+"""Measures an env actor's unshared memory (USS)."""
 
 import importlib
 from contextlib import closing
@@ -17,7 +17,7 @@ _ROLLOUTS = 4
 
 
 def measure() -> None:
-    """Start Ray with one env actor, roll it out and print its memory."""
+    """Start Ray with one env actor, collect rollouts and print the actor's memory."""
     algorithm = find_algorithm("ppo")
     settings = {**PONG, "n_envs": _N_ENVS, "n_steps": _N_STEPS, "n_actors": 1}
     config = Config.of(algorithm.config, {**settings, "max_steps": 1})
@@ -31,7 +31,7 @@ def measure() -> None:
 
 
 def _env_actor() -> psutil.Process:
-    """Return the process that Ray has titled with our class' name."""
+    """Return the process whose title, set by Ray, is that of an env actor."""
     for process in psutil.Process().children(recursive=True):
         if " ".join(process.cmdline()).startswith("ray::EnvActor"):
             return process

@@ -1,8 +1,8 @@
-"""Mutants: sources with one other number, comparison or sign.
+"""Mutants: source files with one changed number, comparison or sign.
 
-A number becomes twice as large, 0 becomes 1, and one below 0.001 a thousand times as
-large; an order takes or loses its equal, `==` and `!=` change, and so do `+` and `-`.
-Left out are types, texts, what an error says, and asserts, which are never false.
+Numbers are doubled, or multiplied by 1,000 if below 0.001; 0 becomes 1. `<` and `<=`,
+`>` and `>=`, `==` and `!=`, `+` and `-` are swapped; a unary `-` is dropped.
+Annotations, strings, raised errors and asserts, which never fail, are left out.
 """
 
 import ast
@@ -28,11 +28,11 @@ class Mutant(NamedTuple):
     """A change of a source file.
 
     Attributes:
-        file: the path in the checkout.
-        lines: the first and the last line of the statement, without its body.
-        start: the number of bytes before the change.
-        old: the original text.
-        new: the replacement text.
+        file: path within the checkout.
+        lines: first and last line of the statement, without its body.
+        start: byte offset of the change.
+        old: original text.
+        new: replacement text.
     """
 
     file: str
@@ -47,7 +47,7 @@ class Mutant(NamedTuple):
         return source[: self.start] + self.new.encode() + source[end:]
 
     def told(self, source: bytes) -> str:
-        """Return the place, and the line before and after the change."""
+        """Return the file, the line's number, and its text before and after."""
         number = source[: self.start].count(b"\n")
         before, after = (
             text.decode().splitlines()[number].strip()
@@ -67,7 +67,7 @@ class _Visitor(ast.NodeVisitor):
         self._lines = (1, 1)
 
     def visit(self, node: ast.AST) -> None:
-        """Visit what can be mutated."""
+        """Visit a node, unless it is excluded from mutation."""
         if isinstance(node, ast.Assert | ast.Raise | ast.JoinedStr | ast.arg):
             return
         if isinstance(node, ast.stmt):
@@ -81,7 +81,7 @@ class _Visitor(ast.NodeVisitor):
         super().visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Shift each order by its equal, and turn each equality."""
+        """Swap comparison operators."""
         operands = [node.left, *node.comparators[:-1]]
         for operator, left, right in zip(
             node.ops, operands, node.comparators, strict=True
@@ -90,13 +90,13 @@ class _Visitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Turn the sign between two numbers."""
+        """Swap + and -, except between sequences."""
         if not _is_sequence(node):
             self._swap(node.op, node.left, node.right)
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """Turn the sign of what is added."""
+        """Swap += and -=, except with sequences."""
         if not _is_sequence(node.value):
             self._swap(node.op, node.target, node.value)
         self.generic_visit(node)
@@ -142,12 +142,12 @@ def _is_sequence(node: ast.expr) -> bool:
 
 
 def _other(number: float) -> float:
-    # Of an epsilon, twice as much is the same to all that can be seen.
+    # Doubling an epsilon would have no observable effect.
     return number * (2 if abs(number) >= 0.001 else 1_000) or type(number)(1)
 
 
 def find_mutants(root: Path, sources: Sequence[str]) -> list[Mutant]:
-    """Return all mutants of some folders of a checkout."""
+    """Return all mutants of the source directories in a checkout."""
     found = []
     paths = (path for each in sources for path in (root / each).rglob("*.py"))
     for path in sorted(paths):

@@ -1,7 +1,7 @@
-"""Mutation testing: would a test notice another number, comparison or sign?
+"""Mutation testing: do tests detect a changed number, comparison or sign?
 
-`python -m benchmarks mutants` draws some of all mutants of the learners, the replay and
-the processes of a run, makes each in a copy of the checkout, and runs the tests that
+`python -m benchmarks mutants` samples mutants of the learners, the replay and the
+processes of a run, applies each one to a copy of the checkout, and runs the tests that
 execute its line.
 """
 
@@ -25,22 +25,22 @@ from benchmarks.mutants import Mutant, find_mutants
 from benchmarks.subprocesses import ROOT, in_fresh_process, module
 
 SOURCES = ("learners", "xagents_ray/replay", "cluster/run")
-"""Where mutants are made."""
+"""Directories to mutate."""
 TESTS = ("tests/learners", "tests/replay", "tests/cluster/run", "tests/contract")
-"""Where tests are chosen."""
+"""Directories of the tests."""
 
 _BAR = 0.9
 _SECONDS = 60.0
-_SECONDS_OF_TESTS = 25.0  # with imports not half of that, so a time-out says something
+_SECONDS_OF_TESTS = 25.0  # well below _SECONDS, so a timeout means that code hangs
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant.
+    """The outcome of a mutant.
 
     Attributes:
-        mutant: the place, and the line before and after the change.
+        mutant: file and line, with the text before and after the change.
         verdict: killed, survived or not decided.
-        reason: the test that failed, or the number of those that passed.
+        reason: the failed test, or the number of tests that passed.
     """
 
     mutant: str
@@ -49,25 +49,25 @@ class Outcome(NamedTuple):
 
 
 class Copy:
-    """A copy of a checkout, in which mutants are made.
+    """A copy of a checkout, to which mutants are applied.
 
     Args:
-        root: the checkout.
-        folder: the directory to copy into.
+        root: path of the checkout.
+        folder: directory to copy into.
     """
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._folder = folder / "checkout"
         others = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "weekly")
         shutil.copytree(root, self._folder, symlinks=True, ignore=others)
-        # What a test starts finds the copy too, and not the installed package.
+        # Child processes of tests also use the copy, not the installed package.
         paths = os.pathsep.join([str(self._folder), str(ROOT)])
         self._environment = {**os.environ, "PYTHONPATH": paths}
 
     def outcomes(
         self, drawn: Sequence[Mutant], tests: Sequence[str] = TESTS
     ) -> Iterator[Outcome]:
-        """Try each mutant with the tests that run it; yield what became of it."""
+        """Run the tests that cover each mutant; yield the outcomes."""
         lines: dict[str, list[int]] = {}
         for mutant in drawn:
             first, last = mutant.lines
@@ -102,7 +102,7 @@ class Copy:
         return Outcome(told, "survived", f"{len(tests)} of {len(suited)} tests ran")
 
     def _failed(self, tests: Sequence[str]) -> str | None:
-        """Return what failed, None if nothing did."""
+        """Return the test or the reason that failed; None if all passed."""
         command = [sys.executable, "-m", "pytest", "-n0", "-xq", "-pno:cacheprovider"]
         with subprocess.Popen(
             [*command, *tests],
@@ -128,17 +128,17 @@ class Copy:
 
 def _write(path: Path, source: bytes) -> None:
     path.write_bytes(source)
-    # Of two sources of one size and second, the bytecode would be the first one's.
+    # Otherwise Python may reuse bytecode of a source with the same size and mtime.
     shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
 
 
 def _suited(mutant: Mutant, covered: Mapping[str, Any]) -> dict[str, float]:
-    """Return the tests that run a mutant with their seconds, the fastest first."""
+    """Return the seconds of the tests that run a mutant, the fastest first."""
     first, last = mutant.lines
     by_line = covered["by_line"][mutant.file]
     ran = {test for line in range(first, last + 1) for test in by_line[str(line)]}
     found = {test: took for test, took in covered["seconds"].items() if test in ran}
-    # It runs on import, or where AutoGraph has converted it.
+    # Lines that run at import or in AutoGraph code are covered by the file's tests.
     others = covered["by_file"][mutant.file]
     return found or {t: took for t, took in covered["seconds"].items() if t in others}
 

@@ -1,7 +1,7 @@
-"""One run of ours in a process of its own: `python -m benchmarks.one_run JSON`.
+"""One run of xagents-ray in a fresh process: `python -m benchmarks.one_run JSON`.
 
-The argument holds a work's name, its warm-up, and settings beside the work's own. The
-last line printed is JSON: env steps, seconds and updates.
+The argument has a work's name, its warm-up, and settings in addition to the work's. The
+last line of the output is JSON: env steps, seconds and updates.
 """
 
 import json
@@ -20,7 +20,7 @@ class Clock:
     """Counts env steps and seconds from the end of the first measured learning phase.
 
     Args:
-        warmup: env steps before it.
+        warmup: minimum number of env steps at this phase.
     """
 
     def __init__(self, warmup: int) -> None:
@@ -29,7 +29,7 @@ class Clock:
         self._last: tuple[int, float, int] = (0, 0.0, 0)
 
     def __call__(self, progress: Progress) -> None:
-        """Take the time of the newest learning phase; a run's `watch`."""
+        """Record the end of the newest learning phase; called as a run's `watch`."""
         steps, seconds = progress.learned_until
         if progress.steady is None or steps < self._warmup:
             return
@@ -37,7 +37,7 @@ class Clock:
         self._first = self._first or self._last
 
     def measured(self) -> dict[str, float]:
-        """Return env steps and updates, and seconds, of whole learning cycles."""
+        """Return env steps, seconds and updates of whole learning cycles."""
         first = self._first or self._last
         steps, seconds, updates = (
             b - a for a, b in zip(first, self._last, strict=True)
@@ -46,7 +46,7 @@ class Clock:
 
 
 def main() -> None:
-    """Do the run that the first argument asks for."""
+    """Perform the run that the first argument describes."""
     asked = json.loads(sys.argv[1])
     work = WORKS[asked["work"]]
     clock = Clock(asked["warmup"])

@@ -1,9 +1,9 @@
-"""One training of a checkout, through nothing but its public API.
+"""One training with a checkout, only through its public API.
 
-`python -c SOURCE JSON`, with the checkout on PYTHONPATH. JSON holds the agent, its
-settings, and for a measurement two numbers of env steps: it lasts from the end of the
-first learning phase after one to that of the first after the other. The last line
-printed is JSON: the metrics of each learning phase, and the measurement.
+Run as `python -c SOURCE JSON` with the checkout on PYTHONPATH. The argument has the
+agent, its settings, and for a measurement two numbers of env steps; it lasts from the
+first learning phase that reaches one to the first that reaches the other. The last line
+of the output is JSON: the metrics of each learning phase, or the measurement.
 """
 
 import json
@@ -18,11 +18,11 @@ import xagents_ray
 
 
 class Recorder(xagents_ray.Callback):
-    """Records the metrics of each learning phase, and the clocks of two of them.
+    """Records the metrics of each learning phase, or the time between two of them.
 
     Args:
-        between: the numbers of env steps between which clocks are read; None for
-            metrics alone.
+        between: numbers of env steps between which to measure; None for the metrics
+            instead.
     """
 
     def __init__(self, between: tuple[int, int] | None) -> None:
@@ -33,7 +33,7 @@ class Recorder(xagents_ray.Callback):
     def on_update(
         self, ctx: xagents_ray.RunContext, metrics: Mapping[str, float]
     ) -> bool | None:
-        """Record the phase; end the run with the measurement."""
+        """Record the phase; end the run when the measurement is complete."""
         if self._between is None:
             counts = {"env_steps": ctx.env_steps, "updates": ctx.updates}
             self.metrics.append({**counts, **metrics})
@@ -54,7 +54,7 @@ class Recorder(xagents_ray.Callback):
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of all below it, so far."""
+    """Return the CPU seconds of this process and all of its descendants so far."""
     this = psutil.Process()
     return sum(
         sum(each.cpu_times()[:4]) for each in (this, *this.children(recursive=True))
@@ -62,7 +62,7 @@ def cpu_seconds() -> float:
 
 
 def main() -> None:
-    """Train as the first argument asks."""
+    """Perform the training that the first argument describes."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     recorder = Recorder(asked.get("between"))
     train: Any = xagents_ray.train

@@ -1,9 +1,9 @@
-"""The parts of a work, timed one by one: `python -m benchmarks.parts JSON`.
+"""Times the parts of a work one by one: `python -m benchmarks.parts JSON`.
 
-It is a process of its own, as TensorFlow's threads are set once in a process. The
-argument holds a work's name, `settings` beside the work's own, and for how many
-`seconds` each part is timed; with `one_core` everything runs on a single one. The last
-line printed is JSON, see `measure`.
+It uses a fresh process, as TensorFlow's threads can only be set once. The argument has
+a work's name, `settings` in addition to the work's, the names of the `parts`, and the
+`seconds` to time each of them; with `one_core`, everything runs on a single core. The
+last line of the output is JSON, see `measure`.
 """
 
 import json
@@ -38,11 +38,11 @@ from xagents_ray.run.run_state import UpdateSchedule
 
 _MOST_CALLS = 2_000
 _ENV_STEPS = 1_000_000
-"""Of a run so far, for what changes with them."""
+"""Env steps of the run so far, on which schedules depend."""
 
 
 def repeat(part: Callable[[], Any], seconds: float) -> list[float]:
-    """Return the seconds of each call of a part; three at least, one before them."""
+    """Return the seconds of each call of a part; at least three, after a warm-up."""
     part()
     spans: list[float] = []
     while len(spans) < 3 or (sum(spans) < seconds and len(spans) < _MOST_CALLS):
@@ -53,10 +53,10 @@ def repeat(part: Callable[[], Any], seconds: float) -> list[float]:
 
 
 class Parts:
-    """The parts of a run, made as the in-process driver makes them."""
+    """The parts of a run, constructed as in the in-process driver."""
 
     def __init__(self, run: RunSpec) -> None:
-        # It imports TensorFlow, which looks at how many cores there are.
+        # Imported late: TensorFlow reads the number of cores, which `main` may limit.
         from xagents_ray.run.learner_access import make_learner
 
         self._run, self._n_envs = run, run.config.env.n_envs
@@ -72,11 +72,11 @@ class Parts:
         self._batch = self.draw()
 
     def roll_out(self) -> tuple[Trajectory, RolloutReport]:
-        """Roll every environment out."""
+        """Collect a rollout of all environments."""
         return self._actor.rollout(self._weights, self._length, _ENV_STEPS)
 
     def stepper(self) -> Callable[[], None]:
-        """Return a rollout's steps of the environments, with random actions."""
+        """Return a function that steps the environments for a rollout, at random."""
         envs, spec = self._setup.make_envs(), self._run.spec
         envs.reset(self._run.seed)
         generator = np.random.default_rng(self._run.seed)
@@ -96,7 +96,7 @@ class Parts:
         return step
 
     def actor(self) -> Callable[[], None]:
-        """Return a rollout's choices of actions."""
+        """Return a function that chooses the actions of a rollout."""
         rows, stack = self._trajectory, self._run.spec.stack
         window = rows.observations[:stack], rows.starts[:stack]
         seen = stack_frames(*window) if self._run.spec.is_image else window[0][0]
@@ -114,7 +114,7 @@ class Parts:
         self._replay.insert(self._trajectory)
 
     def draw(self) -> Batch:
-        """Return what a learning phase learns from."""
+        """Return the data of a learning phase."""
         run, config = self._run, self._run.config.algorithm.replay
         fresh = [self._trajectory] if run.algorithm.on_policy else []
         if self._replay is None or config is None:
@@ -126,13 +126,13 @@ class Parts:
         return assemble_batch(parts, size, [run.seed])
 
     def sampler(self, batches: int, size: int) -> Callable[[], Any]:
-        """Return sampling so many batches of so many transitions."""
+        """Return a function that samples batches of `size` transitions."""
         replay = self._replay
         assert replay is not None
         return lambda: replay.sample(batches, size)
 
     def prioritizer(self) -> Callable[[], None]:
-        """Return setting the priorities of 1,000 transitions."""
+        """Return a function that sets the priorities of 1,000 transitions."""
         replay = self._replay
         assert replay is not None
         drawn = replay.sample(1, 1_000)
@@ -145,7 +145,7 @@ class Parts:
         return prioritize
 
     def learn(self) -> int:
-        """Do a learning phase; return its updates."""
+        """Run a learning phase; return the number of updates."""
         statistics = self.report.statistics
         outputs = self._learner.learn(
             self._batch, _ENV_STEPS, statistics, self._weights.version + 1
@@ -154,16 +154,16 @@ class Parts:
         return int(outputs.metrics["updates"])
 
     def publish(self) -> Weights:
-        """Copy the weights to act with."""
+        """Copy the acting weights from the learner."""
         self._weights = self._learner.policy_weights(1)
         return self._weights
 
     def bind(self) -> None:
-        """Make the policy act with them."""
+        """Load the weights into the policy."""
         self._policy.load(self._weights)
 
     def sizes(self) -> dict[str, int]:
-        """Return the transitions that a phase samples, and the bytes of the weights."""
+        """Return the sampled transitions per phase, and the bytes of the weights."""
         sampled = self._batch.sampled
         weights = sum(array.nbytes for array in self._weights.arrays.values())
         return {
@@ -183,10 +183,10 @@ class Parts:
 
 
 def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
-    """Return the seconds of each call of the parts with these names, and its sizes.
+    """Return the seconds of each call of the named parts, and the sizes.
 
-    `first` is the first learning phase: what is traced and compiled is so in it. Env
-    steps are those of a rollout, updates those of a learning phase.
+    `first` is the first learning phase, which includes tracing and compilation.
+    `env_steps` are per rollout, `updates` per learning phase.
     """
     began = time.perf_counter()
     updates = parts.learn() if "learn" in names else 0
@@ -211,7 +211,7 @@ def measure(parts: Parts, names: list[str], seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Time what the first argument asks for."""
+    """Time the parts that the first argument names."""
     asked = json.loads(sys.argv[1])
     if asked["one_core"] and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

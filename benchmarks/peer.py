@@ -1,17 +1,16 @@
 """One run of a peer in its own environment: `PYTHON -I benchmarks/peer.py JSON`.
 
 The peers are Stable-Baselines3 (`sb3`) and SBX, which is Stable-Baselines3 on JAX. This
-file imports nothing of ours: the argument holds `library`, `agent`, `network` (the
-hidden layers' `units` and their `activation`), `settings` by our names, `steps` and
-`warmup`, how environments are stepped (`vec`), the number of `threads`, and the vector
-steps between two learning phases of an off-policy agent (`rollout`; null for ours), and
-PyTorch's `device`. The last line printed is JSON: env steps, seconds, updates and the
-versions of what ran.
+file doesn't import xagents-ray. The argument has `library`, `agent`, `network` (`units`
+and `activation` of the hidden layers), `settings` by our names, `steps`, `warmup`,
+`vec` (how environments are stepped), the number of `threads`, `rollout` (vector steps
+between learning phases of an off-policy agent; null for the same as ours) and PyTorch's
+`device`. The last line of the output is JSON: env steps, seconds, updates and versions.
 
-What can't be the same: SBX' PPO has one network for the policy and another one for the
-value, each as large as ours, which shares one, and doesn't clip the value's change; its
-DQN has hidden layers of one width. Stable-Baselines3's DQN measures its gradient's norm
-even where nothing is clipped.
+Remaining differences: SBX's PPO has separate networks for the policy and the value,
+each as large as our shared one, and doesn't clip the value's change; its DQN has hidden
+layers of equal width. Stable-Baselines3's DQN computes the gradient's norm even without
+clipping.
 """
 
 import importlib
@@ -38,13 +37,13 @@ def _envs(settings: dict[str, Any], vec: str) -> Any:
     env, count = settings["env"], settings["n_envs"]
     if not settings["preprocess"]:
         return make_vec_env(env, count, vec_env_cls=kind)
-    # The prefix registers the ids, in worker processes too.
+    # The prefix registers the IDs, also in worker processes.
     envs = make_atari_env(f"ale_py:{env}", count, vec_env_cls=kind)
     return VecFrameStack(envs, settings["frame_stack"])
 
 
 def _policy(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return `policy_kwargs`: our networks and our Adam."""
+    """Return `policy_kwargs` for our networks and our Adam settings."""
     settings, units = asked["settings"], asked["network"]["units"]
     betas = settings["beta1"], settings["beta2"]
     if asked["library"] == "sbx":
@@ -74,7 +73,7 @@ def _policy(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trunk() -> type:
-    """Return an extractor of hidden layers that the policy and the value share."""
+    """Return a feature extractor with the hidden layers that both heads share."""
     from stable_baselines3.common.torch_layers import (
         BaseFeaturesExtractor,
         create_mlp,
@@ -95,7 +94,7 @@ def _trunk() -> type:
 
 
 def _on_policy(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what A2C and PPO share of our hyperparameters, by their names there."""
+    """Return the hyperparameters of A2C or PPO by the peer's names."""
     s = asked["settings"]
     common = {
         "n_steps": s["n_steps"],
@@ -107,7 +106,7 @@ def _on_policy(asked: dict[str, Any]) -> dict[str, Any]:
         return {**common, "use_rms_prop": False}
     value_clip = s["clip_norm"] if s["clip_value"] is None else s["clip_value"] or None
     if asked["library"] == "sbx":
-        value_clip = None  # it has none
+        value_clip = None  # not supported
     return {
         **common,
         "batch_size": s["n_steps"] * s["n_envs"] // s["mini_batches"],
@@ -119,9 +118,9 @@ def _on_policy(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _off_policy(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of DQN, DDPG, TD3 and SAC by their names there.
+    """Return the hyperparameters of DQN, DDPG, TD3 or SAC by the peer's names.
 
-    `train_freq` counts vector steps, ours env steps of all environments together.
+    `train_freq` counts vector steps; ours counts env steps of all environments.
     """
     s, agent = asked["settings"], asked["agent"]
     period = s["train_frequency"] // math.gcd(s["train_frequency"], s["n_envs"])
@@ -162,7 +161,7 @@ def _off_policy(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entropy(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return SAC's hyperparameters of entropy by their names there."""
+    """Return SAC's entropy hyperparameters by the peer's names."""
     alpha, target = settings["alpha"], settings["target_entropy"]
     return {
         "ent_coef": alpha if alpha == "auto" else float(alpha),
@@ -205,7 +204,7 @@ def _measure(model: Any, steps: int, warmup: int) -> dict[str, float]:
 
     model.train = timed
     model.learn(steps)
-    if "jax" in sys.modules:  # which returns before it has computed
+    if "jax" in sys.modules:  # JAX computes asynchronously
         jax = sys.modules["jax"]
         jax.block_until_ready(jax.live_arrays())
         ends[-1] = ends[-1][0], time.perf_counter(), ends[-1][2]
@@ -225,7 +224,7 @@ def _versions() -> dict[str, str]:
 
 
 def main() -> None:
-    """Do the run that the first argument asks for."""
+    """Perform the run that the first argument describes."""
     asked = json.loads(sys.argv[1])
     if asked["threads"] is not None:
         importlib.import_module("torch").set_num_threads(asked["threads"])

@@ -1,8 +1,8 @@
 """One run of rlox in its own environment: `PYTHON -I benchmarks/peer_rlox.py JSON`.
 
-rlox steps environments in Rust and learns in PyTorch. The argument and the last line
-printed are those of `peer.py`. Its policy and its value have a network each, of two
-hidden layers of one width, with tanh; ours share one.
+rlox steps environments in Rust and learns in PyTorch. The argument and the output are
+those of `peer.py`. Its policy and value have separate networks with two hidden tanh
+layers of equal width; ours share one network.
 """
 
 import importlib
@@ -17,7 +17,7 @@ _PACKAGES = ("rlox", "torch", "gymnasium")
 
 
 def _config(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return PPO's hyperparameters by their names there."""
+    """Return PPO's hyperparameters by rlox's names."""
     s = settings
     value_clip = s["clip_norm"] if s["clip_value"] is None else s["clip_value"]
     return {
@@ -45,7 +45,7 @@ def _measure(asked: dict[str, Any]) -> dict[str, float]:
     algorithms = importlib.import_module("rlox.algorithms.ppo")
 
     class Clock(callbacks.Callback):  # type: ignore[misc, name-defined]
-        def on_step(self, **facts: Any) -> bool:  # after each learning phase
+        def on_step(self, **facts: Any) -> bool:  # called after each learning phase
             ends.append((time.perf_counter(), facts["step"]))
             return True
 
@@ -62,7 +62,7 @@ def _measure(asked: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Do the run that the first argument asks for."""
+    """Perform the run that the first argument describes."""
     asked = json.loads(sys.argv[1])
     torch = importlib.import_module("torch")
     if asked["threads"] is not None:

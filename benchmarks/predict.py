@@ -1,7 +1,7 @@
-"""How long a trained policy takes to load, and to act: `predict`.
+"""Measures how long a trained policy takes to load and to act.
 
-`python -m benchmarks.predict JSON` is a process of its own; the argument is a run's
-directory, and what is printed are seconds by what they are of.
+`python -m benchmarks.predict JSON` is one measurement in a fresh process; the argument
+is a run's directory, and the output is the seconds of each row as JSON.
 """
 
 import json
@@ -24,7 +24,7 @@ _ROWS = {
 
 
 def measure(runs: int) -> list[list[str]]:
-    """Train a moment on CartPole and measure its policy; return rows of text."""
+    """Train briefly on CartPole and measure the policy; return the table's rows."""
     train = [sys.executable, "-m", "xagents_ray", "train", "ppo", "--local", "--quiet"]
     train += ["--env", "CartPole-v1", "--max-steps", "1", "--name", "first"]
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def _cell(seconds: list[float]) -> str:
 
 
 def _once(run: str) -> dict[str, float]:
-    """Return the seconds of each row, in a process that has imported nothing of it."""
+    """Return the seconds of each row; call it before anything else is imported."""
     began = time.perf_counter()
     import xagents_ray
 

@@ -1,7 +1,7 @@
-"""What history, TensorBoard, display and checkpoints cost of a run.
+"""Measures the cost of history, TensorBoard, display and checkpoints in a run.
 
-`python -m benchmarks.recording NAME` is a process of its own; the argument is a work's
-name, and what is printed are seconds by what they went to.
+`python -m benchmarks.recording JSON` is one measurement in a fresh process; the
+argument is a work's name, and the output is the seconds of each part as JSON.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from benchmarks.works import WORKS
 from xagents_ray import train
 
 WORK_STEPS = {"ppo-cartpole": 1_000_000, "dqn-cartpole": 500_000, "ppo-pong": 10_240}
-"""What is trained, and for how many env steps."""
+"""Env steps by name of the work."""
 _RECORDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "watch.recorder:Recorder": {
         "history and TensorBoard": ("episodes", "metrics", "flush", "close")
@@ -34,7 +34,7 @@ PARTS = [part for parts in _RECORDED.values() for part in parts]
 
 
 def measure(runs: int) -> list[list[str]]:
-    """Return rows of text: a work, its seconds, and the share that each part takes."""
+    """Return the table's rows: a work, its seconds, and the share of each part."""
     return [_row(name, runs) for name in WORK_STEPS]
 
 
@@ -49,14 +49,14 @@ def _row(name: str, runs: int) -> list[str]:
 
 
 class Stopwatch:
-    """Adds up the time of calls; of nested ones, only the outermost counts."""
+    """Accumulates the time of calls; nested calls count for the outermost one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._is_running = False
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose calls count for a part."""
+        """Wrap a function so that its calls count for a part."""
         self.seconds[part] = 0.0
 
         def call(*args: Any, **settings: Any) -> Any:
@@ -84,7 +84,7 @@ def _once(name: str) -> dict[str, float]:
     session = importlib.import_module("xagents_ray.run.session").Session
     whole = Stopwatch()
     session.train = whole.timed("run", session.train)
-    os.environ["FORCE_COLOR"] = "1"  # shown live, as in a terminal
+    os.environ["FORCE_COLOR"] = "1"  # live display, as in a terminal
     work = WORKS[name]
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,4 +1,4 @@
-"""Speeds that were measured: their table, their file, and what they ran on."""
+"""Measured speeds: tables, files, and details of the machine and the versions."""
 
 import importlib.metadata
 import json
@@ -23,14 +23,14 @@ _PACKAGES = ("tensorflow", "keras", "ray", "numpy", "gymnasium", "ale-py", "envp
 
 @dataclass(frozen=True)
 class Result:
-    """Env steps a second of one work.
+    """Env steps per second of one work.
 
     Attributes:
         work: name of the work in `WORKS`.
         title: title of the work in tables.
-        speeds: speeds of every run by column: ours with its mode, or a peer.
-        updates: gradient steps per env step, by column, as its library counts them.
-        versions: versions of the libraries that the peers ran, by peer.
+        speeds: speeds of all runs by column: ours with its mode, or a peer.
+        updates: gradient steps per env step, by column, as the library counts them.
+        versions: versions of the packages in a peer's environment, by peer.
     """
 
     work: str
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def ratios(self) -> dict[str, dict[str, float]]:
-        """Medians of our columns divided by each peer's, by column and peer."""
+        """Ratios of our medians to those of the peers, by column and peer."""
         medians = {each: statistics.median(runs) for each, runs in self.speeds.items()}
         ours = [column for column in medians if column.startswith(OURS)]
         peers = [column for column in medians if column not in ours]
@@ -55,7 +55,7 @@ class Result:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return medians, spreads and ratios as a table in Markdown."""
+    """Return medians, ranges and ratios as a Markdown table."""
     peers = dict.fromkeys(
         peer for each in results for own in each.ratios.values() for peer in own
     )
@@ -77,7 +77,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, of which the first one has the heads, as a table in Markdown."""
+    """Return rows as a Markdown table; the first one is the header."""
     heads, *others = rows
     lines = [heads, ["---"] * len(heads), *others]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -86,10 +86,10 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 def losses(
     recorded: Sequence[Result], now: Sequence[Result], tolerance: float
 ) -> list[str]:
-    """Return a sentence for each ratio that has fallen by more than a share of it.
+    """Return a sentence for each ratio that fell by more than the relative tolerance.
 
     Raises:
-        UserError: there is no ratio that both have.
+        UserError: the reports have no ratio in common.
     """
     before = {each.work: each.ratios for each in recorded}
     pairs = [
@@ -114,12 +114,12 @@ def _cell(speeds: Sequence[float]) -> str:
 
 
 def report(bench: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
-    """Return all numbers and what they were measured on, as JSON."""
+    """Return all numbers, with the machine and the versions, as JSON data."""
     return {"bench": dict(bench), **ran_on(), "results": _entries(results)}
 
 
 def ran_on() -> dict[str, Any]:
-    """Return the commit, the machine and the versions of what runs here."""
+    """Return the commit, the machine and the versions of the packages."""
     return {
         "commit": _commit(),
         "machine": {
@@ -140,10 +140,10 @@ def read(stored: Mapping[str, Any]) -> list[Result]:
 
 
 def joined(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one report of all runs in several ones.
+    """Merge several reports into one with all runs.
 
     Raises:
-        UserError: they are of different commits, machines or versions.
+        UserError: the reports have different commits, machines or versions.
     """
     results: dict[str, Result] = {}
     for each in reports:
@@ -176,7 +176,7 @@ def _entries(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def _commit() -> str | None:
-    """Return the commit, with `-dirty` if a file outside of docs/ is changed."""
+    """Return the commit, with `-dirty` if a file outside of docs/ has changed."""
     words = ["describe", "--always"], ["status", "--porcelain", "-uno", ":!docs"]
     try:
         commit, changes = (
@@ -190,7 +190,7 @@ def _commit() -> str | None:
 
 
 def _processor() -> str:
-    """Return the processor's name; "" where the system doesn't say."""
+    """Return the name of the processor; "" if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

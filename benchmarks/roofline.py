@@ -1,4 +1,4 @@
-"""What each part of a work costs alone: `roofline`, `updates`, `replay`, `weights`."""
+"""Costs of the parts of a work: `roofline`, `updates`, `replay`, `weights`."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ _CALLS = {
     "sample_4096": "64 × 64 sampled",
     "prioritize": "1,000 priorities",
 }
-"""Of a replay, timed one by one: the part's name, and what is shown for it."""
+"""Titles of the separately timed parts of a replay, by name of the part."""
 _works = click.option(
     "--work", "names", type=click.Choice(list(WORKS)), multiple=True, help="Repeatable."
 )
@@ -41,7 +41,7 @@ def _has_replay(name: str) -> bool:
 def _timed(
     name: str, settings: Mapping[str, Any], parts: Sequence[str], one_core: bool = True
 ) -> dict[str, Any]:
-    """Return what `benchmarks.parts` measures, with the median of each part's calls."""
+    """Run `benchmarks.parts`; return its output with the median for each part."""
     WORKS[name].config(**settings)
     named: dict[str, Any] = {"work": name, "settings": settings, "parts": parts}
     asked = {**named, "one_core": one_core, "seconds": _SECONDS}
@@ -51,11 +51,11 @@ def _timed(
 
 
 def costs(spans: Mapping[str, Sequence[float]], env_steps: int) -> dict[str, float]:
-    """Return microseconds of a core per env step, by part of a run.
+    """Return the core microseconds per env step of each part of a run.
 
     Args:
-        spans: seconds of each call of a rollout (`roll_out`), of its parts, and of a
-            learning phase's, by name; the fastest counts, as other work only delays.
+        spans: seconds of each call of a rollout (`roll_out`), of its parts, and of the
+            parts of a learning phase, by name; the fastest call has the least noise.
         env_steps: env steps of a rollout, and so between two learning phases.
     """
     best = {name: min(calls) for name, calls in spans.items()}
@@ -97,7 +97,7 @@ def roofline(work: str, settings: Settings, speeds: TextIO | None) -> None:
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of settings; an axis without values is left out."""
+    """Yield every combination of settings; axes without values are left out."""
     used = {name: values for name, values in axes.items() if values}
     for values in itertools.product(*used.values()):
         yield dict(zip(used, values, strict=True))
@@ -106,7 +106,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def variants(
     names: Sequence[str], axes: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every work with each combination of those settings that its agent has."""
+    """Yield every work with each combination of the settings that its agent has."""
     for name in names:
         algorithm, _ = WORKS[name].config()
         known = {each.name for each in train_options(algorithm.config)}
@@ -202,6 +202,6 @@ def weights(names: tuple[str, ...], settings: Settings) -> None:
 
 
 def _ms(spans: Iterable[float]) -> str:
-    """Return the median and the spread in milliseconds."""
+    """Format the median and the range in milliseconds."""
     found = sorted(1e3 * span for span in spans)
     return f"{statistics.median(found):.3f} ({found[0]:.3f}–{found[-1]:.3f})"

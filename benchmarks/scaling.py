@@ -1,4 +1,4 @@
-"""Env actors against throughput, with environments that sleep: `scaling`."""
+"""Measures throughput by number of env actors, with environments that sleep."""
 
 import json
 import statistics
@@ -33,7 +33,7 @@ print(json.dumps([result.steps_per_second, result.policy_lag, result.profile]))
 
 
 class Sleeper(gym.Env[Any, Any]):
-    """A simulator that takes 10 ms a step and no core; episodes of 200 steps."""
+    """A simulator that sleeps for 10 ms per step; episodes have 200 steps."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (8,), np.float32)
     action_space = gym.spaces.Discrete(4)
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 def measure(agents: tuple[str, ...], actors: tuple[int, ...], runs: int) -> list[Run]:
-    """Run every combination in turn, `runs` times over, and print the table."""
+    """Run all combinations in turn, `runs` times, and print the table."""
     done = []
     for _ in range(runs):
         for agent in agents:
@@ -90,7 +90,7 @@ def _run(agent: str, n_actors: int) -> Run:
 
 
 def _print(runs: list[Run]) -> None:
-    """Print medians, and the share of linear growth from the fewest actors."""
+    """Print medians, and the fraction of linear scaling from the fewest actors."""
     speeds: dict[tuple[str, int], list[float]] = {}
     for run in runs:
         speeds.setdefault((run.agent, run.n_actors), []).append(run.steps_per_second)

@@ -1,4 +1,4 @@
-"""Memory of a long run, part by part: `soak`."""
+"""Measures the memory of a long run by part."""
 
 import json
 import subprocess
@@ -24,12 +24,12 @@ _PARTS = {
 
 
 def measure(minutes: float) -> list[dict[str, float]]:
-    """Train DQN on Pong so long after its replay is full; print megabytes by part.
+    """Train DQN on Pong and measure memory once the replay is full; print a table.
 
     Args:
-        minutes: minutes of measuring.
+        minutes: duration of the measurement.
     Returns:
-        A row each ten seconds: megabytes by part, `seconds` and `env_steps`.
+        A row every ten seconds: megabytes by part, `seconds` and `env_steps`.
     """
     rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as directory:
@@ -59,9 +59,9 @@ def measure(minutes: float) -> list[dict[str, float]]:
 
 
 def _parts(driver: psutil.Process) -> dict[str, float]:
-    """Return each part's megabytes but for files; the raylet's are the store's too.
+    """Return each part's megabytes without shared memory; the store's include it.
 
-    Pages of libraries are left out: they count as shared or not by what else runs.
+    Pages of libraries are left out, as other processes determine if they are shared.
     """
     sizes = {part: 0 for part in _PARTS}
     for child in driver.children(recursive=True):
@@ -75,7 +75,7 @@ def _parts(driver: psutil.Process) -> dict[str, float]:
 
 
 def _print(rows: list[dict[str, float]]) -> None:
-    """Print means of the first, middle and last minute, and the change."""
+    """Print the means of the first, middle and last minute, and the change."""
     minute = int(60 / _EVERY_SECONDS)
     middle = len(rows) // 2
     parts = (rows[:minute], rows[middle : middle + minute], rows[-minute:])

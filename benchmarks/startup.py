@@ -1,4 +1,4 @@
-"""How long a command takes to its first env step: `startup`."""
+"""Measures the time from a command to its first env step."""
 
 import os
 import statistics
@@ -16,17 +16,17 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from benchmarks.subprocesses import ROOT
 
 _FILE = "BENCHMARKS_FIRST_STEP"
-"""Environment variable that names the directory for the times of first steps."""
+"""Environment variable with the directory for the times of first steps."""
 _MODES: dict[str, Sequence[str]] = {"local": ("--local",), "ray": ()}
 
 
 class FirstStep(CartPoleEnv):
-    """CartPole that notes when it steps for the first time."""
+    """CartPole that records the time of its first step."""
 
     _has_stepped = False
 
     def step(self, action: Any) -> Any:
-        """Write the time once; step."""
+        """Write the time, if it is the first step; step."""
         if not self._has_stepped:
             self._has_stepped = True
             path = Path(os.environ[_FILE], f"{os.getpid()}-{id(self)}")
@@ -35,7 +35,7 @@ class FirstStep(CartPoleEnv):
 
 
 def measure(agent: str, runs: int) -> list[list[str]]:
-    """Start commands in each mode in turn; return a row of text for each mode."""
+    """Run the command in each mode in turn; return a table row per mode."""
     spans: dict[str, list[tuple[float, float]]] = {mode: [] for mode in _MODES}
     for number in range(1, runs + 1):
         for mode, found in spans.items():

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own."""
+"""Runs measurements in fresh processes."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 ROOT = Path(__file__).resolve().parent.parent
-"""Of the checkout."""
+"""Root of the checkout."""
 
 
 def module(name: str, asked: Mapping[str, Any] | str) -> list[str]:
-    """Return the command of a module of the benchmarks that takes JSON."""
+    """Return the command that runs a module of the benchmarks with a JSON argument."""
     return [sys.executable, "-m", f"benchmarks.{name}", json.dumps(asked)]
 
 
@@ -23,25 +23,25 @@ def in_fresh_process(
     folder: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Run a command; return the JSON of its last line.
+    """Run a command; return the JSON in the last line of its output.
 
     Args:
-        command: the program and its arguments.
-        folder: the working directory; default: the checkout.
-        environment: all environment variables of the process; default: those of this
+        command: program and arguments.
+        folder: working directory.
+        environment: all environment variables of the process; None for those of this
             process.
 
     Raises:
-        ClickException: it failed.
+        ClickException: the command failed.
     """
     pipe = subprocess.PIPE
-    # Left by Ctrl-C, this lets the run, which receives it too, end Ray in order.
+    # On Ctrl-C, `Popen` waits for the run, which receives it too and shuts down Ray.
     with subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, cwd=folder, env=environment
     ) as process:
         try:
             output, errors = process.communicate()
-        except SystemExit:  # SIGTERM, which only this process has received
+        except SystemExit:  # SIGTERM, which only this process receives
             process.terminate()
             raise
     if process.returncode:

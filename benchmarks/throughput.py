@@ -1,4 +1,4 @@
-"""Training throughput: runs of ours and of its peers in turn."""
+"""Training throughput: runs of xagents-ray and its peers in turn."""
 
 import dataclasses
 import json
@@ -19,27 +19,27 @@ from xagents_ray.run.prepare import prepare_run
 
 _SCRIPTS = {"rlox": "peer_rlox.py"}
 _QUIET = 0.3
-"""Load of a machine that has nothing else to do."""
+"""Maximum load of an idle machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What to measure.
+    """Configuration of a measurement.
 
     Attributes:
         peers: interpreter of each peer's environment, by the peer's name.
         runs: number of runs of each library and mode.
-        steps: env steps of a run; None for what the work says.
-        settings: settings of all libraries that are added to the works' own.
+        steps: env steps of a run; None for the work's.
+        settings: settings of all libraries in addition to the works'.
         modes: modes of our library; if empty, those of the work.
-        variants: each one's settings beside those, and beside the works' variants; ours
-            is run without them too.
+        variants: additional settings of further runs of ours, beside the works'
+            variants and the runs without any.
         peer_vec: `dummy` or `subproc`, how peers step environments.
-        peer_threads: threads of PyTorch in a peer; None for its default.
+        peer_threads: PyTorch threads in a peer; None for its default.
         peer_device: `cpu` or `cuda`, where Stable-Baselines3 trains.
         peer_rollout: vector steps between two learning phases of off-policy peers; None
-            for as many as of ours.
-        load: runnable processes a moment ago, before the first run.
+            for the same as ours.
+        load: load average (1 min) before the first run.
     """
 
     peers: Mapping[str, str]
@@ -55,7 +55,7 @@ class Bench:
     load: float = field(default_factory=lambda: round(os.getloadavg()[0], 2))
 
     def warn(self) -> None:
-        """Say so when the machine has other work."""
+        """Warn if the machine is busy."""
         if self.load > _QUIET:
             click.echo(
                 f"This machine is busy (load {self.load}): numbers will be low, and "
@@ -64,9 +64,9 @@ class Bench:
             )
 
     def rounds(self, name: str) -> Iterator[Result]:
-        """Run a work on each library and in each mode in turn, as often as asked.
+        """Run a work with each library and in each mode in turn, `runs` times.
 
-        Yields all of its numbers so far after each round.
+        Yields the result with all numbers so far after each round.
         """
         work, commands = WORKS[name], self._commands(name)
         result = Result(name, work.title, {each: [] for each in commands})
@@ -79,7 +79,7 @@ class Bench:
             yield result
 
     def _commands(self, name: str) -> dict[str, list[str]]:
-        """Return the command of each column's runs."""
+        """Return the command for each column."""
         work = WORKS[name]
         steps = self.steps or work.steps
         if steps <= work.warmup:
@@ -92,7 +92,7 @@ class Bench:
             own = parse_settings(variant.split(",")) if variant else {}
             for mode in self.modes or work.modes:
                 settings = {**shared, **MODES[mode], **own}
-                work.config(**settings)  # refuses what is wrong before anything is run
+                work.config(**settings)  # raises for invalid settings before any run
                 asked = {"work": name, "warmup": work.warmup, "settings": settings}
                 column = " ".join(filter(None, (OURS, mode, variant)))
                 commands[column] = module("one_run", asked)
@@ -104,7 +104,7 @@ class Bench:
         return commands
 
     def _asked(self, peer: str, work: Work, shared: Settings) -> dict[str, Any]:
-        """Return what the peer's script takes."""
+        """Return the argument of the peer's script."""
         run = prepare_run(*work.config(**shared))
         return {
             "library": peer,
@@ -120,15 +120,15 @@ class Bench:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON, without where the peers are."""
+        """Return the configuration as JSON data, without the peers' paths."""
         return dataclasses.asdict(self) | {"peers": list(self.peers)}
 
 
 def parse_peers(texts: Sequence[str]) -> dict[str, str]:
-    """Return interpreters by the peers' names of texts like `sb3=PYTHON`.
+    """Parse strings like `sb3=PYTHON`; return the interpreters by the peers' names.
 
     Raises:
-        UserError: a name is unknown, or there is no such interpreter.
+        UserError: a name is unknown, or an interpreter doesn't exist.
     """
     peers = {}
     for text in texts:
@@ -145,7 +145,7 @@ def parse_peers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _network(layout: Layout) -> dict[str, Any]:
-    """Return the sizes of a network's hidden dense layers, and their activation."""
+    """Return the units of a network's hidden dense layers, and their activation."""
     hidden = [
         layer
         for i, layer in enumerate(layout.layers)

@@ -1,4 +1,4 @@
-"""What is trained in the benchmarks: settings that every library gets alike."""
+"""Works: the trainings of the benchmarks, with the same settings for all libraries."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings.config import Config
 
 Settings = Mapping[str, Any]
-"""Settings by their flat names, as `xagents_ray.train` takes them."""
+"""Settings by flat name, as for `xagents_ray.train`."""
 
 MODES: Mapping[str, Settings] = {
     "local": {"local": True},
@@ -22,26 +22,26 @@ MODES: Mapping[str, Settings] = {
     "ray": {},
     "ray-lag-1": {"policy_lag": 1},
 }
-"""How ours is run."""
+"""Settings of our library's modes."""
 
 PEERS = ("sb3", "sbx", "rlox")
-"""Stable-Baselines3; SBX, which is that on JAX; rlox, whose environments are Rust."""
+"""Stable-Baselines3; SBX, its version on JAX; rlox, with environments in Rust."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to train.
+    """A training to measure.
 
     Attributes:
         title: title of the work in tables.
-        agent: the agent that is trained.
-        settings: settings of every library.
-        steps: env steps of a run, unless the user asks for another number.
-        warmup: env steps before the speed is measured, beside the first learning
-            phase: what is compiled later than there is compiled by then.
+        agent: name of the agent.
+        settings: settings of all libraries.
+        steps: default number of env steps of a run.
+        warmup: env steps before the measurement, in addition to the first learning
+            phase; covers later compilations.
         modes: modes in which our library runs.
         peers: libraries to compare with.
-        variants: settings of more runs of ours, as `--variant` takes them.
+        variants: settings of further runs of ours, as for `--variant`.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Work:
     variants: Sequence[str] = ()
 
     def config(self, **others: Any) -> tuple[Algorithm, Config]:
-        """Return its algorithm, and its config with other settings beside its own."""
+        """Return the algorithm, and the config with additional settings."""
         algorithm = find_algorithm(self.agent)
         values = {**self.settings, "max_steps": self.steps, "quiet": True, **others}
         return algorithm, Config.of(algorithm.config, values)
@@ -63,21 +63,21 @@ class Work:
 PONG = {
     "env": "PongNoFrameskip-v4",
     "preprocess": True,
-    "max_frame": True,  # as the peers do
+    "max_frame": True,  # same as the peers
 }
 # SBX has no A2C, and trains on images at a tenth of Stable-Baselines3's speed on CPUs.
 _SB3 = ("sb3",)
-# Where the CPU has no fast way, it shows what that costs.
+# On CPUs without fast bfloat16, this shows its cost.
 _BFLOAT16 = ("precision=bfloat16,allow-slow-precision=true",)
-# Where EnvPool is installed, runs step with it unless they say otherwise.
+# If EnvPool is installed, it is the default.
 _GYMNASIUM = ("vectorization=sync",) if importlib.util.find_spec("envpool") else ()
 _LOCAL = ("local", "local-lag-1")
-# A round of a game takes minutes; `--mode ray` adds the one left out.
+# A round with Pong takes minutes, so one mode is left out; `--mode ray` runs it.
 _GAME = (*_LOCAL, "ray-lag-1")
 _CARTPOLE = {"env": "CartPole-v1"}
 _PPO = {"n_envs": 16, "n_steps": 128, "ppo_epochs": 4, "mini_batches": 4}
 _A2C = {"n_envs": 16, "n_steps": 5}
-# A random action costs some libraries no forward pass: explore little from the start.
+# Some libraries skip the forward pass for random actions, so explore little.
 _DQN = {
     "n_envs": 4,
     "train_frequency": 4,
@@ -91,7 +91,7 @@ _PENDULUM = {"env": "Pendulum-v1", "train_frequency": 1, "buffer_initial_size": 
 def _pendulum(agent: str, batch: int) -> Work:
     title = f"{agent.upper()} Pendulum, batch {batch}"
     settings = {**_PENDULUM, "buffer_batch_size": batch}
-    # The first episodes end within the warm-up: phases have had all of their sizes.
+    # The first episodes end within the warm-up, after which no phase has a new size.
     return Work(title, agent, settings, 4_500, 1_500, ("local",))
 
 
@@ -164,7 +164,7 @@ WORKS = {
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Return settings of texts like `n-envs=8`; UserError for another form."""
+    """Parse settings like `n-envs=8`; UserError for any other form."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -178,7 +178,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def settings_option(help: str) -> Callable[[Any], Any]:
-    """Return the option `--set`, of which a command gets `settings` by flat names."""
+    """Return the option `--set`, which passes `settings` by flat name to a command."""
     return click.option(
         "--set",
         "settings",

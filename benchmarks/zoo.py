@@ -1,8 +1,9 @@
-"""What RL Baselines3 Zoo's benchmark reports, to hold our own results to.
+"""Results reported by RL Baselines3 Zoo's benchmark, for comparison.
 
-One run each, deterministic evaluation: the mean return of its episodes and the env
-steps of training (rl-baselines3-zoo's benchmark.md). ACER's are of the zoo for
-Stable-Baselines 2, the goal environments' are TQC's with hindsight experience replay.
+Each is a single run with deterministic evaluation: mean return and env steps of
+training (rl-baselines3-zoo's benchmark.md). Those of ACER are from the zoo for
+Stable-Baselines 2, those of goal environments from TQC with hindsight experience
+replay.
 """
 
 from typing import NamedTuple
@@ -85,7 +86,7 @@ _BY_AGENT = {
 
 
 def reported(agent: str, env: str) -> Reported | None:
-    """Return what the zoo reports of an agent and an environment's id, if it does."""
+    """Return the zoo's result for an agent and an environment's ID, or None."""
     _, name, _ = parse_env_id(env.rpartition(":")[2])
     found = _BY_AGENT.get(agent, {}).get(name)
     return None if found is None else Reported(*found)

@@ -1,15 +1,15 @@
 """Distributed reinforcement learning on Ray and TensorFlow 2.
 
-`train` is what the command `xagents-ray train` calls. Importing this package
-imports neither TensorFlow nor Ray.
+`train` does the same as the command `xagents-ray train`. Importing this package imports
+neither TensorFlow nor Ray.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# In a checkout the rooms `actors/`, `learners/` and `cluster/` lie next to this
-# folder; an installed copy has them inside it. This finds them in both, which a
-# bare checkout and Ray's `working_dir` need.
+# In a checkout, `actors/`, `learners/` and `cluster/` are next to this directory; in an
+# installed copy, they are inside. This finds them in both, as a bare checkout and Ray's
+# `working_dir` require.
 _ROOT = Path(__file__).resolve().parent.parent
 if (_ROOT / "setup.cfg").is_file() and str(_ROOT) not in __path__:
     __path__.append(str(_ROOT))
@@ -31,7 +31,7 @@ from xagents_ray.tuning.sweep import TuneResult  # noqa: E402
 from xagents_ray.watch.callbacks import Callback, RunContext  # noqa: E402
 from xagents_ray.watch.result import Result  # noqa: E402
 
-if TYPE_CHECKING:  # with the settings of each agent
+if TYPE_CHECKING:  # stubs with the settings of each agent
     from xagents_ray.commands.public import *  # noqa: F403
     from xagents_ray.commands.public import train, tune
     from xagents_ray.policy.own_loop import Agent
@@ -40,7 +40,7 @@ else:
     from xagents_ray.commands.tune import tune
 
     def __getattr__(name: str) -> Any:
-        """Return `Agent`, or what scripts of xagents take from here, such as `PPO`."""
+        """Return `Agent`, or a name that scripts for xagents use, such as `PPO`."""
         if name == "Agent":
             from xagents_ray.policy.own_loop import Agent
 

@@ -1,20 +1,20 @@
-"""What an algorithm, a replay buffer or a kind of layer of one's own is made from.
+"""The API for custom algorithms, replay buffers and kinds of layers.
 
-`examples/own_algorithm` is an algorithm in a package of its own: a module of settings
-and its `Algorithm`, one of losses and steps, and an entry point. These names
-suffice for the first and need no TensorFlow. What learns is a class like those in
-`xagents_ray.learners`, made from a `xagents_ray.learners.setup.LearnerSetup`, with what
-`xagents_ray.learners.learner.LearningAlgorithm` lists. What acts extends
-`xagents_ray.actors.policies.base.ActorPolicy`, or is one of those beside it, and a
-replay buffer extends `Replay`.
+`examples/own_algorithm` is an algorithm in a separate package: a module with the
+settings and the `Algorithm`, one with the learner, and an entry point. The first module
+only uses names from here and doesn't load TensorFlow. The learner is a class like those
+in `xagents_ray.learners`: it is constructed from a
+`xagents_ray.learners.setup.LearnerSetup` and implements
+`xagents_ray.learners.learner.LearningAlgorithm`. The policy extends
+`xagents_ray.actors.policies.base.ActorPolicy` or is an existing one, and a replay
+buffer extends `Replay`.
 
-Settings are a dataclass that extends `AlgorithmConfig`. Its fields are options of your
-own (`option`, `count`, …) and options that other algorithms have too, with their checks
-and what follows from them, from the modules `learning`, `models`, `policy_gradient`,
-`state_dependent`, `replay`, `trajectory_replay` and `off_policy`:
-`n_steps: int = policy_gradient.n_steps(256)`.
+Settings are a dataclass that extends `AlgorithmConfig`. Its fields are custom options
+(`option`, `count`, …) and shared options, with their checks, from the modules
+`learning`, `models`, `policy_gradient`, `state_dependent`, `replay`,
+`trajectory_replay` and `off_policy`: `n_steps: int = policy_gradient.n_steps(256)`.
 
-`xagents_ray.compat` is written with these names and those of `xagents_ray` alone.
+`xagents_ray.compat` only uses these names and those of `xagents_ray`.
 """
 
 from pkgutil import resolve_name
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        if name == "build_model":  # which imports TensorFlow
+        if name == "build_model":  # imports TensorFlow
             return resolve_name("xagents_ray.networks.keras:build_model")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,1 +1,1 @@
-"""What there is to know of an algorithm before it learns: settings, models, presets."""
+"""Descriptions of the algorithms: settings, networks and presets."""

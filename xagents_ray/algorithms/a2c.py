@@ -14,7 +14,7 @@ class A2CConfig(AlgorithmConfig):
     """Advantage actor-critic, arXiv:1602.01783."""
 
     replaced = trajectory_replay.OPTIONAL_REPLACED
-    reads_values = False  # it computes newer ones
+    reads_values = False  # the learner recomputes them
 
     gamma: float = learning.gamma(0.99)
     optimizer: str = learning.optimizer("adam")

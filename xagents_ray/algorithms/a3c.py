@@ -14,7 +14,7 @@ class A3CConfig(AlgorithmConfig):
     """Asynchronous advantage actor-critic, arXiv:1602.01783."""
 
     replaced = trajectory_replay.OPTIONAL_REPLACED
-    reads_values = False  # it computes newer ones
+    reads_values = False  # the learner recomputes them
     runs_free = True
     learns_each_rollout = True
 

@@ -1,4 +1,4 @@
-"""The description of an algorithm, and the table of those that are known."""
+"""The description of an algorithm, and the table of all algorithms."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from xagents_ray.networks.layout import Layout, layout_for
 from xagents_ray.settings.algorithm import AlgorithmConfig
 
 AgentName = NewType("AgentName", str)
-"""The name of an agent that type checkers don't know: `train(AgentName("own"))`."""
+"""Name of an agent that type checkers don't know: `train(AgentName("my-agent"))`."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class Model:
     """One network of an algorithm.
 
     Attributes:
-        name: name of the network, such as `policy`, which begins its arrays' names,
-            such as `policy/dense-0/kernel`.
-        networks: default .cfg file, the package's own or an absolute path; `{kind}`
+        name: name of the network, such as `policy`; prefix of its arrays' names, such
+            as `policy/dense-0/kernel`.
+        networks: default .cfg file, from this package or an absolute path; `{kind}`
             becomes `vector` or `image`.
         heads: names of the outputs: `actions` or one `value`.
-        file: the config's field that names the user's .cfg file.
-        reads_actions: whether it reads an observation vector and an action together.
-        has_log_std: whether it draws continuous actions, with a learned standard
-            deviation besides its outputs, unless the config `uses_sde`.
-        gives_logits: whether outputs are logits; a softmax that ends one is left out.
-        is_bounded: whether outputs lie in [-1, 1]; one that ends linearly gets a tanh.
-        adapt: function of the layout and the config to the changed layout, or None.
+        file: name of the config's field with the user's .cfg file.
+        reads_actions: whether the input is an observation vector and an action.
+        has_log_std: whether continuous actions have a learned standard deviation in
+            addition to the outputs, unless the config `uses_sde`.
+        gives_logits: whether outputs are logits; a final softmax is removed.
+        is_bounded: whether outputs lie in [-1, 1]; a linear output gets a tanh.
+        adapt: function that maps the layout and the config to a layout, or None.
     """
 
     name: str
@@ -48,24 +48,24 @@ class Model:
     adapt: Callable[[Layout, Any], Layout] | None = None
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
-        """Return its network for an environment, from the user's file or our own."""
+        """Return the network's layout, from the user's file or the default one."""
         extra = spec.action_units if self.reads_actions else 0
         layout = layout_for(file, self.networks, spec, self.outputs(spec), extra)
         layout = layout.without_softmax() if self.gives_logits else layout
         return layout.bounded() if self.is_bounded else layout
 
     def outputs(self, spec: EnvSpec) -> list[int]:
-        """Return the units of its outputs for an environment."""
+        """Return the number of units of each output for an environment."""
         units = {"actions": spec.action_units, "value": 1}
         return [units[head] for head in self.heads]
 
     def input_shape(self, spec: EnvSpec) -> tuple[int, ...]:
-        """Return the shape of its input for an environment, without the batch."""
+        """Return the shape of the input for an environment, without the batch."""
         first, *rest = spec.input_shape
         return (first + spec.action_units if self.reads_actions else first, *rest)
 
     def own(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Return its arrays within a learner's state, by their own names."""
+        """Return this model's arrays from a learner's state, without the prefix."""
         start = f"{self.name}/"
         own = [name for name in arrays if name.startswith(start)]
         return {name.removeprefix(start): arrays[name] for name in own}
@@ -73,27 +73,27 @@ class Model:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What there is to know of an algorithm before a run.
+    """Description of an algorithm.
 
-    Classes are given as `module:class`, so that the command line needs neither
-    TensorFlow nor the algorithm's own dependencies; a script or a notebook may give
-    the classes themselves.
+    Classes are import paths, `module:class`, so that the command line loads neither
+    TensorFlow nor the algorithm's dependencies; scripts and notebooks may pass the
+    classes themselves.
 
     Attributes:
         name: name on the command line, such as `ppo`.
-        config: config class of the settings.
-        learner: class of the learner, made from a `LearnerSetup`.
-        policy: class of the NumPy policy that acts.
+        config: class of the settings.
+        learner: class of the learner, constructed from a `LearnerSetup`.
+        policy: class of the NumPy policy that selects actions.
         models: networks in the order of --weights and --checkpoints; the first one
-            acts.
-        on_policy: whether it learns from each round as it comes.
-        replay: class of the replay that it may learn from, or None; the settings say
-            whether it does.
-        discrete: whether it takes discrete actions.
-        continuous: whether it takes continuous actions.
-        multi_discrete: whether it takes several discrete actions at once.
+            selects actions.
+        on_policy: whether the algorithm learns from each round when it arrives.
+        replay: class of the replay buffer, or None; the settings decide whether it is
+            used.
+        discrete: whether discrete actions are supported.
+        continuous: whether continuous actions are supported.
+        multi_discrete: whether several discrete actions per step are supported.
         presets: YAML file of tuned settings; see `algorithms.presets`.
-        adapt: function of the models and the config to the changed models, or None.
+        adapt: function that maps the models and the config to models, or None.
     """
 
     name: str
@@ -110,23 +110,23 @@ class Algorithm:
     adapt: Callable[[tuple[Model, ...], Any], tuple[Model, ...]] | None = None
 
     def adapted(self, config: AlgorithmConfig) -> "Algorithm":
-        """Return it with the networks that a config asks for."""
+        """Return the algorithm with the networks that a config requires."""
         if self.adapt is None:
             return self
         return replace(self, models=self.adapt(self.models, config))
 
     def layout(self, file: str | None, spec: EnvSpec) -> Layout:
-        """Return the network that acts, from the user's file or our own."""
+        """Return the acting network's layout, from the user's file or the default."""
         return self.models[0].layout(file, spec)
 
     def layouts(self, config: AlgorithmConfig, spec: EnvSpec) -> tuple[Layout, ...]:
-        """Return its networks for an environment."""
+        """Return the layouts of all networks for an environment."""
         return tuple(
             self.layout_of(model, config, spec) for model in self.adapted(config).models
         )
 
     def layout_of(self, model: Model, config: AlgorithmConfig, spec: EnvSpec) -> Layout:
-        """Return one of its networks for an environment.
+        """Return the layout of one network for an environment.
 
         Raises:
             UserError: the network or the config does not fit the environment.
@@ -138,7 +138,7 @@ class Algorithm:
     def extras(
         self, model: Model, config: AlgorithmConfig, spec: EnvSpec
     ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of a weights file's arrays besides the network's."""
+        """Return the shapes of a weights file's arrays that aren't the network's."""
         extras: dict[str, tuple[int, ...]] = {}
         if model.has_log_std and not (spec.is_discrete or config.uses_sde):
             extras["log_std"] = (spec.action_units,)
@@ -147,7 +147,7 @@ class Algorithm:
         return extras
 
     def check_spaces(self, spec: EnvSpec) -> None:
-        """Raise UserError when the algorithm can't take the spaces."""
+        """Raise UserError when the algorithm doesn't support the spaces."""
         obstacle = self._obstacle(spec)
         if obstacle is not None:
             fit = [r.name for r in ALGORITHMS.values() if r._obstacle(spec) is None]
@@ -156,7 +156,7 @@ class Algorithm:
             raise UserError(f"{self.name} {obstacle}; use {remedy}.")
 
     def _obstacle(self, spec: EnvSpec) -> str | None:
-        """Return why the algorithm can't take the spaces; None when it can."""
+        """Return why the spaces aren't supported; None if they are."""
         if not (self.discrete if spec.is_discrete else self.continuous):
             has = "discrete" if spec.is_discrete else "continuous"
             return f"can't take the {has} actions of this environment"
@@ -171,9 +171,9 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
-"""The algorithms by name; `xagents_ray.algorithms.table` fills it."""
+"""The algorithms by name, filled by `xagents_ray.algorithms.table`."""
 
 
 def add_algorithm(row: Algorithm) -> None:
-    """Add an algorithm of this package; `table.register` is for others."""
+    """Add an algorithm of this package; other packages use `table.register`."""
     ALGORITHMS[row.name] = row

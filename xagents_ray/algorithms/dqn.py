@@ -1,4 +1,4 @@
-"""Deep Q-learning, and the parts of Rainbow."""
+"""Deep Q-learning and the components of Rainbow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import count, flag, fraction, option, positive
 
 _CLIPPED = 0.05
-"""Share of targets outside the support of distributions that is worth a warning."""
+"""Fraction of targets outside the distributions' support that triggers a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +151,11 @@ class DQNConfig(AlgorithmConfig):
 
     @property
     def support(self) -> FloatArray:
-        """The returns that distributions have probabilities of, float32 [atoms]."""
+        """Support of the return distributions, float32 [atoms]."""
         return np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32)
 
     def warning(self, metrics: Mapping[str, float]) -> str | None:
-        """Return what is wrong with the support of distributions, if anything is."""
+        """Return a warning if the support of the distributions is too narrow."""
         share = metrics.get("clipped", 0.0)
         if share <= _CLIPPED:
             return None
@@ -167,10 +167,10 @@ class DQNConfig(AlgorithmConfig):
 
 
 def add_dqn_layers(layout: Layout, config: DQNConfig) -> Layout:
-    """Return the network with the parts that the config asks for.
+    """Return the network with the layers that the config requires.
 
     Raises:
-        UserError: the network is from a Keras file, which has its own layers.
+        UserError: the network is a Keras model, whose layers can't be changed.
     """
     is_plain = not (config.dueling or config.noisy or config.distributional)
     if is_plain:

@@ -21,12 +21,12 @@ def _replayed_part(share: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ImpalaTrajectories(OptionalReplayGroup):
-    """Settings of replay within each update, or in updates of their own."""
+    """Settings for replay, either mixed into each update or in separate updates."""
 
     replay_share: float
 
     def check_settings(self) -> None:
-        """Raise UserError when both are asked for."""
+        """Raise UserError when both kinds of replay are enabled."""
         super().check_settings()
         if self.replay_share and self.replay_ratio:
             raise UserError(
@@ -36,17 +36,17 @@ class ImpalaTrajectories(OptionalReplayGroup):
 
     @property
     def is_used(self) -> bool:
-        """Whether it learns from a replay buffer."""
+        """Whether the algorithm learns from a replay buffer."""
         return bool(self.replay_share) or super().is_used
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return the rounds that an update takes part of, or draw their number."""
+        """Return the rounds to sample for one update, or draw the number of updates."""
         if self.replay_share:
             return math.ceil(_replayed_part(self.replay_share)), 0
         return super().due(steps, generator)
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the observations that are drawn, about."""
+        """Return the approximate number of observations that are sampled."""
         if self.replay_share:
             rounds = math.ceil(_replayed_part(self.replay_share))
             return rounds * (self.n_steps + stack) * n_envs
@@ -58,7 +58,7 @@ class IMPALAConfig(AlgorithmConfig):
     """Importance-weighted actor-learner architecture, arXiv:1802.01561."""
 
     replaced = trajectory_replay.OPTIONAL_REPLACED
-    reads_values = False  # it computes newer ones
+    reads_values = False  # the learner recomputes them
     runs_free = True
 
     gamma: float = learning.gamma(0.99)
@@ -116,7 +116,7 @@ class IMPALAConfig(AlgorithmConfig):
 
     @property
     def replayed_part(self) -> float:
-        """Replayed trajectories for each fresh one."""
+        """Number of replayed trajectories per fresh one."""
         return _replayed_part(self.replay_share)
 
 

@@ -1,4 +1,4 @@
-"""Options and networks of algorithms that learn from single transitions."""
+"""Options and networks of off-policy algorithms that learn from single transitions."""
 
 from dataclasses import dataclass, replace
 
@@ -55,7 +55,7 @@ class TransitionReplayGroup(ReplayGroup):
     her_goals: int
 
     def check_settings(self) -> None:
-        """Raise UserError when settings of PER or HER are given without it."""
+        """Raise UserError when PER or HER is configured but not enabled."""
         super().check_settings()
         unused = self.config.not_default("priority_alpha", "priority_beta")
         if unused and not self.prioritized:
@@ -71,35 +71,35 @@ class TransitionReplayGroup(ReplayGroup):
 
     @property
     def takes_errors(self) -> bool:
-        """Whether errors of sampled transitions go back to the replay."""
+        """Whether the replay needs the TD errors of sampled transitions."""
         return self.prioritized
 
     @property
     def relabels_goals(self) -> bool:
-        """Whether it puts achieved goals in the place of desired ones."""
+        """Whether achieved goals replace desired ones in sampled transitions."""
         return self.her is not None
 
     @property
     def alpha(self) -> float | None:
-        """Power of errors in priorities; None where all transitions are alike."""
+        """Exponent of errors in priorities; None for uniform sampling."""
         return self.priority_alpha if self.prioritized else None
 
     @property
     def arguments(self) -> tuple[int, float, tuple[str, int] | None, float | None]:
-        """Steps of a transition, the discount factor, HER's settings, and PER's alpha.
+        """Steps per transition, discount factor, HER's settings and PER's alpha.
 
-        The last two are None without HER, and where it samples uniformly.
+        The last two are None without HER and PER, respectively.
         """
         relabeling = None if self.her is None else (self.her, self.her_goals)
         return self.n_step, self.gamma, relabeling, self.alpha
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return the batches due, and the env steps left for the next ones."""
+        """Return the number of batches due, and the env steps left over."""
         periods, rest = divmod(steps, self.train_frequency)
         return periods * self.gradient_steps, rest
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the most observations that one learning phase samples."""
+        """Return the maximum number of observations that a learning phase samples."""
         periods = self.rollout_length * n_envs // self.train_frequency + 1
         batches = periods * self.gradient_steps
         frames = stack + (1 if self.n_step == 1 else stack)
@@ -108,17 +108,17 @@ class TransitionReplayGroup(ReplayGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class Critics(Group):
-    """Settings of the critics of actions."""
+    """Settings of the action-value critics."""
 
     critic_model: str | None
     layer_norm: bool
     critics: int = 1
 
     def normalized(self, layout: Layout) -> Layout:
-        """Return a critic's network with the layers that are asked for.
+        """Return a critic's network, with layer normalization if enabled.
 
         Raises:
-            UserError: the network is from a Keras file, which has its own layers.
+            UserError: the network is a Keras model, whose layers can't be changed.
         """
         if not self.layer_norm:
             return layout
@@ -245,7 +245,7 @@ noise = shared(
 
 
 def critic_of_actions(networks: str) -> Model:
-    """Return the value of an observation and an action; see `Model.networks`."""
+    """Return the model of an action-value critic; see `Model.networks`."""
     return Model(
         "critic",
         networks,
@@ -271,13 +271,13 @@ DETERMINISTIC_MODELS = (
     ),
     critic_of_actions("critic-{kind}.cfg"),
 )
-"""An actor, and the value of an observation and an action."""
+"""A deterministic actor and an action-value critic."""
 
 
 def with_critics(
     models: tuple[Model, ...], config: AlgorithmConfig
 ) -> tuple[Model, ...]:
-    """Return an actor and as many critics as the config has: `critic`, `critic-2`."""
+    """Return the actor and the configured number of critics, `critic`, `critic-2`."""
     actor, critic, *_ = models
     group = config.part(Critics)
     count = 1 if group is None else group.critics

@@ -1,4 +1,4 @@
-"""Options and networks of algorithms that learn a stochastic policy from rollouts."""
+"""Options and networks of policy-gradient algorithms."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from xagents_ray.settings.options import (
 
 @dataclass(frozen=True, kw_only=True)
 class Rollouts(RolloutGroup):
-    """Settings of algorithms that learn from each rollout as it comes."""
+    """Settings of algorithms that learn from each rollout when it arrives."""
 
     n_steps: int
     mini_batches: int = 1
@@ -49,10 +49,10 @@ class PolicyAndValue(Group):
     separate_networks: bool
 
     def adapted(self, layout: Layout) -> Layout:
-        """Return the network with layers of its own for the value, if asked for.
+        """Return the network, with separate layers for the value if enabled.
 
         Raises:
-            UserError: it is from a Keras file, which has its own layers.
+            UserError: the network is a Keras model, whose layers can't be changed.
         """
         if not self.separate_networks:
             return layout
@@ -107,7 +107,7 @@ NORMALIZED = (
     "Shift and scale the policy's advantages to a mean of 0 and a deviation of 1; "
     "--no-normalize-advantages learns from them as they are"
 )
-"""Help of `normalize_advantages` where that is the default."""
+"""Help of `normalize_advantages` for algorithms that enable it by default."""
 advantage_epsilon = shared(
     positive,
     "Value added to the standard deviation that advantages are divided by",

@@ -1,4 +1,4 @@
-"""A run before it starts: all that its parts are made from."""
+"""The specification that all parts of a run are constructed from."""
 
 import math
 from dataclasses import dataclass
@@ -13,53 +13,53 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.settings.config import Config
 
 SEED_LIMIT = 2**30
-"""Above all seeds of first environments: emulators take 31 bits, and the environments
-after the first one have the next numbers.
+"""Exclusive limit of the first environment's seed. Emulators take 31 bits, and further
+environments count up from it.
 """
 _SMALL, _LARGE = 1e7, 1e8
-"""FLOPs of an update's largest matrix product. A large one gains from all cores; below,
-threads wait for each other longer than they compute. On CPUs, XLA makes updates faster
-whose operations are small, and others slower. docs/adr/0007 has the measurements.
+"""Thresholds for the FLOPs of an update's largest matrix product. Large ones benefit
+from all cores; with smaller ones, threads spend more time waiting than computing. On
+CPUs, XLA speeds up small operations and slows down others; see docs/adr/0007.
 """
 
 
 class Threads(NamedTuple):
-    """Threads of TensorFlow."""
+    """TensorFlow's thread counts."""
 
-    within: int  # one operation
-    across: int  # operations that don't wait for each other
+    within: int  # intra-op parallelism
+    across: int  # inter-op parallelism
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run before it starts."""
+    """Specification of a run."""
 
-    algorithm: Algorithm  # its row of the table
+    algorithm: Algorithm
     config: Config  # all settings
-    spec: EnvSpec  # of the environments
-    layouts: tuple[Layout, ...]  # of the networks; the first one acts
-    seed: int  # given, or drawn
-    weights: tuple[WeightsFile, ...] = ()  # files that the models begin with, if any
-    # Keras files that the models were made of, whose weights they begin with, if any.
+    spec: EnvSpec  # specification of the environments
+    layouts: tuple[Layout, ...]  # layouts of the networks; the first one acts
+    seed: int  # the user's seed, or a random one
+    weights: tuple[WeightsFile, ...] = ()  # initial weights of the models, if any
+    # Contents of the models' Keras files, with their initial weights; None for others.
     networks: tuple[bytes | None, ...] = ()
-    # Cores that one part of it may use; None for all of its machine.
+    # Cores that each part of the run may use; None for all cores of its machine.
     threads: int | None = None
-    notes: tuple[str, ...] = ()  # what the user should know, one sentence each
+    notes: tuple[str, ...] = ()  # notes for the user, one sentence each
 
     @property
     def cores(self) -> int:
-        """Cores that a part of it may use on this machine, where it is asked."""
+        """Cores that a part of the run may use on the machine that evaluates this."""
         return min(available_cores(), self.threads or available_cores())
 
     @property
     def learner_threads(self) -> Threads:
-        """Threads of the learner; the networks of one size may take one each."""
+        """Threads of the learner; medium networks get one inter-op thread each."""
         given = self.config.placement.learner_threads
         cores, flops = given or self.cores, self._update_flops
         if self.compiles(on_gpu=False) and flops >= _SMALL:
             return Threads(cores, 1)
         if flops >= _LARGE:
-            # Off-policy, a target network computes beside the one that learns.
+            # Off-policy, a target network computes in parallel with the online one.
             within = cores if self.algorithm.on_policy else (cores + 1) // 2
             return Threads(within, min(cores, 2))
         if flops >= _SMALL and len(self.layouts) > 1:
@@ -73,9 +73,9 @@ class RunSpec:
         return min(math.prod(self.learner_threads), most)
 
     def compiles(self, on_gpu: bool) -> bool:
-        """Return whether XLA compiles learning phases, on a GPU or a CPU."""
+        """Return whether XLA compiles the learning phases on a GPU or a CPU."""
         jit = self.config.placement.jit
-        # What is unknown may have operations that XLA lacks.
+        # The user's Keras models may have operations that XLA doesn't support.
         layers = [layer for layout in self.layouts for layer in layout.layers]
         is_known = not any(isinstance(layer, WholeModel) for layer in layers)
         gains = on_gpu or self._update_flops < _SMALL
@@ -83,7 +83,7 @@ class RunSpec:
 
     @property
     def _update_flops(self) -> float:
-        """Of the largest matrix product of an update."""
+        """FLOPs of the largest matrix product of an update."""
         rows = self.config.algorithm.update_rows(self.config.env.n_envs)
         layers = [layer for layout in self.layouts for layer in layout.layers]
         return float(rows * max(layer.flops for layer in layers))
@@ -95,10 +95,10 @@ class RunSpec:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether the user gave the seed, and so expects a reproducible run."""
+        """Whether the user set the seed and so expects a reproducible run."""
         return self.config.training.seed is not None
 
     @property
     def evaluation_seed(self) -> int:
-        """Of the episodes of evaluations, which differ from those of training."""
+        """Seed of evaluation episodes, different from the seeds of training."""
         return (self.seed + 2**20) % SEED_LIMIT

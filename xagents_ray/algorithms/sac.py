@@ -16,14 +16,14 @@ from xagents_ray.settings.algorithm import AlgorithmConfig
 from xagents_ray.settings.options import option
 
 AUTO_ALPHA = "auto"
-"""Value of `--alpha` that is learned."""
+"""Value of `--alpha` that makes the entropy coefficient learned."""
 LOG_STD_BOUNDS = -20.0, 2.0
-"""Of the actor's second output; the code of the paper's authors clips it so."""
+"""Clipping range of the actor's log standard deviation, as in the authors' code."""
 _CRITIC = critic_of_actions("sac-critic-{kind}.cfg")
 
 
 def _text(value: Any) -> Any:
-    """Return a number as the text that a config holds; other values as they are."""
+    """Convert a number to the config's text; leave other values unchanged."""
     return str(value) if isinstance(value, Real) else value
 
 

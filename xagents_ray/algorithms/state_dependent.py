@@ -1,4 +1,4 @@
-"""Deviations of continuous actions: of one Gaussian, or by state (gSDE)."""
+"""Standard deviations of continuous actions, shared or state-dependent (gSDE)."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from xagents_ray.settings.options import flag, option, shared
 
 @dataclass(frozen=True, kw_only=True)
 class StateDependent(Group):
-    """Settings of algorithms that may explore by gSDE, arXiv:2005.05719."""
+    """Settings of algorithms that support gSDE, arXiv:2005.05719."""
 
     init_log_std: float
     sde_frequency: int | None
 
     @property
     def uses_sde(self) -> bool:
-        """Whether the network gives the deviations of continuous actions."""
+        """Whether the network outputs the deviations of continuous actions."""
         return self.sde_frequency is not None
 
     @property
@@ -30,12 +30,12 @@ class StateDependent(Group):
 
     @property
     def sde_steps(self) -> int:
-        """Steps of an environment for which a matrix lasts at most."""
+        """Maximum number of env steps for which a noise matrix is used."""
         frequency = self.sde_frequency or 0
         return self.config.batch_steps if frequency < 0 else frequency
 
     def check_settings(self) -> None:
-        """Raise UserError when a matrix would last for no step."""
+        """Raise UserError when `sde_frequency` is 0."""
         if self.sde_frequency == 0:
             raise UserError(
                 "--sde-frequency takes 1 or more steps, or -1 for those of a rollout, "
@@ -43,7 +43,7 @@ class StateDependent(Group):
             )
 
     def check_spec(self, spec: EnvSpec) -> None:
-        """Raise UserError when the actions are discrete."""
+        """Raise UserError when the settings are used with discrete actions."""
         for name in self.config.not_default("sde_frequency", "init_log_std"):
             if spec.is_discrete:
                 raise UserError(
@@ -79,7 +79,7 @@ sde_frequency = shared(
 
 
 def noise_of(config: AlgorithmConfig) -> StateDependent:
-    """Return the settings of the deviations of an algorithm's actions."""
+    """Return an algorithm's settings for the deviations of its actions."""
     group = config.part(StateDependent)
     assert group is not None, f"{type(config).__name__} has no --sde-frequency"
     return group
@@ -92,16 +92,16 @@ def add_log_std(
     output: int | None = None,
     learns_features: bool = False,
 ) -> Layout:
-    """Return a policy's network with the deviations of actions, if it gives them.
+    """Return a policy's network, with the deviations of actions if gSDE is enabled.
 
     Args:
         layout: layout of the network.
         config: settings of the algorithm.
-        file: file that the network is read from, or None.
+        file: the network's file, or None.
         output: see `networks.state_dependent.with_log_std`.
         learns_features: see `networks.state_dependent.with_log_std`.
     Raises:
-        UserError: the network is from a Keras file, which has its own layers.
+        UserError: the network is a Keras model, whose layers can't be changed.
     """
     if not config.uses_sde:
         return layout

@@ -1,4 +1,4 @@
-"""The table of algorithms: one import for each of ours, and those of other packages."""
+"""The table of algorithms: one import per built-in algorithm, and plugins."""
 
 import dataclasses
 import functools
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 GROUP = "xagents_ray.algorithms"
-"""Group of entry points for algorithms, `reinforce = own_algorithm.algorithm:ROW`."""
+"""Entry-point group of algorithms, `reinforce = own_algorithm.algorithm:ROW`."""
 _OURS = frozenset(ALGORITHMS)
 
 
 def all_algorithms() -> Mapping[str, Algorithm]:
-    """Return all algorithms by name, those of other packages last."""
+    """Return all algorithms by name, plugins last."""
     plugin_failures()
     return ALGORITHMS
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """Return the algorithm; UserError with near names when there is none."""
+    """Return the named algorithm; UserError with similar names if there is none."""
     if not isinstance(name, str):
         raise _no_name(name)
     if name in ALGORITHMS:
@@ -64,7 +64,7 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def _no_name(given: Any) -> UserError:
-    """Return the error for what is given in place of an agent's name, as a class."""
+    """Return the error for an agent's name that isn't a string, such as a class."""
     word = getattr(given, "__name__", "").lower()
     name = word if word in all_algorithms() else "ppo"
     return UserError(
@@ -75,7 +75,7 @@ def _no_name(given: Any) -> UserError:
 def agents_with(
     name: str, among: Callable[[Option], bool] = lambda each: True
 ) -> list[str]:
-    """Return the agents that have a setting, `her`, among those of their options."""
+    """Return the agents with the option `name`, if the predicate `among` accepts it."""
     return [
         agent
         for agent, row in all_algorithms().items()
@@ -84,7 +84,7 @@ def agents_with(
 
 
 def check_owners(row: Algorithm, names: Iterable[str]) -> None:
-    """Raise UserError when one of the settings is another agent's."""
+    """Raise UserError when a setting belongs to other agents only."""
     row.config.check_names(names)
     own = {word for o in options(row.config) for word in (o.name, *o.known_as)}
     for name in names:
@@ -97,21 +97,21 @@ def check_owners(row: Algorithm, names: Iterable[str]) -> None:
 
 @functools.cache
 def plugin_failures() -> Mapping[str, str]:
-    """Add algorithms of other packages; return a sentence for each that fails."""
+    """Register the plugins; return a sentence for each one that fails, by name."""
     return load_plugins(GROUP, lambda name, row: register(row))
 
 
 def register(row: Any) -> None:
-    """Add an algorithm, so that `train`, `tune` and the others know it by its name.
+    """Register an algorithm, so that `train`, `tune` and so on find it by its name.
 
-    For the command line, a package names its algorithm in an entry point of the group
-    `xagents_ray.algorithms`. It replaces an older one of the same module, as when a
-    notebook's cell runs again.
+    For the command line, a package declares its algorithm as an entry point in the
+    group `xagents_ray.algorithms`. An algorithm replaces an earlier one of the same
+    name and module, so a notebook cell can run again.
 
     Args:
         row: the `Algorithm`; its classes may be defined in the script itself.
     Raises:
-        UserError: its name is taken, or it is wrong.
+        UserError: the name is taken, or the algorithm is invalid.
     Example:
         >>> import dataclasses, xagents_ray
         >>> from xagents_ray.extend import find_algorithm
@@ -128,7 +128,7 @@ def register(row: Any) -> None:
 
 
 def _problem(row: Algorithm) -> str | None:
-    """Return what is wrong with an algorithm, and the remedy; None if nothing is."""
+    """Return what is wrong with an algorithm and how to fix it; None if valid."""
     if not re.fullmatch("[a-z][a-z0-9_-]*", row.name):
         return "has a name that can't be typed: take a-z, 0-9, - and _"
     config: Any = row.config
@@ -154,6 +154,6 @@ def _problem(row: Algorithm) -> str | None:
 
 
 def _home(row: Algorithm) -> str:
-    """Return the module of an algorithm's learner, which tells whose it is."""
+    """Return the module of an algorithm's learner, which identifies its owner."""
     place = row.learner
     return place.partition(":")[0] if isinstance(place, str) else place.__module__

@@ -1,4 +1,4 @@
-"""Options of algorithms that learn from each round, and from old ones again."""
+"""Options of on-policy algorithms with a replay buffer of trajectories."""
 
 import math
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ REPLACED: Mapping[str, str] = {
     "replay buffer with --replay-ratio",
     "gradient_steps": "set the updates from the replay buffer with --replay-ratio",
 }
-"""Settings that algorithms with a replay of trajectories don't have."""
+"""Settings that algorithms with a trajectory replay lack, and what to use instead."""
 OPTIONAL_REPLACED: Mapping[str, str] = {
     **REPLACED,
     "buffer_batch_size": "an update replays as many trajectories as a round has",
 }
-"""Those that algorithms don't have which replay on request only."""
+"""Settings that algorithms with an optional replay lack, and what to use instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class TrajectoryReplayGroup(ReplayGroup):
     """Settings of a replay buffer of whole trajectories.
 
     Attributes:
-        behavior: data of the acting policies in the replay: `probabilities` of all
-            actions, or `log_probs` of those that were taken.
+        behavior: behavior-policy data in the replay: `probabilities` of all actions,
+            or `log_probs` of the selected ones.
     """
 
     behavior: ClassVar[str] = "probabilities"
@@ -41,7 +41,7 @@ class TrajectoryReplayGroup(ReplayGroup):
     replay_ratio: float
 
     def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when an environment could keep no trajectory."""
+        """Raise UserError when the buffer can't hold a trajectory per environment."""
         super().check_batch(n_envs)
         if self.is_used and self.buffer_max_size < n_envs:
             raise UserError(
@@ -51,7 +51,7 @@ class TrajectoryReplayGroup(ReplayGroup):
 
     @property
     def arguments(self) -> tuple[str]:
-        """What the replay holds of the policies that acted."""
+        """Name of the behavior-policy data in the replay."""
         return (self.behavior,)
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
@@ -59,7 +59,7 @@ class TrajectoryReplayGroup(ReplayGroup):
         return int(generator.poisson(self.replay_ratio)), 0
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return the observations of about the most updates that are drawn."""
+        """Return the observations of the largest number of updates to expect."""
         most = self.replay_ratio + 6 * math.sqrt(self.replay_ratio) + 6
         return math.ceil(most) * (self.n_steps + stack) * n_envs
 
@@ -68,13 +68,13 @@ class TrajectoryReplayGroup(ReplayGroup):
 class OptionalReplayGroup(TrajectoryReplayGroup):
     """Settings of on-policy algorithms that replay trajectories on request.
 
-    V-trace corrects for the policies that acted.
+    V-trace corrects for the behavior policies.
     """
 
     behavior: ClassVar[str] = "log_probs"
 
     def check_settings(self) -> None:
-        """Raise UserError when settings of a replay buffer are given without one."""
+        """Raise UserError when an unused replay buffer is configured."""
         super().check_settings()
         unused = self.config.not_default(
             "buffer_max_size", "buffer_initial_size", "replay_shards"
@@ -87,7 +87,7 @@ class OptionalReplayGroup(TrajectoryReplayGroup):
 
     @property
     def is_used(self) -> bool:
-        """Whether it learns from a replay buffer."""
+        """Whether the algorithm learns from a replay buffer."""
         return bool(self.replay_ratio)
 
 
@@ -118,6 +118,6 @@ optional_replay_ratio = shared(
     "Mean number of updates from a replay buffer of trajectories per rollout, "
     "corrected by V-trace; the number is drawn from a Poisson distribution each "
     "time; 0 for no replay",
-    replaces=("decoupled_loss",),  # of PPO
+    replaces=("decoupled_loss",),  # PPO's setting
     group=OptionalReplayGroup,
 )

@@ -1,1 +1,1 @@
-"""What a user types or calls first."""
+"""The command line and the Python functions of the same names."""

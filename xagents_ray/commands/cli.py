@@ -1,4 +1,4 @@
-"""The command line, made from the configs."""
+"""The command line, generated from the configs."""
 
 import signal
 import sys
@@ -38,13 +38,13 @@ from xagents_ray.tuning.plan import UNSUPPORTED_OPTIONS, tune_options
 
 
 def main() -> NoReturn:
-    """Run the command line; exit 2 with one sentence for a user's mistake."""
-    sys.path.append("")  # --env package.module:factory may lie where we stand
+    """Run the command line; a user's mistake exits with 2 and one sentence."""
+    sys.path.append("")  # finds --env package.module:factory in the working directory
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line; return its exit code."""
     try:
         code = root.main([*arguments], "xagents-ray", standalone_mode=False)
     except UserError as error:
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(error.format_message())
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort:  # Ctrl-C where there was nothing to end in order
+    except click.Abort:  # Ctrl-C with nothing to shut down
         return _stopped(signal.SIGINT)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0
@@ -78,14 +78,14 @@ def _stopped(number: signal.Signals) -> int:
 
 
 def _complain(message: str) -> int:
-    for line in message.splitlines():  # one for each mistake
+    for line in message.splitlines():  # one per mistake
         click.echo(f"xagents-ray: {line}", err=True)
     return 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Errors:
-    """What the command line shows of errors."""
+    """Options for the display of errors."""
 
     traceback: bool = option(
         False, "If specified, an error of an own environment comes with its traceback"
@@ -94,20 +94,20 @@ class _Errors:
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 Call = Callable[[Algorithm, dict[str, Any]], int | None]
-"""Does what a command does; returns the signal that ended it, if one did."""
+"""Implementation of a command; returns the signal that ended it, or None."""
 
 
 class _Agents(click.Group):
-    """A command for each agent; a wrong name is answered with the nearest.
+    """A command with one subcommand per agent.
 
     Args:
         name: name of the command.
         about: help of the command, one sentence.
-        shared: options of every agent.
-        call: function that the command calls.
-        own: function that says whether the command has an agent's own option.
+        shared: options shared by all agents.
+        call: function that implements the command.
+        own: predicate that selects the agent-specific options of the command.
         varies: whether options with an hp_type take several values.
-        refused: settings that the command refuses, each with its reason.
+        refused: names of the settings that the command rejects.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class _Agents(click.Group):
         return sorted(all_algorithms())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of one algorithm, whose row other packages may add."""
+        """Return the command of an algorithm, built-in or registered."""
         if cmd_name.startswith("-"):
             return None
         row = find_algorithm(cmd_name)
@@ -160,16 +160,16 @@ class _Agents(click.Group):
         return command
 
     def _owners(self, name: str) -> list[str]:
-        """Return the agents that have a flag."""
+        """Return the agents that have the given flag."""
         return agents_with(name.removeprefix("--").replace("-", "_"), self._own)
 
     def format_epilog(self, ctx: click.Context, formatter: Any) -> None:
-        """Say which algorithms of other packages can't be used."""
+        """List the plugins that can't be used."""
         for each in plugin_failures().values():
             formatter.write(f"\n{each}\n")
 
     def _print(self) -> None:
-        """Without an agent, print the options that all of them share."""
+        """Print the options shared by all agents, if no agent is given."""
         if click.get_current_context().invoked_subcommand is None:
             print_options(f"xagents-ray {self.name} <agent>", self._shared)
             click.echo(f"\nAgents: {', '.join(all_algorithms())}")
@@ -182,7 +182,7 @@ class _Agents(click.Group):
     def _run(
         self, algorithm: Algorithm, shown: Sequence[Option], /, **given: Any
     ) -> int | None:
-        """Run the command of one agent; alone it prints the table of its options."""
+        """Run the command of an agent; without flags, print the table of options."""
         if click.get_current_context().meta.get("bare"):
             print_options(f"xagents-ray {self.name} {algorithm.name}", shown)
             return 0

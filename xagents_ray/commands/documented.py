@@ -1,4 +1,4 @@
-"""Docstrings that list settings with their help, made from the options."""
+"""Adds lists of settings, generated from the options, to docstrings."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,10 +12,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def listing_settings(shared: Iterable[Option]) -> Callable[[_F], _F]:
-    """Return a decorator that adds all settings to the docstring of a command.
+    """Return a decorator that adds all settings to a function's docstring.
 
     Args:
-        shared: the command's settings for every agent, besides those of learning.
+        shared: settings shared by all agents, except those of `AlgorithmConfig`.
     """
     of_all = list(options(AlgorithmConfig))
     parts: dict[str, Iterable[Option]] = {"every agent": [*shared, *of_all]}

@@ -1,4 +1,4 @@
-"""`xagents-ray play` and `evaluate`; `xagents_ray.play` and `evaluate`."""
+"""`play` and `evaluate`, as commands and as Python functions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -24,17 +24,17 @@ Say = Callable[[str], object]
 
 
 def evaluate(agent: str, **settings: Any) -> Evaluation:
-    """Play whole episodes for their returns; the same as `xagents-ray evaluate AGENT`.
+    """Measure returns of whole episodes; the same as `xagents-ray evaluate AGENT`.
 
     Args:
-        agent: name of the algorithm, `ppo`.
+        agent: name of the algorithm, such as `ppo`.
         settings: the command's flags with `_` for `-`: `run` with the directory of a
             run or `last`, or `weights` and `env`; `episodes`, `n_envs`, `seed`, ….
     Returns:
         The returns, with `mean` and `std`.
     Raises:
-        UserError: a setting is wrong; the message says what to do.
-        KeyboardInterrupt: Ctrl-C ended it.
+        UserError: a setting is invalid; the message says what to do.
+        KeyboardInterrupt: the user pressed Ctrl-C.
 
     >>> xagents_ray.evaluate("ppo", run="last", episodes=2, seed=1)
     <Evaluation: mean ..., std ..., min ..., max ... of 2 episodes, seed 1>
@@ -46,15 +46,15 @@ def play(agent: str, **settings: Any) -> Evaluation:
     """Play episodes in one environment; the same as `xagents-ray play AGENT`.
 
     Args:
-        agent: name of the algorithm, `ppo`.
+        agent: name of the algorithm, such as `ppo`.
         settings: the command's flags with `_` for `-`: `run` with the directory of a
             run or `last`, or `weights` and `env`; `video_dir`, `render`, `seed`, ….
     Returns:
         The episodes.
     Raises:
-        UserError: a setting is wrong, there is no display, no picture, or no place
-            for a file; the message says what to do.
-        KeyboardInterrupt: Ctrl-C ended it.
+        UserError: a setting is invalid, no display is available, or rendering or
+            writing fails; the message says what to do.
+        KeyboardInterrupt: the user pressed Ctrl-C.
 
     >>> xagents_ray.play("ppo", run="last", frame_dir="frames", seed=1)
     <Evaluation: mean ..., std 0.00, min ..., max ... of 1 episode, seed 1>
@@ -63,7 +63,7 @@ def play(agent: str, **settings: Any) -> Evaluation:
 
 
 def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evaluation:
-    """Play with settings by their flat names; `say` gets a line for each episode."""
+    """Play, given settings by flat name; `say` gets a line of text per episode."""
     config = PlayConfig.of(given)
     _check_sampling(algorithm, config, given)
     trained = load_policy(algorithm, given)
@@ -75,9 +75,9 @@ def play_with(algorithm: Algorithm, given: Mapping[str, Any], say: Say) -> Evalu
 def evaluate_with(
     algorithm: Algorithm, given: Mapping[str, Any], say: Say, bar: bool = False
 ) -> Evaluation:
-    """Evaluate with settings by their flat names; `say` gets notes and the result.
+    """Evaluate, given settings by flat name; `say` gets the notes and the result.
 
-    With `bar`, a terminal shows how many of the episodes have ended.
+    With `bar`, a terminal shows the number of finished episodes.
     """
     config = EvaluateConfig.of(given)
     _check_sampling(algorithm, config, given)
@@ -117,7 +117,7 @@ def _called(
     settings: Mapping[str, Any],
     call: Callable[[Algorithm, Mapping[str, Any], Say], Evaluation],
 ) -> Evaluation:
-    """Return what a command does, called from Python, which prints nothing."""
+    """Run a command for a call from Python, without printing."""
     algorithm = find_algorithm(agent)
     groups = EnvConfig, SourceConfig, config
     given = check_settings(algorithm, groups, settings)
@@ -128,7 +128,7 @@ def _called(
 def _check_sampling(
     algorithm: Algorithm, config: EpisodesConfig, given: Mapping[str, Any]
 ) -> None:
-    """Raise UserError when a setting of sampled actions is given for greedy ones."""
+    """Raise UserError when a setting of exploration is used without --sample."""
     for each in options(algorithm.config):
         if each.explores and each.name in given and not config.sample:
             raise UserError(

@@ -1,4 +1,4 @@
-"""Figures that a notebook shows; importing this module imports Matplotlib."""
+"""A figure for notebooks; importing this module imports Matplotlib."""
 
 import io
 
@@ -7,14 +7,14 @@ from matplotlib.figure import Figure
 
 
 class CellFigure(Figure):  # type: ignore[misc]
-    """A Figure that a notebook shows as the value of a cell, without pyplot too."""
+    """A Figure that notebooks show as the value of a cell, even without pyplot."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)
         FigureCanvasAgg(self)
 
     def _repr_png_(self) -> bytes:
-        """Return the picture; it isn't called where pyplot's own way is set up."""
+        """Return the image as PNG; notebooks with pyplot set up don't call this."""
         file = io.BytesIO()
         self.savefig(file, format="png")
         return file.getvalue()

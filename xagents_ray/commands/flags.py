@@ -1,4 +1,4 @@
-"""Click's part of the command line: flags made of options."""
+"""Click parameters and commands, generated from options."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,20 +11,20 @@ from xagents_ray.settings.options import Option, suggest_option
 
 
 class Command(click.Command):
-    """Takes unambiguous prefixes of flags, as xagents did: --n-env for --n-envs.
+    """A command that accepts unambiguous prefixes of flags: --n-env for --n-envs.
 
-    Flags of several values take all words up to the next flag.
+    Flags with several values take all words up to the next flag.
 
     Attributes:
-        known: the options that have flags.
-        owners: function of a flag to the other agents that have it.
+        known: the command's options.
+        owners: function that maps a flag to the other agents that have it.
     """
 
     known: Sequence[Option] = ()
     owners: Callable[[str], Sequence[str]] = staticmethod(lambda flag: ())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Spell flags out; raise UserError with the nearest one for a wrong flag."""
+        """Expand prefixes of flags; raise UserError with a suggestion if unknown."""
         if not args:
             ctx.meta["bare"] = True
         params = self.get_params(ctx)
@@ -50,7 +50,7 @@ class Command(click.Command):
 
 
 def _repeated(words: Sequence[str], many: set[str], bare: set[str]) -> Iterator[str]:
-    """Yield `--weights a b` as `--weights a --weights b`, and `true` for bare flags."""
+    """Expand `--weights a b` to `--weights a --weights b`, and bare flags to `true`."""
     flag, taken = "", 0
     for word in words:
         if word.startswith("--"):
@@ -76,28 +76,28 @@ def _whole(argument: str, flags: Sequence[str]) -> str:
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]
-    """A flag's value, as its option reads it."""
+    """A flag's value, parsed by its option."""
 
     def __init__(self, option: Option) -> None:
-        # One of several values is read alone.
+        # Click converts several values one by one.
         self._option = replace(option, many=False)
         self.name = option.type.__name__
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        return self._option.read(value)  # commands check what they are given
+        return self._option.read(value)  # commands check the values later
 
 
 def refused_flag(flag: str) -> click.Option:
-    """Return Click's parameter of a flag that is refused, whatever follows it."""
+    """Return a hidden Click parameter for a rejected flag, with or without a value."""
     return click.Option(
         [flag], hidden=True, multiple=True, is_flag=False, flag_value=""
     )
 
 
 def flag_parameter(option: Option, varies: bool) -> click.Option:
-    """Return Click's parameter of an option; one that `varies` takes several values."""
+    """Return an option's Click parameter; with `varies`, it may take several values."""
     many = option.many or (varies and option.hp_type is not None)
     shown = [option.help, option.unit, option.bounds]
     if option.choices:

@@ -1,4 +1,4 @@
-"""`xagents-ray launch`: the files that bring a training to a cluster."""
+"""`xagents-ray launch`: writes files that run a training on a cluster."""
 
 import os
 import shlex
@@ -42,13 +42,13 @@ _WHEELS = {
     "ray": "`uv build --wheel` in a checkout, then copy it to the nodes in file_mounts "
     "and name it in setup_commands",
 }
-"""How the wheel comes to the nodes, as long as it is not on PyPI."""
+"""How to get the wheel onto the nodes, until it is on PyPI."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchConfig(Checked):
-    """What is written, and where."""
+    """Contents and directory of the files."""
 
     output: str | None = option(None, "Folder to write, which must be new or empty")
     workers: int = count(2, "Nodes besides the head")
@@ -59,7 +59,7 @@ class LaunchConfig(Checked):
 
 
 class _Target(Command):
-    """Takes a command after its own flags, behind --."""
+    """A command that takes a `train` command after its flags and --."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = args[: args.index("--")] if "--" in args else args
@@ -74,7 +74,7 @@ def _example(ctx: click.Context) -> str:
 
 
 def launch_group() -> click.Group:
-    """Return the command, which writes files for one of several clusters."""
+    """Return the `launch` command, with a subcommand per kind of cluster."""
 
     @click.group(
         invoke_without_command=True,
@@ -103,7 +103,7 @@ def launch_group() -> click.Group:
 
 
 def _launch(target: str, /, **given: Any) -> None:
-    """Write the files, and print their names and what to do next."""
+    """Write the files; print their names and the next steps."""
     ctx = click.get_current_context()
     if ctx.meta.get("bare") and not ctx.meta["command"]:
         print_options(_example(ctx), options(LaunchConfig))
@@ -133,12 +133,12 @@ def _launch(target: str, /, **given: Any) -> None:
 
 
 def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that a command and its preset name, and words to add to it.
+    """Return the files that a command and its preset use, and arguments to add.
 
-    The words are flags for the preset's files, whose paths in it may be absolute.
+    The arguments are flags for the preset's files, whose paths may be absolute in it.
 
     Raises:
-        UserError: it is not one of `train`, or one that can't be launched.
+        UserError: it isn't a `train` command, or it can't be launched.
     """
     if list(words[:1]) != ["train"] or len(words) < 3:
         raise UserError(f"Name a training to launch, as in {_example(ctx)}.")
@@ -172,6 +172,6 @@ def _check(ctx: click.Context, words: Sequence[str]) -> tuple[list[str], list[st
 
 
 def _nearby(path: str) -> str:
-    """Return a path that is below the working directory as relative to it."""
+    """Make a path relative if it is below the working directory."""
     relative = os.path.relpath(path)
     return path if ".." in Path(relative).parts else relative

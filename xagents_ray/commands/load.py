@@ -1,4 +1,4 @@
-"""`xagents_ray.load`: a trained policy from a run or from a weights file."""
+"""`xagents_ray.load`: loads a trained policy from a run or a weights file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,17 +28,17 @@ def load(
     Args:
         source: directory of a run or of one of its checkpoints; `last`, the run in
             `runs` (or `run_dir=`) that was started or resumed last; or a weights file
-            (.npz, .weights.h5, .tf; the actor's, of agents with a critic of its own),
-            which needs `agent` and `env`.
-        agent: name of the algorithm, `ppo`. A run knows its own.
-        env: the environment, as for `train`. A run knows its own.
-        which: checkpoint of a run: `best`, `last`, or the env step of one; None for
-            `best` where `eval_every` was on, else `last`.
-        seed: seed of drawn actions; None draws one.
-        settings: flags of `evaluate` with `_` for `-` that weights files need where
-            training had them: `model`, `preprocess`, `normalize_observations`, ….
+            (.npz, .weights.h5, .tf; the actor's, if there are separate critics), which
+            requires `agent` and `env`.
+        agent: name of the algorithm, such as `ppo`; not required for runs.
+        env: the environment, as for `train`; not required for runs.
+        which: checkpoint of a run: `best`, `last`, or its env step; None for `best` if
+            the run used `eval_every`, else `last`.
+        seed: seed of sampled actions; None for a random one.
+        settings: flags of `evaluate` with `_` for `-`; weights files require those that
+            training used: `model`, `preprocess`, `normalize_observations`, ….
     Raises:
-        UserError: there is none, it is damaged, or it doesn't fit the environment.
+        UserError: the policy is missing, damaged, or doesn't fit the environment.
 
     >>> policy = xagents_ray.load("runs/ppo/CartPole-v1/first", which="last")
     >>> action, state = policy.predict([0.0, 0.0, 0.1, 0.0])
@@ -64,7 +64,7 @@ def _agent_of(source: str, settings: Mapping[str, Any]) -> str:
 
 
 def _weights_files(source: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
-    """Return the weights files that a source names; none when it is a run."""
+    """Return the weights files that a source names; empty if it is a run."""
     if isinstance(source, list | tuple):
         return tuple(map(str, source))
     if not isinstance(source, str | Path):

@@ -1,4 +1,4 @@
-"""Curves of training histories."""
+"""Plots of training histories."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 BENCHMARKS = ("step", "time")
 TIME_UNITS = {"second": 1, "minute": 60, "hour": 3_600}
 SUFFIXES = (".png", ".svg")
-# More points than a wide picture has columns.
+# More points than a wide image has pixel columns.
 _POINTS = 3_000
 _BAND_POINTS = 300
-# Fewer points are marked, so that a single one is seen.
+# Curves with at most this many points get markers, so that a single point is visible.
 _FEW = 50
-# Okabe and Ito's colors, which color-blind readers can tell apart.
+# Okabe and Ito's color-blind-safe palette.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", "-.", ":")
 
@@ -49,19 +49,19 @@ def plot_history(
     output: str | Path | None = None,
     run_dir: str | Path | None = None,
 ) -> Figure:
-    """Draw one curve per history; no display is needed.
+    """Draw one curve per history, without a display.
 
     Args:
-        paths: histories, parquet files or directories of them, or directories of
-            runs; `last` is the run in `run_dir` that was started or resumed last.
-        agents: a label for each; else the file names.
-        env: title of the figure; default: the agent and environment of the runs.
-        plot: column to draw, also one of your own (`RunContext.log`); rows without a
-            value are left out.
+        paths: histories, which are parquet files or directories of them, or directories
+            of runs; `last` is the run in `run_dir` that was started or resumed last.
+        agents: a label for each history; None for labels from the file names.
+        env: title of the figure; None for the agent and environment of the runs.
+        plot: column to draw, which may be one of your own (`RunContext.log`); rows
+            without a value are left out.
         benchmark: "step" for env steps, "time" for seconds, minutes or hours.
-        history_interval: episodes; one in so many is drawn, the last one always.
-        time_unit: "second", "minute" or "hour"; None for what suits the curves.
-        smoothing: episodes; each point is the mean of the newest that many (trailing).
+        history_interval: interval of the drawn episodes; the last one is always drawn.
+        time_unit: "second", "minute" or "hour"; None for a suitable one.
+        smoothing: window of the trailing mean, in episodes.
         output: .png or .svg file to write; missing parents are created.
         run_dir: directory of runs, for `last`; None for `runs`.
     Returns:
@@ -89,10 +89,10 @@ def plot_seeds(
     env: str | None = None,
     output: str | Path | None = None,
 ) -> Figure:
-    """Draw what runs with several seeds reach: one curve, with a band.
+    """Draw the mean rewards of runs with several seeds as one curve with a band.
 
-    The curve is the interquartile mean of the seeds' mean rewards, the band its 95 %
-    bootstrap interval, up to the env step that all of the runs have reached.
+    The curve is the interquartile mean over seeds, and the band is its 95 % bootstrap
+    interval, up to the env step that all runs have reached.
 
     Args:
         runs: the directory of a `SeedsResult`, or the runs' histories.
@@ -125,7 +125,7 @@ def plot_seeds(
 def _listed(
     paths: str | Path | Sequence[str | Path], run_dir: str | Path | None
 ) -> list[str | Path]:
-    """Return paths with the newest run's in place of `last`; UserError without one."""
+    """Return paths, with `last` replaced by the newest run; UserError without one."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     above = str(run_dir or RunConfig.run_dir)
     return [
@@ -156,7 +156,7 @@ def _check(
 
 
 def _choose(owner: str, what: str, name: str, known: Sequence[str]) -> None:
-    """Raise UserError when a name is not one of those known."""
+    """Raise UserError when a name isn't known."""
     if name not in known:
         remedy = did_you_mean(name, known) or f"; choose from {', '.join(known)}."
         raise UserError(f"{owner} has no {what} {name!r}{remedy}")
@@ -175,7 +175,7 @@ def _check_numbers(interval: int, time_unit: str | None, smoothing: int) -> None
 def _curve(
     path: str | Path, plot: str, benchmark: str, interval: int, smoothing: int
 ) -> Curve:
-    """Return where (env steps or seconds) and what to draw, float64 [points]."""
+    """Return the x (env steps or seconds) and y values to draw, float64 [points]."""
     run = RunDirectory(Path(path))
     if not run.history.exists() and run.has_started:
         raise UserError(
@@ -199,7 +199,7 @@ def _curve(
 
 
 def _smooth(y: npt.NDArray[np.float64], episodes: int) -> npt.NDArray[np.float64]:
-    """Return the mean of the newest `episodes` values at each, fewer at the start."""
+    """Return the trailing mean over `episodes` values, fewer at the start."""
     if episodes == 1:
         return y
     sums = np.concatenate([[0.0], np.cumsum(y)])
@@ -210,7 +210,7 @@ def _smooth(y: npt.NDArray[np.float64], episodes: int) -> npt.NDArray[np.float64
 
 
 def _thin(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Curve:
-    """Keep the ends and each stretch's lowest and highest point: no peak is lost."""
+    """Reduce the points to the ends and the extremes of each interval."""
     if len(y) <= _POINTS:
         return x, y
     stretches = np.array_split(np.arange(len(y)), _POINTS // 2 - 1)
@@ -220,7 +220,7 @@ def _thin(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> Curve:
 
 
 def _labels(paths: Sequence[str | Path]) -> list[str]:
-    """Return the shortest ends of the paths that tell them apart."""
+    """Return the shortest suffixes of the paths that distinguish them."""
     whole = [os.path.abspath(path).removesuffix(".parquet") for path in paths]
     parts = [Path(path).parts for path in whole]
     for length in range(1, max(map(len, parts)) + 1):
@@ -236,7 +236,7 @@ def _labels(paths: Sequence[str | Path]) -> list[str]:
 
 
 def _title(paths: Sequence[str | Path]) -> str | None:
-    """Return the agent and the environment of runs; None if others are among them."""
+    """Return the agent and environment of runs; None if they differ or are unknown."""
     if not all(RunDirectory(Path(path)).history.exists() for path in paths):
         return None
     names = {Path(os.path.abspath(path)).parts[-3:-1] for path in paths}
@@ -262,7 +262,7 @@ def _figure(
         axes.plot(
             x / TIME_UNITS[unit] if benchmark == "time" else x,
             y,
-            # A label that begins with _ would be left out.
+            # Matplotlib leaves out labels that begin with _.
             label=f" {label}" if label.startswith("_") else label,
             color=_COLORS[n % len(_COLORS)],
             linestyle=_LINES[n // len(_COLORS) % len(_LINES)],
@@ -293,7 +293,7 @@ def _decorate(axes: Axes) -> None:
 
 
 def _count_in_thousands(axis: Any) -> None:
-    """Write 250k and 1.5M at the ticks."""
+    """Format ticks as 250k and 1.5M."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 2.5, 5, 10]))
@@ -301,7 +301,7 @@ def _count_in_thousands(axis: Any) -> None:
 
 
 def _save(figure: Figure, path: str | Path | None) -> None:
-    """Write a figure to a file, if one is named."""
+    """Write a figure to a file, unless the path is None."""
     if path is None:
         return
     output = Path(path)

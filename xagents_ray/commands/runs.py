@@ -1,4 +1,4 @@
-"""`xagents_ray.runs`: a table of the runs below a folder."""
+"""`xagents_ray.runs`: a table of the runs below a directory."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _COLUMNS = (
 
 
 def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
-    """Return a table of all runs below a folder, in the order of their starts.
+    """Return a table of all runs below a directory, in the order of their starts.
 
     Args:
-        folder: searched with all that is in it.
+        folder: directory to search recursively.
     Returns:
         A pandas DataFrame with a row for each run: `agent`, `env`, `name`,
         `env_steps`, `mean_reward` of its newest episodes, `best_reward`,
         `best_evaluation`, `seed`, `seconds` of training, `started` (local time),
-        `reason` why it ended, `directory` (for `load`). What is not known is missing:
+        `reason` why it ended, `directory` (for `load`). Unknown values are missing:
         a run in progress, or one that was killed, has the env steps of its newest
         checkpoint and no reason.
     Raises:
-        UserError: pandas is not installed, or there is no such folder.
+        UserError: pandas is not installed, or the directory doesn't exist.
 
     >>> table = xagents_ray.runs("runs")
     >>> table[["agent", "env", "name", "seed"]].values.tolist()
@@ -65,7 +65,7 @@ def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
 
 
 def _row(directory: RunDirectory) -> dict[str, Any]:
-    """Return what there is to know of a run."""
+    """Return the table's row for a run."""
     starts, summary = directory.starts(), directory.summary()
     row: dict[str, Any] = dict.fromkeys(_COLUMNS)
     row |= {"name": directory.path.name, "directory": str(directory.path)}

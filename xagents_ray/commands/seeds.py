@@ -1,4 +1,4 @@
-"""`train --seeds` and `train(seeds=…)`: a run for each seed, in its own process."""
+"""`train --seeds` and `train(seeds=…)`: one run per seed, each in its own process."""
 
 import json
 import shutil
@@ -39,15 +39,15 @@ from xagents_ray.watch.result import Result, from_summary
 _ENDS = {each.name for each in options(TrainingConfig) if each.free_with == "--resume"}
 """Settings that decide when a run ends."""
 _REPORT_SECONDS = 0.5
-_PROCESS_BYTES = 2**30  # of a run without its replay
+_PROCESS_BYTES = 2**30  # memory of a run without its replay
 
 
 def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
-    """Train with settings by their flat names, once with each of `seeds`.
+    """Train once with each of `seeds`, given settings by flat name.
 
     Raises:
-        UserError: a setting is wrong, or can't be shared by several runs.
-        Broken: all of the runs failed.
+        UserError: a setting is invalid, or can't be shared by several runs.
+        Broken: all runs failed.
     """
     request = Request.of(algorithm, given)
     config = request.config
@@ -76,10 +76,10 @@ def train_seeds(algorithm: Algorithm, given: Mapping[str, Any]) -> SeedsResult:
 def _plan(
     run: RunSpec, given: Mapping[str, Any], directory: Path, display: SeedsDisplay
 ) -> SeedRuns:
-    """Return the runs of all seeds, each like a run; make their directory.
+    """Return the runs of all seeds, modeled on `run`; make their directory.
 
     Raises:
-        UserError: one that is there already can't continue with these settings.
+        UserError: an existing run can't continue with these settings.
     """
     config, algorithm = run.config, cloudpickle.dumps(run.algorithm)
     seeds = tuple(dict.fromkeys(config.training.seeds or ()))
@@ -117,9 +117,9 @@ def _plan(
 
 
 def _parallel(run: RunSpec) -> int:
-    """Return how many runs like this one the machine can take at the same time.
+    """Return how many runs like this one fit the machine at the same time.
 
-    On Ray each of them shares out all cores to its env actors, one after the other.
+    Runs on Ray are sequential, as the env actors of each one use all cores.
     """
     if not run.config.placement.local:
         return 1
@@ -133,10 +133,10 @@ def _parallel(run: RunSpec) -> int:
 def _settings(
     algorithm: Algorithm, given: Mapping[str, Any], directory: Path, seed: int
 ) -> dict[str, Any]:
-    """Return the settings of a seed's run: of a new one, or of one that continues.
+    """Return the settings of a seed's run, to start it or to resume it.
 
     Raises:
-        UserError: it can't continue with these, or another process trains it.
+        UserError: it can't continue with these settings, or another process trains it.
     """
     shared = {name: value for name, value in given.items() if name != "seeds"}
     own = {"seed": seed, "run_dir": str(directory), "name": f"seed-{seed}"}
@@ -145,7 +145,7 @@ def _settings(
         return {**shared, **own}
     with locked_directory(found):
         is_begun = bool(all_checkpoints(found / "checkpoints"))
-        if not is_begun:  # it has nothing to continue from
+        if not is_begun:  # without a checkpoint, it starts from scratch
             shutil.rmtree(found)
     if not is_begun:
         return {**shared, **own}
@@ -157,7 +157,7 @@ def _settings(
 
 
 def _ended(given: Mapping[str, Any], path: str | None) -> Result | None:
-    """Return how a run ended that these settings train no further, else None."""
+    """Return the result of a completed run if these settings don't extend it."""
     if path is None:
         return None
     directory = RunDirectory(Path(path))
@@ -167,7 +167,7 @@ def _ended(given: Mapping[str, Any], path: str | None) -> Result | None:
 
 
 def _definitions(config: Config) -> tuple[bytes, ...]:
-    """Return what other processes need to know of objects passed from Python."""
+    """Return the objects passed from Python, pickled for the child processes."""
     from xagents_ray.actors.envs.registry import export_definitions
 
     names = [("callbacks", name) for name in config.run.callbacks or ()]
@@ -185,7 +185,7 @@ def _definitions(config: Config) -> tuple[bytes, ...]:
 
 
 def _record(result: SeedsResult, title: str, display: SeedsDisplay) -> None:
-    """Write the runs' summary, and draw their curves."""
+    """Write the summary of the runs and draw their curves."""
     best_effort = BestEffort(display.note)
     data = json.dumps(result.summary(), indent=2).encode()
     summary = Path(result.directory) / "summary.json"
@@ -194,7 +194,7 @@ def _record(result: SeedsResult, title: str, display: SeedsDisplay) -> None:
 
 
 def _draw(result: SeedsResult, title: str) -> None:
-    """Draw the runs' curves, where there are any."""
+    """Draw the curves of the runs that have any."""
     drawn = (run for run in result.results.values() if run.mean_reward is not None)
     paths = [f"{run.directory}/history.parquet" for run in drawn]
     if paths:
@@ -208,7 +208,7 @@ def train_seed(
     definitions: tuple[bytes, ...],
     threads: int | None,
 ) -> Result:
-    """Train with one seed in this process; for the arguments see `train_trial`."""
+    """Train with one seed in this process; see `train_trial` for the arguments."""
     objects.install_definitions(definitions)
     request = Request.of(cloudpickle.loads(algorithm), settings)
     watch = ProgressReporter(supervisor, _REPORT_SECONDS)

@@ -1,4 +1,4 @@
-"""Settings of a call from Python, by the same names as a command's flags."""
+"""Validation of the settings of a call from Python."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from xagents_ray.settings.options import check_known, options, plain_values
 def check_settings(
     algorithm: Algorithm, groups: Iterable[type], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return settings of groups, and of an agent that acts, as Python's own values.
+    """Return settings of the groups and of an agent's acting as plain Python values.
 
-    None means not given.
+    Settings that are None are left out.
 
     Raises:
-        UserError: one of them is unknown.
+        UserError: a setting is unknown.
     """
     own = [each for each in options(algorithm.config) if each.acts or each.explores]
     known = [*(each for group in groups for each in options(group)), *own]

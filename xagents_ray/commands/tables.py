@@ -1,4 +1,4 @@
-"""Tables and lists, as commands print them."""
+"""Printing of tables and lists."""
 
 from collections.abc import Container, Iterable, Sequence
 
@@ -10,7 +10,7 @@ from xagents_ray.settings.options import Option
 
 
 def print_options(title: str, options: Iterable[Option]) -> None:
-    """Print flags, help, default and hp_type."""
+    """Print a table of options: flag, help, default and hp_type."""
     rows = [
         (option.flag, option.described, _default(option), option.hp_type or "-")
         for option in sorted(options, key=lambda option: option.name)
@@ -22,7 +22,7 @@ def print_options(title: str, options: Iterable[Option]) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], wrapped: Container[int]
 ) -> None:
-    """Print rows of text below their columns' names; columns of these numbers wrap."""
+    """Print a table; `wrapped` has the indices of the columns that may wrap."""
     table = Table(box=MARKDOWN)
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i not in wrapped)
@@ -32,7 +32,7 @@ def print_table(
 
 
 def print_list(title: str, items: Iterable[str]) -> None:
-    """Print sentences below a title, each behind a dash."""
+    """Print a title and a bulleted list."""
     grid = Table.grid(padding=(0, 1))
     for item in items:
         grid.add_row("-", item)

@@ -22,13 +22,13 @@ def train(agent: str, **settings: Any) -> Result | SeedsResult:
         agent: name of the agent, such as `ppo`.
         settings: the command's flags with `_` for `-`, listed below.
     Returns:
-        How it ended: a Result, or with `seeds` a SeedsResult.
+        A Result, or a SeedsResult if `seeds` is set.
     Raises:
-        UserError: a setting is wrong; the message says what to do.
-        Diverged: a loss, gradient or reward is no number.
+        UserError: a setting is invalid; the message says what to do.
+        Diverged: a loss, gradient or reward is not finite.
         Broken: too many parts of the run failed, or a callback raised.
-        KeyboardInterrupt: Ctrl-C ended the run, which is saved.
-        SystemExit: SIGTERM ended the run, which is saved.
+        KeyboardInterrupt: the user pressed Ctrl-C; the run is saved.
+        SystemExit: SIGTERM arrived; the run is saved.
 
     >>> result = xagents_ray.train(
     ...     "ppo", env="CartPole-v1", n_envs=4, max_steps=2_000, seed=1, name="first",

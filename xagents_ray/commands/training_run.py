@@ -1,4 +1,4 @@
-"""One training: from its settings to its result."""
+"""A single training run, from its settings to its result."""
 
 from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
@@ -15,7 +15,7 @@ from xagents_ray.watch.result import Result
 
 
 def train_with(algorithm: Algorithm, given: Mapping[str, Any]) -> Result:
-    """Train with settings by their flat names; see `train`."""
+    """Train, given settings by flat name; see `train`."""
     request = Request.of(algorithm, given)
     with Signals() as signals:
         return train_request(request, signals)
@@ -27,7 +27,7 @@ def train_request(
     watch: ProgressListener | None = None,
     threads: int | None = None,
 ) -> Result:
-    """Train as a request says; for the other arguments see `run_session`."""
+    """Train according to a request; see `run_session` for the other arguments."""
     return run_session(
         request.algorithm,
         request.config,
@@ -42,7 +42,7 @@ def train_request(
 
 
 def start_driver(run: RunSpec, signals: Signals, note: Callable[[str], None]) -> Driver:
-    """Start the parts of a run: in this process with --local, else as Ray actors."""
+    """Start the driver of a run: in-process with --local, else on Ray."""
     path = "xagents_ray.cluster.run.driver:start_ray_driver"
     if run.config.placement.local:
         path = f"{LOCAL_DRIVER}:start_local_driver"

@@ -14,21 +14,21 @@ from xagents_ray.tuning.sweep import TuneResult, run_sweep
 
 @listing_settings(tune_options(None))
 def tune(agent: str, **settings: Any) -> TuneResult:
-    """Vary settings of an agent, and find the best; the same as `xagents-ray tune`.
+    """Search for the best settings of an agent; the same as `xagents-ray tune AGENT`.
 
     Args:
         agent: name of the agent, such as `ppo`.
-        settings: the command's flags with `_` for `-`, listed below; what varies is
-            given by `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or
-            `categorical(16, 32)`, or by a list, which means what several values mean
-            on the command line.
+        settings: the command's flags with `_` for `-`, listed below. The search space
+            of a setting is `log_uniform(1e-5, 1e-2)`, `integer(1, 8)` or
+            `categorical(16, 32)`, or a list with the meaning of several values on the
+            command line.
     Returns:
-        How it ended.
+        The result of the sweep.
     Raises:
-        UserError: a setting is wrong; the message says what to do.
+        UserError: a setting is invalid; the message says what to do.
         Broken: no trial completed, or the study's database failed.
-        KeyboardInterrupt: Ctrl-C ended the sweep, which can be resumed.
-        SystemExit: SIGTERM ended the sweep, which can be resumed.
+        KeyboardInterrupt: the user pressed Ctrl-C; the sweep can be resumed.
+        SystemExit: SIGTERM arrived; the sweep can be resumed.
 
     >>> result = xagents_ray.tune(
     ...     "ppo", env="CartPole-v1", lr=xagents_ray.log_uniform(1e-4, 1e-2),
@@ -44,7 +44,7 @@ def tune(agent: str, **settings: Any) -> TuneResult:
 
 
 def tune_with(algorithm: Algorithm, given: Mapping[str, Any]) -> TuneResult:
-    """Run a sweep on Ray with settings by their flat names; see `tune`."""
+    """Run a sweep on Ray, given settings by flat name; see `tune`."""
     return run_sweep(algorithm, given, _run_trials)
 
 

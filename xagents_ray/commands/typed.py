@@ -1,6 +1,6 @@
-"""Write `public.pyi`: what type checkers know of `train` and `tune`.
+"""Generates `public.pyi`, the type stubs of `train` and `tune`, from the options.
 
-`python -m xagents_ray.commands.typed` writes it again, from the options.
+Run `python -m xagents_ray.commands.typed` to update it.
 """
 
 import inspect
@@ -61,7 +61,7 @@ def stub_text() -> str:
 
 
 def _compat() -> str:
-    """Return what the package has besides `train` and `tune` for scripts of xagents."""
+    """Return stubs of the package's names for scripts written for xagents."""
     names = [row.name.upper() for row in ALGORITHMS.values()]
     public = "".join(f"{_INDENT}{_quoted(x)},\n" for x in (*names, "agents"))
     classes = "".join(f"class {name}(CompatAgent): ...\n" for name in names)
@@ -74,14 +74,14 @@ def _settings(
     known: Callable[[type[AlgorithmConfig]], Iterable[Option]],
     type_of: TypeOf,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each agent's settings of a command, and their fields."""
+    """Yield each agent's TypedDict for a command: its name and its fields."""
     named = [
         f"{_INDENT}{each.name}: {inspect.formatannotation(each.annotation)}"
         for each in inspect.signature(function).parameters.values()
         if each.kind is each.KEYWORD_ONLY
     ]
     for row in ALGORITHMS.values():
-        # With `seeds`, `train` returns something else: it has signatures of its own.
+        # `train` has separate overloads for `seeds`, with another return type.
         own = [each for each in known(row.config) if each.name != "seeds"]
         fields = [f"{_field(each.name, type_of(each))}\n{_help(each)}" for each in own]
         yield _name(function, row), sorted(fields) + named
@@ -92,7 +92,7 @@ def _name(function: Callable[..., Any], row: Algorithm) -> str:
 
 
 def _dicts(settings: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield TypedDicts of these names; fields of several are in a base of those."""
+    """Yield the TypedDicts; fields that several have are in a shared base class."""
     users, groups = defaultdict(list), defaultdict(list)
     for name, fields in settings.items():
         for field in fields:
@@ -109,7 +109,7 @@ def _dicts(settings: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _group(names: Sequence[str]) -> str:
-    """Return a name for what these have: `Train_A2C_PPO`, or `Both_PPO`."""
+    """Return a name for the shared base of these: `Train_A2C_PPO`, or `Both_PPO`."""
     found = [re.fullmatch("(Train|Tune)(.+)", name) for name in names]
     commands = list(dict.fromkeys(each[1] for each in found if each))
     agents = list(dict.fromkeys(each[2] for each in found if each))
@@ -126,7 +126,7 @@ def _dict(name: str, bases: Sequence[str], fields: Sequence[str]) -> str:
 
 
 def _overloads(function: Callable[..., Any], result: str) -> str:
-    """Return the signatures of a command, one for each agent or two."""
+    """Return a command's overloads, one or two per agent."""
     settings = [
         (f'Literal["{row.name}"]', f"Unpack[{_name(function, row)}]")
         for row in ALGORITHMS.values()
@@ -142,7 +142,7 @@ def _overloads(function: Callable[..., Any], result: str) -> str:
 
 
 def _overload(name: str, parameters: str, result: str) -> str:
-    """Return a signature in one line, or in three where it is too long."""
+    """Return an overload on one line, or on three if it is too long."""
     line = f"def {name}({parameters}) -> {result}: ..."
     if len(line) <= _WIDTH:
         return f"@overload\n{line}"
@@ -150,7 +150,7 @@ def _overload(name: str, parameters: str, result: str) -> str:
 
 
 def _field(name: str, kind: str) -> str:
-    """Return an annotated name, its kinds below each other if they are too long."""
+    """Return an annotated name, with one type per line if they are too long."""
     line = f"{_INDENT}{name}: {kind}"
     if len(line) <= _WIDTH:
         return line
@@ -159,7 +159,7 @@ def _field(name: str, kind: str) -> str:
 
 
 def _help(option: Option) -> str:
-    """Return an option's help and default, as the docstring of its field."""
+    """Return the docstring of an option's field: its help and default."""
     default = "" if option.default is None else f" Default: {option.default}."
     text = f'"""{option.described}.{default}"""'
     return textwrap.fill(
@@ -168,7 +168,7 @@ def _help(option: Option) -> str:
 
 
 def _type(option: Option, varies: bool = False) -> str:
-    """Return what `train` takes for an option, or `tune` for one that varies."""
+    """Return the type of an option, including search spaces if it `varies`."""
     one = "str | Path" if option.type is str else option.type.__name__
     if option.choices:
         one = f"Literal[{', '.join(map(_quoted, option.choices))}]"
@@ -185,7 +185,7 @@ def _type(option: Option, varies: bool = False) -> str:
 
 
 def _type_to_vary(option: Option) -> str:
-    """Return what `tune` takes for an option."""
+    """Return the type of an option in `tune`."""
     return _type(option, varies=option.hp_type is not None)
 
 

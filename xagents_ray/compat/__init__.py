@@ -1,1 +1,1 @@
-"""The names of xagents, for its users' scripts: they collect settings and train."""
+"""The API of xagents, for existing scripts."""

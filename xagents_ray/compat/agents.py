@@ -1,4 +1,4 @@
-"""Agents by their classes' names: they collect settings for `train` and `play`."""
+"""The agent classes of xagents, which collect settings for `train` and `play`."""
 
 import functools
 import warnings
@@ -26,16 +26,16 @@ _KINDS = {"cnn": "image", "ann": "vector"}
 
 
 class CompatAgent:
-    """An agent of xagents: it collects settings, which it trains and plays with.
+    """An agent with the interface of xagents.
 
     Args:
-        envs: the environments of `create_envs`.
-        parts: networks of `ModelReader`, or what `train` takes in their place; then
-            the replay buffers, one for each environment, if it learns from any.
+        envs: the environments from `create_envs`.
+        parts: networks from `ModelReader`, or values that `train` accepts for them;
+            then a list with a replay buffer per environment, if the agent uses them.
         trial: the Optuna trial that training reports to.
         settings: settings of `train`, such as `seed`, `checkpoints` and `quiet`.
     Attributes:
-        result: the result of the last `fit`; None before it.
+        result: the result of the last `fit`; None before the first one.
     """
 
     row: ClassVar[Algorithm]
@@ -71,12 +71,12 @@ class CompatAgent:
 
         Args:
             target_reward: mean reward of a full reward buffer.
-            max_steps: env steps of all environments together, earlier calls included.
-            monitor_session: name of a run of Weights & Biases.
+            max_steps: env steps of all environments together, including earlier calls.
+            monitor_session: name of the Weights & Biases run.
             settings: settings of `train`, such as `local=True`.
         Raises:
             optuna.TrialPruned: the agent's trial was pruned.
-            UserError: a setting is wrong; the message says what to do.
+            UserError: a setting is invalid; the message says what to do.
         """
         ends = {"target_reward": target_reward, "max_steps": max_steps}
         given = {**ends, "monitor_session": monitor_session, **settings}
@@ -107,7 +107,7 @@ class CompatAgent:
         Args:
             settings: settings of `Policy.play`: `render`, `video_dir`, `frame_dir`, ….
         Raises:
-            UserError: there are no weights, or a setting is wrong.
+            UserError: there are no weights, or a setting is invalid.
         """
         played = self.policy.play(**settings)
         if not self._settings.get("quiet"):
@@ -116,7 +116,7 @@ class CompatAgent:
 
     @property
     def policy(self) -> Policy:
-        """What `fit` has learned, or that of the models' weights.
+        """The policy that `fit` learned, or else that of the models' loaded weights.
 
         Raises:
             UserError: there are no weights.
@@ -127,19 +127,19 @@ class CompatAgent:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `fit` gives to `train` by itself."""
+        """The settings that `fit` passes to `train` in addition to its arguments."""
         return {**self._settings, **self._networks(), **self._weights()}
 
     @property
     def total_rewards(self) -> "deque[float]":
-        """Returns of the newest episodes, as many as the reward buffer holds."""
+        """Returns of the newest episodes, up to the size of the reward buffer."""
         size = self._settings.get("reward_buffer_size")
         episodes = () if self.result is None else self.result.episodes
         returns = (episode_return for _, episode_return in episodes)
         return deque(returns, size or TrainingConfig.reward_buffer_size)
 
     def _optimizer(self) -> dict[str, Any]:
-        """Return the settings of the models' optimizers; the first one acts."""
+        """Return the settings of the models' optimizers; the first is the actor's."""
         given = (getattr(each, "optimizer", None) for each in self._models.values())
         found, *others = [optimizer_settings(each) for each in given] or [{}]
         for each in others:
@@ -160,7 +160,7 @@ class CompatAgent:
         }
 
     def _weights(self) -> dict[str, Any]:
-        """Return the weights files to start from, if the models have any."""
+        """Return the weights files to start from, if models have loaded any."""
         models = [self._models.get(model.file) for model in self.row.models]
         paths = [getattr(each, "weights_path", None) for each in models]
         if not any(paths):
@@ -233,7 +233,7 @@ def agent_class(row: Algorithm) -> type[CompatAgent]:
 
 
 def agents_by_name() -> dict[str, dict[str, Any]]:
-    """Return by name each agent's class, and its default networks by kind.
+    """Return each agent's class and its default networks by kind, by name.
 
     >>> import xagents_ray
     >>> [path] = xagents_ray.agents["ppo"]["model"]["cnn"]
@@ -252,10 +252,10 @@ def agents_by_name() -> dict[str, dict[str, Any]]:
 
 
 def xagents_attribute(name: str) -> Any:
-    """Return what scripts of xagents take from the package, `PPO` or `agents`.
+    """Return an attribute of the package for scripts of xagents: `PPO` or `agents`.
 
     Raises:
-        AttributeError: there is nothing of this name.
+        AttributeError: there is no such attribute.
     """
     if name == "agents":
         return agents_by_name()

@@ -1,4 +1,4 @@
-"""Sizes of replay buffers, one for each environment; the run makes the one it needs."""
+"""The replay buffers of xagents, as settings of the run's replay buffer."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -9,12 +9,12 @@ from xagents_ray import UserError
 
 @dataclass
 class ReplayBuffer1:
-    """How much one environment's part of a replay buffer holds.
+    """The size of one environment's part of a replay buffer.
 
     Attributes:
-        size: most entries: transitions, or ACER's trajectories.
-        initial_size: entries at which learning starts; None for `size`.
-        batch_size: entries of a batch that are drawn from this part.
+        size: maximum number of entries: transitions, or trajectories for ACER.
+        initial_size: number of entries at which learning starts; None for `size`.
+        batch_size: number of entries per batch from this part.
     """
 
     size: int
@@ -25,10 +25,10 @@ class ReplayBuffer1:
 
 @dataclass
 class ReplayBuffer2(ReplayBuffer1):
-    """As `ReplayBuffer1`; xagents had another one for continuous actions.
+    """Same as `ReplayBuffer1`; in xagents, it was for continuous actions.
 
     Attributes:
-        slots: ignored; a run knows the arrays of an entry.
+        slots: ignored; the number of arrays is known.
     """
 
     slots: int = 5
@@ -37,14 +37,14 @@ class ReplayBuffer2(ReplayBuffer1):
 def replay_settings(
     buffers: Sequence[ReplayBuffer1], n_envs: int, draws_of_each: bool
 ) -> dict[str, Any]:
-    """Return the settings of the one replay buffer in place of these.
+    """Return the settings of the single replay buffer that replaces these.
 
     Args:
-        buffers: one for each environment.
+        buffers: one buffer per environment.
         n_envs: number of environments.
-        draws_of_each: `buffer_batch_size` counts entries of each environment.
+        draws_of_each: whether `buffer_batch_size` counts entries per environment.
     Raises:
-        UserError: there is not one for each environment.
+        UserError: the numbers of buffers and environments differ.
     """
     if len(buffers) != n_envs:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A list of environments that are made where they are stepped."""
+"""A list of environments that are made on demand."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,10 @@ _SKIPPED, _SHAPE = 4, (84, 84)
 
 
 class EnvList(Sequence["gym.Env[Any, Any]"]):
-    """Environments of one kind, as a list of them.
+    """A list of environments of one kind.
 
-    An item is a Gymnasium environment that is made when it is asked for. Training makes
-    its own, in the processes that step them, so a list can be pickled.
+    An item is a Gymnasium environment that is made on first access. Training makes its
+    own environments in the processes that step them, so the list can be pickled.
 
     Attributes:
         settings: settings of the environments by flat name.
@@ -29,7 +29,7 @@ class EnvList(Sequence["gym.Env[Any, Any]"]):
         return self._config.n_envs
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the environment of an index, or a list of a slice."""
+        """Return the environment at an index, or a list for a slice."""
         place = range(len(self))[index]
         if isinstance(place, range):
             return [self[each] for each in place]
@@ -53,16 +53,16 @@ def create_envs(
     """Return a list of environments.
 
     Args:
-        env_name: the `env` of `train`, such as an id of Gymnasium.
+        env_name: the `env` of `train`, such as a Gymnasium ID.
         n: number of environments.
-        preprocess: treat images as Atari frames: every 4th, gray, 84x84.
+        preprocess: whether to treat images as Atari frames: every 4th, gray, 84x84.
         frame_skips: number of repeated frames; must be 4.
         resize_shape: size of frames; must be (84, 84).
-        max_frame: take the maximum of the last two frames.
-        settings: `train` settings of environments, such as `frame_stack=1`, which
-            xagents had in place of 4.
+        max_frame: whether to take the maximum of the last two frames.
+        settings: `train` settings of environments, such as `frame_stack=1`, which was
+            the default in xagents.
     Raises:
-        UserError: a setting can't be had.
+        UserError: a setting isn't supported.
 
     >>> from xagents_ray.utils.common import create_envs
     >>> envs = create_envs("CartPole-v1", 16, preprocess=False)
@@ -79,7 +79,7 @@ def create_envs(
 
 
 def _make(config: extend.EnvConfig) -> "gym.Env[Any, Any]":
-    """Return an environment whose images show their frames as channels."""
+    """Return an environment; stacked frames of images are its channels."""
     import gymnasium as gym
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Networks that are named by their .cfg files until they are needed."""
+"""Networks from .cfg files, built on demand."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from xagents_ray import extend
 
 _OF_KERAS = {"lr": 1e-3, "opt_epsilon": 1e-7}
-"""What Keras' optimizers have when only their name is given."""
+"""Defaults of Keras optimizers."""
 _NAMES = {
     "learning_rate": "lr",
     "beta_1": "beta1",
@@ -15,14 +15,14 @@ _NAMES = {
     "rho": "beta2",
     "epsilon": "opt_epsilon",
 }
-"""Settings by Keras' names of them."""
+"""Settings by their Keras names."""
 
 
 class ModelReader:
     """Reads a network's .cfg file.
 
     Args:
-        cfg_file: the file.
+        cfg_file: path of the file.
         output_units: number of units of each output, in order.
         input_shape: shape of an observation, `(D,)` or `(H, W, C)`, or `D`.
         optimizer: "adam", "rmsprop" or a Keras optimizer.
@@ -47,7 +47,7 @@ class ModelReader:
         """Return the network.
 
         Raises:
-            UserError: the file is wrong; the message names the section and the key.
+            UserError: the file is invalid; the message names the section and the key.
         """
         scale = 1 / 255 if len(self.input_shape) == 3 else 1.0
         units = [int(each) for each in self.output_units]
@@ -56,10 +56,10 @@ class ModelReader:
 
 
 class CfgModel:
-    """A network of a .cfg file, its optimizer, and a file of weights.
+    """A network from a .cfg file, with its optimizer and weights file.
 
-    What else a Keras model has, `summary()` and others, is that of a Keras model of its
-    layers, which is made when it is asked for.
+    Other attributes, such as `summary()`, are those of a Keras model with these layers,
+    which is built on first use.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class CfgModel:
         self.weights_path: str | None = None
 
     def compile(self, optimizer: Any = None, **_: Any) -> None:
-        """Take an optimizer in place of the reader's."""
+        """Replace the reader's optimizer."""
         self.optimizer = optimizer or self.optimizer
 
     def load_weights(self, path: str | Path) -> "CfgModel":
-        """Start from a weights file, .tf, .weights.h5 or .npz; it is read later.
+        """Start from a weights file, .tf, .weights.h5 or .npz.
 
         Raises:
-            UserError: there is none.
+            UserError: the file can't be read.
         """
         extend.check_weights_file(str(path))
         self.weights_path = str(path)
         return self
 
     def expect_partial(self) -> "CfgModel":
-        """Return itself: optimizers' states in a .tf file are left out anyway."""
+        """Return self; optimizer states in .tf files are always ignored."""
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +97,7 @@ class CfgModel:
 
 
 def optimizer_settings(optimizer: Any) -> dict[str, Any]:
-    """Return the settings of a model's optimizer: its name, or one of Keras."""
+    """Return the settings of an optimizer, given its name or a Keras optimizer."""
     if optimizer is None:
         return {}
     if isinstance(optimizer, str):
@@ -106,6 +106,6 @@ def optimizer_settings(optimizer: Any) -> dict[str, Any]:
         return {"optimizer": name, **_OF_KERAS, **rho}
     name, given = type(optimizer).__name__.lower(), optimizer.get_config()
     if name not in ("adam", "rmsprop") or isinstance(given["learning_rate"], dict):
-        return {"optimizer": optimizer}  # with a schedule, or another one
+        return {"optimizer": optimizer}  # another class, or with a schedule
     own = {_NAMES[key]: given[key] for key in _NAMES.keys() & given.keys()}
     return {"optimizer": name, **own}

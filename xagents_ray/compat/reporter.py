@@ -1,4 +1,4 @@
-"""Optuna's trial of a training: it is told of mean rewards, and may be pruned."""
+"""Reports of mean rewards to an Optuna trial, with pruning."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ class Reporter:
 
     Args:
         trial: the Optuna trial.
-        every: episodes from one report to the next; reports are numbered.
+        every: number of episodes between reports.
     """
 
     def __init__(self, trial: Any, every: int) -> None:
@@ -19,7 +19,7 @@ class Reporter:
         self._is_pruned = False
 
     def __call__(self, ctx: RunContext) -> bool:
-        """Report the newest mean reward; return whether to go on."""
+        """Report the newest mean reward if due; return whether to continue."""
         if ctx.episodes - self._episodes >= self._every:
             self._episodes = ctx.episodes
             self._trial.report(ctx.mean_reward, self._reports)

@@ -1,1 +1,1 @@
-"""Networks from .cfg files: the layout, a NumPy forward pass, a Keras model."""
+"""Networks from .cfg and .keras files: layout, NumPy forward pass and Keras model."""

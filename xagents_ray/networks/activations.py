@@ -1,4 +1,4 @@
-"""Activations in NumPy, by Keras' names."""
+"""Activations in NumPy, by their Keras names."""
 
 import math
 from collections.abc import Callable

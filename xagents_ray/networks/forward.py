@@ -1,4 +1,4 @@
-"""A network's forward pass in NumPy, so that acting needs no TensorFlow."""
+"""A network's forward pass in NumPy, for acting without TensorFlow."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,10 +19,10 @@ def bind_network(
         layout: the network.
         arrays: float32 weights by name, `dense-0/kernel`.
     Returns:
-        A function from [B, *input_shape], uint8 or float32, to float32 [B, units] for
-        each output. With arrays of `moments.statistics_shapes` it first normalizes.
-        With noisy layers it takes a second, optional argument: noise, float32 [B,
-        noise_units].
+        A function that maps [B, *input_shape], uint8 or float32, to a list with float32
+        [B, units] per output. It normalizes the input if `arrays` has the arrays of
+        `moments.statistics_shapes`. If layers are noisy, it takes an optional second
+        argument: noise, float32 [B, noise_units].
     """
     normalize = _normalizing(arrays)
     scale = layout.scale if normalize is None else 1.0
@@ -64,7 +64,7 @@ def _normalizing(arrays: Mapping[str, FloatArray]) -> Step | None:
 
 
 def _is_first(layout: Layout, layer: Layer) -> bool:
-    """Return whether a layer reads the input, perhaps flattened."""
+    """Return whether a layer reads the input, directly or flattened."""
     while layer.source >= 0:
         layer = layout.layers[layer.source]
         if not isinstance(layer, Flatten):

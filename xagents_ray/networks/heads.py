@@ -1,4 +1,4 @@
-"""Ends of action-value networks: two streams, and distributions."""
+"""Heads of action-value networks: dueling streams and distributions."""
 
 import math
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ _KERAS = "xagents_ray.networks.keras_heads:"
 
 
 class WeightlessLayer(LayerWithoutSection):
-    """Computes outputs from those of other layers; it has no weights."""
+    """A layer without weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dueling(WeightlessLayer):
     """Adds values to advantages minus their mean over the actions.
 
-    It reads float32 [n * atoms], the advantages of n actions, followed by the values,
-    [atoms].
+    The input is float32 [n * atoms + atoms]: the advantages of n actions, then the
+    values.
 
     Source: arXiv:1511.06581, eq. 9.
     """
@@ -49,7 +49,7 @@ class Dueling(WeightlessLayer):
         return resolve_name(f"{_KERAS}KerasDueling")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         end = self.output_shape[0]
         parts = graph.add("Reshape", x, np.array([0, -1, self.atoms]))
         count, axis = end // self.atoms, np.array([1])
@@ -83,7 +83,7 @@ class Expectation(WeightlessLayer):
         return resolve_name(f"{_KERAS}KerasExpectation")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         logits = graph.add("Reshape", x, np.array([0, -1, len(self.atoms)]))
         chances = graph.add("Softmax", logits, axis=-1)
         return graph.add("MatMul", chances, np.array(self.atoms, np.float32))
@@ -96,7 +96,7 @@ class ScaledGradient(LayerWithoutSection):
     factor: float
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; without weights, nothing is scaled."""
+        """Return the forward pass in NumPy, without scaling."""
         return lambda x: x
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
@@ -116,9 +116,9 @@ def with_atoms(layout: Layout, atoms: int) -> Layout:
 
 
 def with_expectations(layout: Layout, support: FloatArray) -> Layout:
-    """Return a network that outputs distributions' means before their logits.
+    """Return a network that outputs the distributions' means, then their logits.
 
-    The support, float32 [atoms], holds the returns of the distributions' atoms.
+    The support is float32 [atoms], the return that each atom stands for.
     """
     end = len(layout.layers)
     logits = layout.layers[-1].output_shape[0]
@@ -136,9 +136,8 @@ def with_expectations(layout: Layout, support: FloatArray) -> Layout:
 def with_streams(layout: Layout, atoms: int) -> Layout:
     """Return a network that ends in two streams: advantages and values.
 
-    The streams are the last two dense layers. They branch off the other layers, and the
-    gradient into these is scaled by 1/√2. If only one layer is dense, it becomes the
-    streams.
+    Each stream has the last two dense layers, or the last one if only that is dense.
+    The gradient into the shared layers before them is scaled by 1/√2.
 
     Source: arXiv:1511.06581, section 4.2.
     """

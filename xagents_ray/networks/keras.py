@@ -1,4 +1,4 @@
-"""The Keras model of a layout. Imports TensorFlow: for learners, not for actors."""
+"""The Keras model of a layout; imports TensorFlow, so env actors don't use it."""
 
 import functools
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ __autograph__ = False
 
 
 def _initializer(name: str, gain: float, seed: int) -> Any:
-    """Return a kernel's initializer; each layer needs a seed of its own."""
+    """Return a kernel's initializer; each layer needs a different seed."""
     special: dict[str, dict[str, Any]] = {
         "orthogonal": {"gain": gain, "seed": seed},
         "random_uniform": {"minval": -gain, "maxval": gain, "seed": seed},
@@ -35,11 +35,11 @@ def build_model(
     dtype: str = "float32",
     takes_noise: bool = False,
 ) -> Any:
-    """Return a `keras.Model` from float32 [B, *input_shape] to its outputs.
+    """Return a `keras.Model` that maps float32 [B, *input_shape] to the outputs.
 
     Initial weights depend on the seed and on the model's name. Weights and outputs are
-    float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16. A
-    model that takes noise has a second input, float32 [B, noise_units], or [1,
+    float32; with dtype `bfloat16`, the layers before the outputs compute in bfloat16.
+    With `takes_noise`, the model has a second input, float32 [B, noise_units], or [1,
     noise_units] for all rows.
     """
     entropy = np.random.SeedSequence([seed, *name.encode()])
@@ -68,7 +68,7 @@ def build_model(
 
 
 def _heads(layout: Layout) -> set[int]:
-    """Return the outputs, and the weightless layers that they are computed by."""
+    """Return the indices of the outputs and of the layers that feed weightless ones."""
     heads, new = set[int](), list(layout.outputs)
     while new:
         layer = layout.layers[i := new.pop()]
@@ -84,14 +84,13 @@ def of_observations(
     shape: tuple[int, ...],
     spec: EnvSpec,
 ) -> Any:
-    """Return a `keras.Model` from an environment's observations to the outputs.
+    """Return a `keras.Model` that maps an environment's observations to the outputs.
 
     Args:
         layout: the network.
-        weights: the network's arrays by name; with those of `moments.statistics_shapes`
-            it normalizes.
-        shape: shape of one observation; for images, with their frames, [stack, H, W,
-            ...].
+        weights: the network's arrays by name; the model normalizes observations if they
+            include those of `moments.statistics_shapes`.
+        shape: shape of one observation; stacked images are [stack, H, W, ...].
         spec: spec of the environment.
     """
     layers, model = keras.layers, build_model(layout, 0, "network")
@@ -116,7 +115,7 @@ def of_observations(
 def named_weights(model: Any) -> dict[str, Any]:
     """Return the model's variables by name, `dense-0/kernel`."""
     named = {f"{v.path.split('/')[-2]}/{v.name}": v for v in model.weights}
-    for layer in model.layers:  # one that is a user's whole model has its own names
+    for layer in model.layers:  # a user's whole model has names of its own
         if names := getattr(layer, "names", None):
             named = dict(zip(names, layer.model.weights, strict=True))
     return named
@@ -131,7 +130,7 @@ def scaled_inputs(layout: Layout, observations: tf.Tensor) -> tf.Tensor:
     """Return observations as scaled float32 network inputs."""
     if layout.scale == 1:
         return tf.cast(observations, tf.float32)
-    if tf.config.list_logical_devices("GPU"):  # on which the other way has no kernel
+    if tf.config.list_logical_devices("GPU"):  # GPUs have no kernel for `dequantize`
         return tf.cast(observations, tf.float32) * layout.scale
-    # The same numbers in one pass over memory, which is what takes the time.
+    # The same result in one pass; memory bandwidth is the bottleneck.
     return tf.quantization.dequantize(tf.bitcast(observations, tf.quint8), 0.0, 1.0)

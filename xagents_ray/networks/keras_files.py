@@ -1,7 +1,7 @@
 """Networks from `.keras` files, read without TensorFlow.
 
-Layers that NumPy supports become those of a .cfg file. Their names, such as `dense-0`,
-depend only on their kinds and order, so weights fit whatever names Keras used.
+Layers that NumPy supports are converted to this package's layers. Their names, such as
+`dense-0`, depend only on kind and order, so weights fit regardless of Keras' names.
 """
 
 import io
@@ -20,7 +20,7 @@ from xagents_ray.networks.layers import Convolutional, Dense, Flatten, Layer
 
 
 class KerasNetwork(NamedTuple):
-    """The layers of a model, which of them are outputs, and the input's shape."""
+    """A model's layers, the indices of its output layers, and the input's shape."""
 
     layers: tuple[Layer, ...]
     outputs: tuple[int, ...]
@@ -31,12 +31,12 @@ _LARGEST = 1 << 24  # characters of a model's config
 
 
 def content(name: str | None) -> bytes | None:
-    """Return the file of a network, given its path or the name of an object.
+    """Return a Keras file's content, given its path or the name of a Python object.
 
-    Return None for a .cfg file or an empty name.
+    Return None for a .cfg file or if the name is None.
 
     Raises:
-        UserError: it can't be read.
+        UserError: the file can't be read.
     """
     if name is None:
         return None
@@ -60,7 +60,7 @@ def read_keras_layers(
     outputs: Sequence[int],
     scale: float,
 ) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
-    """Return the layers of a Keras file, and the indices of its outputs.
+    """Return the layers of a Keras file and the indices of the output layers.
 
     Args:
         name: name of the file, for messages.
@@ -69,7 +69,7 @@ def read_keras_layers(
         outputs: units of each output, in order.
         scale: factor by which inputs are multiplied.
     Raises:
-        UserError: it isn't a Keras file, or its inputs or outputs have other sizes.
+        UserError: the file is invalid, or its inputs or outputs have other sizes.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(file)) as parts:
@@ -92,7 +92,7 @@ def read_keras_layers(
 def _check(
     name: str, model: KerasNetwork, shape: tuple[int, ...], outputs: Sequence[int]
 ) -> None:
-    """Raise UserError if inputs or outputs differ from the agent's."""
+    """Raise UserError if the input or the outputs don't fit the agent."""
     if model.input_shape != shape:
         raise UserError(
             f"{name}: the model reads {_shown(model.input_shape)} and the network's "
@@ -113,14 +113,14 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 
 def _translated(model: Mapping[str, Any], scale: float) -> KerasNetwork | None:
-    """Return a model's network; None if NumPy doesn't support it."""
+    """Return a model converted to our layers; None if NumPy doesn't support it."""
     config, kind = model["config"], model["class_name"]
     if kind not in ("Functional", "Sequential"):
         return None
     made: list[Layer] = []
-    places: dict[str, int] = {}  # of layers by Keras' name; -1 for the input
+    places: dict[str, int] = {}  # indices of layers by Keras' name; -1 for the input
     shapes: dict[int, tuple[int, ...]] = {}
-    raw, last = {-1}, -1  # layers that give the input, at most flattened; the newest
+    raw, last = {-1}, -1  # input and layers that only flatten it; index of the last one
     for entry in config["layers"]:
         name, own = entry["config"]["name"], entry["config"]
         if entry["class_name"] == "InputLayer":
@@ -159,7 +159,7 @@ def _word(entry: Mapping[str, Any]) -> str:
 
 
 def _is_plain(entry: Mapping[str, Any]) -> bool:
-    """Return whether a layer is a standard one of Keras without special training."""
+    """Return whether a layer is a float32 built-in of Keras with ordinary training."""
     own = entry["config"]
     fixed = ("_regularizer", "_constraint", "quantization_config", "lora_rank")
     special = [v for k, v in own.items() if k.endswith(fixed)]
@@ -169,7 +169,7 @@ def _is_plain(entry: Mapping[str, Any]) -> bool:
 
 
 def _source(entry: Mapping[str, Any], places: Mapping[str, int]) -> int | None:
-    """Return the layer that alone feeds this one, once; None otherwise."""
+    """Return the index of a layer's single input; None if it has several calls."""
     nodes = entry["inbound_nodes"]
     if len(nodes) != 1 or len(nodes[0]["args"]) != 1:
         return None
@@ -191,7 +191,7 @@ def _outputs(config: Mapping[str, Any]) -> list[str]:
 def _layer(
     kind: str, own: Mapping[str, Any], shape: tuple[int, ...], facts: dict[str, Any]
 ) -> Layer | None:
-    """Convert a layer of Keras to one of ours; None if there is none."""
+    """Convert a Keras layer to one of ours; None if there is no equivalent."""
     activation = own.get("activation", "linear")
     if kind == "ReLU" and own["max_value"] is None and own["threshold"] == 0:
         kind, activation = "Activation", "linear" if own["negative_slope"] else "relu"
@@ -230,7 +230,7 @@ def _layer(
 def _convolutional(
     own: Mapping[str, Any], shape: tuple[int, ...], facts: dict[str, Any]
 ) -> Convolutional:
-    """Convert a `Conv2D` of Keras that has the form of ours."""
+    """Convert a `Conv2D` for which `_is_square` holds."""
     filters, stride = int(own["filters"]), int(own["strides"][0])
     size, _ = own["kernel_size"]
     height, width = ((side - size) // stride + 1 for side in shape[:2])
@@ -245,7 +245,7 @@ def _convolutional(
 
 
 def _is_square(own: Mapping[str, Any]) -> bool:
-    """Return whether a convolution has the form that we support."""
+    """Return whether a convolution has a supported form."""
     pairs = own["kernel_size"], own["strides"]
     plain = own["padding"], own["data_format"], own["groups"], own["use_bias"]
     return (

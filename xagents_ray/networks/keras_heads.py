@@ -1,4 +1,4 @@
-"""Noisy layers and the ends of networks as Keras layers."""
+"""Keras versions of noisy layers and of the layers at a network's end."""
 
 from typing import Any
 

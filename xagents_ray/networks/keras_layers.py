@@ -1,4 +1,4 @@
-"""Layers that Keras models have in addition to those of .cfg files."""
+"""Layers that only Keras models have, not .cfg files."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ class LayerWithoutSection(Layer):
     def read(
         cls, section: Section, source: int, shape: tuple[int, ...], units: int | None
     ) -> Layer:
-        """Raise UserError: no section describes the layer."""
+        """Raise UserError, as no section describes the layer."""
         raise section.error("", "only Keras models have such layers")
 
 
@@ -35,17 +35,17 @@ class Activation(LayerWithoutSection):
     """A layer that only applies an activation."""
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for its input times a scale."""
+        """Return the forward pass in NumPy; its input is multiplied by `scale`."""
         activate = ACTIVATIONS[self.activation]
-        # In place, so on a copy: other layers may read the same input.
+        # Activations work in place; copy, as other layers may read the same input.
         return lambda x: activate(x.astype(np.float32) * np.float32(scale))
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         return layers.Activation(self.activation, name=self.name)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         return add_activation(graph, self.activation, x)
 
 
@@ -60,12 +60,12 @@ class LayerNorm(LayerWithoutSection):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its weights by name."""
+        """Return the shapes of the weights by name."""
         channels = self.output_shape[-1:]
         return {f"{self.name}/gamma": channels, f"{self.name}/beta": channels}
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for its input times a scale."""
+        """Return the forward pass in NumPy; its input is multiplied by `scale`."""
         gamma, beta = arrays[f"{self.name}/gamma"], arrays[f"{self.name}/beta"]
 
         def normalized(x: Array) -> FloatArray:
@@ -78,11 +78,11 @@ class LayerNorm(LayerWithoutSection):
         return normalized
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         return layers.LayerNormalization(epsilon=self.epsilon, name=self.name)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         own = (arrays[f"{self.name}/{word}"] for word in ("gamma", "beta"))
         return graph.add("LayerNormalization", x, *own, axis=-1, epsilon=self.epsilon)
 
@@ -91,24 +91,24 @@ class LayerNorm(LayerWithoutSection):
 class Embedding(LayerWithoutSection):
     """Replaces each of the integers 0, 1, … by a learned vector."""
 
-    count: int  # of numbers that have one
+    count: int  # number of vectors
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its weights by name."""
+        """Return the shapes of the weights by name."""
         return {f"{self.name}/embeddings": (self.count, self.output_shape[-1])}
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; its input is not scaled."""
+        """Return the forward pass in NumPy; its input is not scaled."""
         table = arrays[f"{self.name}/embeddings"]
         return lambda x: table[x.astype(np.int32)]
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         return layers.Embedding(self.count, self.output_shape[-1], name=self.name)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         table = arrays[f"{self.name}/embeddings"]
         return graph.add("Gather", table, graph.cast(x, np.int64))
 
@@ -120,14 +120,14 @@ class WholeModel(LayerWithoutSection):
     Its output is the concatenation of the model's outputs.
     """
 
-    model: str  # its name, for messages
-    config: str  # of the model, JSON
-    custom: tuple[tuple[str, Any], ...]  # classes that Keras doesn't know, by name
+    model: str  # name of the model, for messages
+    config: str  # config of the model, JSON
+    custom: tuple[tuple[str, Any], ...]  # classes from outside Keras, by name
     weights: tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its weights by name."""
+        """Return the shapes of the weights by name."""
         return dict(self.weights)
 
     @property
@@ -137,11 +137,11 @@ class WholeModel(LayerWithoutSection):
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a forward pass made of matrix products only."""
+        """Floating-point operations of a forward pass, if all are matrix products."""
         return 2 * sum(math.prod(shape) for _, shape in self.weights)
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its TensorFlow forward pass, for its input times a scale."""
+        """Return the TensorFlow forward pass; its input is multiplied by `scale`."""
         check_complete(self.model)
         forward = resolve_name("xagents_ray.networks.keras_models:forward_function")
         bound = functools.partial(forward(self), [arrays[n] for n, _ in self.weights])
@@ -151,7 +151,7 @@ class WholeModel(LayerWithoutSection):
         return resolve_name("xagents_ray.networks.keras_models:layer_of")(self)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Raise UserError: only Keras can compute the model."""
+        """Raise UserError, as only Keras can compute the model."""
         raise UserError(
             f"{self.model} has layers that only Keras knows: export it with "
             "to_keras() and Keras' own export."
@@ -162,11 +162,11 @@ class WholeModel(LayerWithoutSection):
 class OutputSlice(LayerWithoutSection):
     """A slice of a vector: one output of a whole model."""
 
-    first: int  # index of the first one
-    is_linear: bool  # whether the model's own output ends without an activation
+    first: int  # index where the slice begins
+    is_linear: bool  # whether the model's output has no activation
 
     def bounded(self) -> Layer:
-        """Return it with a tanh if the model's output has no activation."""
+        """Return the layer with a tanh if the model's output has no activation."""
         return replace(self, activation="tanh") if self.is_linear else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:

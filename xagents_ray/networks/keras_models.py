@@ -1,4 +1,4 @@
-"""Keras models of the user's: saved to files, and used as parts of our networks."""
+"""The user's Keras models: saving, loading and use as part of a network."""
 
 import contextlib
 import functools
@@ -20,16 +20,16 @@ from xagents_ray.networks.layers import Layer
 from xagents_ray.networks.layout import Layout
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-with quiet_stderr():  # for what TensorFlow writes while it is imported
+with quiet_stderr():  # hides TensorFlow's output during import
     import keras
     import tensorflow as tf
 
 
 def model_bytes(model: Any, name: str) -> bytes:
-    """Return the content of a `.keras` file with a Keras model.
+    """Return a Keras model as the content of a `.keras` file.
 
     Raises:
-        UserError: it isn't a model, isn't built, or doesn't compute in float32.
+        UserError: it isn't a model, isn't built, or has weights that aren't float32.
     """
     if not isinstance(model, keras.Model):
         raise UserError(
@@ -46,14 +46,14 @@ def model_bytes(model: Any, name: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="xagents-ray-") as folder:
         path = Path(folder, "model.keras")
         with warnings.catch_warnings():
-            # Keras' own notice about NumPy 2
+            # Keras' notice about NumPy 2.
             warnings.simplefilter("ignore", DeprecationWarning)
             model.save(path)
         return path.read_bytes()
 
 
 def with_heads(features: Any, units: Sequence[int], name: str) -> Any:
-    """Return a model with one dense output per number of units after the features."""
+    """Return a model with a dense output per entry of `units` after the features."""
     if not isinstance(features, keras.Model) or len(features.outputs) != 1:
         raise UserError(f"{name}: return a keras.Model with one output, the features.")
     x = features.outputs[0]
@@ -69,7 +69,7 @@ def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any
         try:
             return keras.saving.load_model(path, custom, compile=False)
         except Exception as error:
-            reason = one_line(error).partition(". ")[0]  # the rest is all its settings
+            reason = one_line(error).partition(". ")[0]  # the rest is a config dump
             raise UserError(
                 f"{name}: Keras can't make the model of it ({reason}); pass "
                 "the model or its maker again, where its layers are defined."
@@ -79,9 +79,9 @@ def _opened(name: str, file: bytes, custom: dict[str, Any] | None = None) -> Any
 def weights_of(
     name: str, file: bytes, layout: Layout, redrawn: str | None = None
 ) -> dict[str, FloatArray]:
-    """Return the weights in a `.keras` file, by the layout's names.
+    """Return the weights in a `.keras` file, by their names in the layout.
 
-    With a seed in `redrawn`, the model's own initializers draw new weights.
+    If `redrawn` is a seed, the model's initializers draw new weights from it.
     """
     own = layout.layers[0]
     custom = dict(own.custom) if isinstance(own, WholeModel) else None
@@ -89,20 +89,20 @@ def weights_of(
     if redrawn is not None:
         model = _redrawn(model, custom, redrawn)
     if isinstance(own, WholeModel):
-        model, _ = _without_softmax(model)  # Keras orders its weights by their depth
+        model, _ = _without_softmax(model)  # Keras orders weights by layer depth
     return dict(zip(layout.shapes, model.get_weights(), strict=True))
 
 
 def _redrawn(model: Any, custom: dict[str, Any] | None, seed: str) -> Any:
-    """Return a model with new weights, whatever seeds its initializers had."""
+    """Return a model with new weights; `seed` replaces its initializers' seeds."""
     config = keras.saving.serialize_keras_object(model)
     draws = random.Random(seed)
-    with drawing_by(seed):  # of what layers don't say in their configs
+    with drawing_by(seed):  # for random numbers without a seed in the config
         return keras.saving.deserialize_keras_object(_reseeded(config, draws), custom)
 
 
 def _reseeded(config: Any, draws: random.Random) -> Any:
-    """Return a Keras config with other seeds."""
+    """Return a Keras config with new seeds."""
     if isinstance(config, list | tuple):
         return [_reseeded(each, draws) for each in config]
     if not isinstance(config, dict):
@@ -163,8 +163,8 @@ def whole_model(
 
 
 def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return the shapes of variables by names that are the same in each process."""
-    # Keras numbers those without names throughout a process.
+    """Return the shapes of variables, by names that are the same in each process."""
+    # Keras numbers unnamed variables per process.
     names = [re.sub(r"^variable_\d+$", "variable", v.name) for v in variables]
     return tuple(
         (f"model-0/{i}-{name}", tuple(variables[i].shape))
@@ -175,13 +175,13 @@ def _named_shapes(variables: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]]
 def _is_linear(output: Any) -> bool:
     """Return whether an output comes from a dense layer without an activation."""
     layer = output._keras_history.operation
-    # Other layers, and those derived from it, may bound what they give.
+    # Other layers and subclasses may bound their outputs.
     is_dense = type(layer) is keras.layers.Dense
     return is_dense and layer.activation is keras.activations.linear
 
 
 def _without_softmax(model: Any) -> tuple[Any, list[str]]:
-    """Return a model that ends before a softmax, and its outputs' activations."""
+    """Return a model without final softmaxes, and its outputs' original activations."""
     activations = [_ended_by_softmax(x) for x in model.outputs]
     before = [_before_softmax(x) for x in model.outputs]
     if any(x is not y for x, y in zip(before, model.outputs, strict=True)):
@@ -198,7 +198,7 @@ def _before_softmax(output: Any) -> Any:
 
 
 def _ended_by_softmax(output: Any) -> str:
-    """Return an output's activation, and remove a softmax from its layer."""
+    """Return "softmax" or "linear"; remove a softmax activation from the layer."""
     layer = output._keras_history.operation
     if isinstance(layer, keras.layers.Softmax):
         return "softmax"
@@ -209,7 +209,7 @@ def _ended_by_softmax(output: Any) -> str:
 
 
 def _made(whole: WholeModel) -> Any:
-    """Return the model with new weights."""
+    """Return a new instance of the model, with new weights."""
     config, custom = json.loads(whole.config), dict(whole.custom)
     return keras.saving.deserialize_keras_object(config, custom_objects=custom)
 
@@ -258,7 +258,7 @@ def forward_function(
     whole: WholeModel,
 ) -> Callable[[list[FloatArray], Array], tf.Tensor]:
     """Return the model as a function of its weights and inputs [B, *input_shape]."""
-    with contextlib.suppress(RuntimeError):  # where a learner has chosen already
+    with contextlib.suppress(RuntimeError):  # a learner may have set them already
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     model = _made(whole)
@@ -267,7 +267,7 @@ def forward_function(
     @tf.function(reduce_retracing=True)
     def outputs(weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
         learned, others = (
-            # The state of a generator is no weight.
+            # The state of a random generator isn't among the weights.
             [weights[held[id(v)]] if id(v) in held else v.value for v in variables]
             for variables in (model.trainable_variables, model.non_trainable_variables)
         )

@@ -1,4 +1,4 @@
-"""The kinds of layers in .cfg files: built-in ones and those of other packages."""
+"""The kinds of layers in .cfg files: built-in ones and plugins."""
 
 import functools
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ BUILT_IN_KINDS: dict[str, type[Layer]] = {
     "dense": Dense,
     "flatten": Flatten,
 }
-"""The kinds of layers, as sections of a .cfg file name them."""
+"""The built-in kinds of layers, by their names in .cfg sections."""
 LAYER_ENTRY_POINTS = "xagents_ray.layers"
-"""Entry points of this group name kinds, `scale = own_package.layers:Scale`."""
+"""Entry-point group for kinds of layers, `scale = own_package.layers:Scale`."""
 
 
 def register_layer(kind: str, layer: type[Layer]) -> None:
-    """Add a kind of layer, which .cfg files then name: `[scale-0]` for `scale`.
+    """Register a kind of layer for .cfg files: `[scale-0]` is of the kind `scale`.
 
-    For the command line, a package declares it as an entry point of the group
-    `xagents_ray.layers`, named like the kind. Registering a kind again replaces it, for
-    instance when a notebook's cell runs again.
+    For the command line, a package declares the kind as an entry point in the group
+    `xagents_ray.layers`, with the same name. Registering a kind again replaces it, so a
+    notebook cell can run again.
 
     Args:
         kind: name of the kind, letters only.
-        layer: a class that extends `Layer`; the weights of the Keras layer that its
-            `keras` returns must be named as in its `shapes`. With a method `onnx`,
-            policies that have the layer can be exported.
+        layer: a subclass of `Layer`. The Keras layer that its `keras` returns must name
+            its weights as `shapes` does. Policies with the layer can be exported if it
+            has a method `onnx`.
     Raises:
         UserError: the kind is built in, or the class is not a layer.
     Example:
@@ -55,15 +55,15 @@ def register_layer(kind: str, layer: type[Layer]) -> None:
 
 @functools.cache
 def load_other_kinds() -> Mapping[str, str]:
-    """Add kinds of other packages; return a sentence for each unusable one."""
+    """Register the plugins' kinds; return a sentence for each one that fails."""
     return load_plugins(LAYER_ENTRY_POINTS, register_layer)
 
 
 def find_kind(kind: str) -> type[Layer] | None:
-    """Return the layer class of a kind, built-in or added; None if there is none.
+    """Return the layer class of a kind, built-in or registered; None if unknown.
 
     Raises:
-        UserError: another package's kind can't be loaded.
+        UserError: the plugin of this kind can't be loaded.
     """
     if kind in BUILT_IN_KINDS:
         return BUILT_IN_KINDS[kind]

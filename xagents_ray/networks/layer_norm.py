@@ -1,4 +1,4 @@
-"""Layer normalization, added to a network without one."""
+"""Adds layer normalization to a network."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from xagents_ray.networks.layers import Dense, Layer
 from xagents_ray.networks.layout import Layout
 
 _EPSILON = 1e-5
-"""Added to variances; PyTorch's."""
+"""Added to variances; PyTorch's default."""
 
 
 def with_layer_norm(layout: Layout) -> Layout:
@@ -18,7 +18,7 @@ def with_layer_norm(layout: Layout) -> Layout:
     Source: arXiv:1607.06450; in critics, arXiv:2110.02034, section 3.
     """
     layers: list[Layer] = []
-    places = {-1: -1}  # where the output of each layer is found
+    places = {-1: -1}  # new indices of the layers' outputs by old index
     for i, layer in enumerate(layout.layers):
         layer = layer.moved(places)
         if type(layer) is Dense and i not in layout.outputs:

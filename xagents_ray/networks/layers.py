@@ -1,4 +1,4 @@
-"""The kinds of layers: sections, shapes of weights, and forward passes."""
+"""Base class of layers, and the built-in kinds: dense, convolutional, flatten."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,10 +16,10 @@ from xagents_ray.networks.onnx import OnnxGraph, add_activation
 from xagents_ray.networks.section import Section
 
 Step = Callable[..., FloatArray]
-"""A layer with its weights bound, [B, *input] to float32 [B, *output_shape].
+"""A layer with its weights bound: maps [B, *input] to float32 [B, *output_shape].
 
-One with `noise_units` takes noise too, float32 [B, noise_units]; without it there is
-none.
+Layers with `noise_units` take noise as an optional second argument, float32 [B,
+noise_units].
 """
 Initializer = Callable[[str, float], Any]
 """Returns a Keras initializer by its name and gain."""
@@ -29,12 +29,12 @@ Initializer = Callable[[str, float], Any]
 class Layer(ABC):
     """Base of all layers of a network."""
 
-    keys: ClassVar[tuple[str, ...]] = ("common",)  # of its section in a .cfg file
-    name: str  # its section, `dense-0`
+    keys: ClassVar[tuple[str, ...]] = ("common",)  # keys of its .cfg section
+    name: str  # name of its .cfg section, such as `dense-0`
     source: int  # index of the layer that it reads; -1 for the input
     output_shape: tuple[int, ...]  # without the batch
     activation: str = "linear"  # one of ACTIVATIONS
-    # Of more layers that it reads: vectors, which follow the source's side by side.
+    # Indices of further layers that it reads; all inputs are vectors and concatenated.
     more_sources: tuple[int, ...] = ()
 
     @classmethod
@@ -45,43 +45,43 @@ class Layer(ABC):
         """Return the layer of a section; UserError if it doesn't fit.
 
         `shape` is the input's shape without the batch; `units` is the number of units
-        that the agent needs of an output, None for other layers.
+        that the agent requires if the layer is an output, else None.
         """
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its weights by name, `dense-0/kernel`."""
+        """Return the shapes of the weights by name, `dense-0/kernel`."""
         return {}
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of the forward pass on one input."""
         return 0
 
     @property
     def noise_units(self) -> int:
-        """Number of standard normal numbers that it takes per input to explore."""
+        """Number of standard normal samples that it takes per input as noise."""
         return 0
 
     def moved(self, places: Mapping[int, int]) -> "Layer":
-        """Return the layer with other indices of its sources; -1 is the input."""
+        """Return the layer with its sources' indices mapped to new ones."""
         more = tuple(places[i] for i in self.more_sources)
         return replace(self, source=places[self.source], more_sources=more)
 
     def bounded(self) -> "Layer":
-        """Return the layer with a tanh if it is known to end without an activation."""
+        """Return the layer with a tanh if it is known to have no activation."""
         return self
 
     @abstractmethod
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for its input times a scale."""
+        """Return the forward pass in NumPy; its input is multiplied by `scale`."""
 
     @abstractmethod
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph; return the name of its output.
+        """Add the forward pass to an ONNX graph; return the name of its output.
 
         `x` is the name of its input, and `arrays` are the network's.
         """
@@ -93,7 +93,7 @@ class Layer(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Flatten(Layer):
-    """Turns images into vectors: joins all axes but the batch."""
+    """Flattens all axes except the batch into a vector."""
 
     @classmethod
     def read(
@@ -104,26 +104,26 @@ class Flatten(Layer):
         return cls(name=section.name, source=source, output_shape=joined)
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy; without weights, nothing is scaled."""
+        """Return the forward pass in NumPy, without scaling."""
         return lambda x: x.reshape(len(x), -1)
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         return layers.Flatten(name=self.name)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         return graph.add("Flatten", x)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dense(Layer):
-    """A dense layer on a vector; the only kind that can be an output."""
+    """A dense layer on a vector; the only built-in kind that can be an output."""
 
     keys: ClassVar[tuple[str, ...]] = ("units", *Section.WEIGHTED, "common", "output")
-    kernel_shape: tuple[int, ...]  # its last axis are the units
-    initializer: str  # one of INITIALIZERS, for the kernel
-    gain: float  # of an orthogonal initializer
+    kernel_shape: tuple[int, ...]  # the last axis is the units
+    initializer: str  # the kernel's, one of INITIALIZERS
+    gain: float  # for an orthogonal initializer
 
     @classmethod
     def read(
@@ -153,7 +153,7 @@ class Dense(Layer):
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of the forward pass on one input."""
         return 2 * math.prod(self.kernel_shape) * math.prod(self.output_shape[:-1])
 
     def bounded(self) -> "Dense":
@@ -161,7 +161,7 @@ class Dense(Layer):
         return replace(self, activation="tanh") if self.activation == "linear" else self
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for [N, inputs] times a scale."""
+        """Return the forward pass in NumPy, from [N, inputs] multiplied by `scale`."""
         kernel, bias = arrays[f"{self.name}/kernel"], arrays[f"{self.name}/bias"]
         kernel = kernel.reshape(-1, len(bias))
         if scale != 1:
@@ -178,11 +178,11 @@ class Dense(Layer):
         return dense
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         return layers.Dense(self.kernel_shape[-1], **self._settings(initializer))
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph."""
+        """Add the forward pass to an ONNX graph."""
         product = graph.add("MatMul", x, arrays[f"{self.name}/kernel"])
         y = graph.add("Add", product, arrays[f"{self.name}/bias"])
         return add_activation(graph, self.activation, y)
@@ -195,7 +195,7 @@ class Dense(Layer):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolutional(Dense):
-    """A dense layer on each square patch of an image, without padding."""
+    """A 2D convolution with square kernels and without padding."""
 
     keys = ("filters", "size", "stride", *Section.WEIGHTED, "common")
     stride: int  # between patches
@@ -222,7 +222,7 @@ class Convolutional(Dense):
         )
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy: one matrix product of all patches."""
+        """Return the forward pass in NumPy: one matrix product of all patches."""
         dense = super().bind(arrays, scale)
 
         def convolution(x: Array) -> FloatArray:
@@ -232,13 +232,13 @@ class Convolutional(Dense):
         return convolution
 
     def keras(self, layers: Any, initializer: Initializer) -> Any:
-        """Return it as a layer of the module `keras.layers`."""
+        """Return the equivalent Keras layer; `layers` is `keras.layers`."""
         size, *_, units = self.kernel_shape
         settings = self._settings(initializer)
         return layers.Conv2D(units, size, self.stride, **settings)
 
     def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
-        """Add its forward pass to an ONNX graph, which has channels first."""
+        """Add the forward pass to an ONNX graph, which has channels first."""
         kernel = arrays[f"{self.name}/kernel"].transpose(3, 2, 0, 1)
         image = graph.add("Transpose", x, perm=[0, 3, 1, 2])
         strides = [self.stride, self.stride]
@@ -257,6 +257,6 @@ class Convolutional(Dense):
             (b, h * self.stride, w * self.stride, h, w, c),
             writeable=False,
         )
-        # Bytes become numbers while they are copied, not in a copy of the copy.
+        # Converting while copying avoids a second copy.
         copied = patches.astype(np.float32, order="C")
         return copied.reshape(-1, size * size * channels)

@@ -2,7 +2,7 @@
 
 Layers form a chain. A layer with `output=1` ends a branch; the next layer continues
 from the last `common=1` layer, or from the input if there is none. A dense output layer
-without `units` gets as many as the algorithm needs.
+without `units` has as many as the algorithm requires.
 """
 
 import itertools
@@ -21,19 +21,19 @@ from xagents_ray.networks.section import read_sections
 
 @dataclass(frozen=True)
 class Layout:
-    """A whole network: its layers, which of them are outputs, and its input."""
+    """A network: its layers, the indices of its output layers, and its input."""
 
     layers: tuple[Layer, ...]
     outputs: tuple[int, ...]
     input_shape: tuple[int, ...]
     scale: float
-    """What inputs are multiplied by: 1/255 for uint8."""
+    """Factor by which inputs are multiplied: 1/255 for uint8."""
     stack: int = 1
-    """Frames that an input image shows."""
+    """Number of frames in an input image."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of its weights by name, `dense-0/kernel`."""
+        """Return the shapes of the weights by name, `dense-0/kernel`."""
         return {k: shape for layer in self.layers for k, shape in layer.shapes.items()}
 
     @property
@@ -43,12 +43,12 @@ class Layout:
 
     @property
     def noise_units(self) -> int:
-        """Number of standard normal numbers that its layers take per input."""
+        """Number of standard normal samples that the layers take per input as noise."""
         return sum(layer.noise_units for layer in self.layers)
 
     @property
     def noise_places(self) -> list[slice | None]:
-        """Slice of a row of noise for each layer; None for layers without noise."""
+        """Each layer's slice of a noise vector; None for layers without noise."""
         ends = itertools.accumulate(layer.noise_units for layer in self.layers)
         return [
             slice(end - layer.noise_units, end) if layer.noise_units else None
@@ -56,7 +56,7 @@ class Layout:
         ]
 
     def without_softmax(self) -> "Layout":
-        """Return the network with logits for each output that ends in a softmax."""
+        """Return the network with the softmax of each output removed."""
         layers = [
             replace(layer, activation="linear")
             if i in self.outputs and layer.activation == "softmax"
@@ -66,7 +66,7 @@ class Layout:
         return replace(self, layers=tuple(layers))
 
     def bounded(self) -> "Layout":
-        """Return the network with a tanh for each output that ends linearly."""
+        """Return the network with a tanh on each linear output."""
         layers = [
             layer.bounded() if i in self.outputs else layer
             for i, layer in enumerate(self.layers)
@@ -74,9 +74,9 @@ class Layout:
         return replace(self, layers=tuple(layers))
 
     def separated(self) -> "Layout":
-        """Return the network with separate layers per output; the first keeps names.
+        """Return the network with separate layers for each output.
 
-        Layers that another output also reads are copied: `dense-0-2` for the second.
+        Shared layers are copied for all outputs but the first: `dense-0-2`.
         """
         layers: list[Layer] = []
         ends: list[int] = []
@@ -104,8 +104,8 @@ def read_layout(
         outputs: units of each output, in order.
         scale: factor by which inputs are multiplied.
     Raises:
-        UserError: the file doesn't fit; the message names file, section and key, and a
-            remedy.
+        UserError: the file doesn't fit; the message names the file, section and key,
+            and a remedy.
     """
     layers: list[Layer] = []
     ends: list[int] = []
@@ -134,7 +134,7 @@ def read_layout(
 
 
 def _check_outputs(path: Path, layout: Layout, count: int) -> None:
-    """Raise UserError if outputs are missing, or a layer leads to none."""
+    """Raise UserError if outputs are missing, or a layer leads to no output."""
     if len(layout.outputs) != count:
         raise UserError(
             f"{path}: has {pluralize(len(layout.outputs), 'output layer')} and the "
@@ -159,20 +159,19 @@ def layout_for(
     """Return an agent's network for an environment.
 
     Args:
-        model: path of the user's .cfg or .keras file, or name of an object that a file
-            was made from; None for the default.
-        default: name of the default file, in which `{kind}` becomes `vector` or
-            `image`.
-        spec: the environment.
+        model: path of the user's .cfg or .keras file, or name of a Python object saved
+            as one; None for the default.
+        default: name of the default file; `{kind}` becomes `vector` or `image`.
+        spec: specification of the environment.
         outputs: units of each output.
-        action_units: size of an action that the network reads together with an
-            observation vector.
+        action_units: size of the action that is concatenated to the observation vector;
+            0 for none.
     """
     kind = "image" if spec.is_image else "vector"
     scale = 1 / 255 if spec.observation_dtype == "uint8" else 1.0
     shape = spec.input_shape
     if action_units:
-        scale = 1.0  # the learner scales what it puts side by side
+        scale = 1.0  # the learner scales observations before it appends actions
         shape = (shape[0] + action_units,)
     file = keras_files.content(model)
     if model is not None and file is not None:

@@ -1,4 +1,4 @@
-"""Whether the arrays of a weights file are those of a network."""
+"""Checks of a weights file's arrays against a network."""
 
 from collections.abc import Mapping
 
@@ -22,17 +22,17 @@ def match_arrays(
     path: str,
     layout: Layout | None = None,
 ) -> tuple[dict[str, FloatArray], list[str]]:
-    """Return a file's arrays as a model needs them, and notes for the user.
+    """Return a file's arrays, checked and completed, and notes for the user.
 
     Args:
         arrays: decoded arrays by name.
-        expected: shapes by name of what must be there.
-        optional: shapes by name of extras. A missing log_std becomes zeros;
-            statistics of observations stay missing.
+        expected: shapes of required arrays by name.
+        optional: shapes of optional arrays by name. A missing log_std becomes zeros;
+            missing observation statistics stay missing.
         path: path of the file, for messages.
         layout: layout of the model, for messages.
     Returns:
-        float32 arrays by name, and one sentence for each extra that is missing.
+        float32 arrays by name, and one sentence for each missing optional array.
     Raises:
         UserError: a name or shape is wrong, or a number is NaN or infinite.
     """
@@ -75,7 +75,7 @@ def _problem(
     expected: tuple[int, ...] | None,
     layout: Layout | None,
 ) -> str:
-    """Return what is wrong with an array, and what to do; "" if it fits."""
+    """Return what is wrong with an array and how to fix it; "" if it fits."""
     if shape == expected:
         return ""
     if expected is None and name.startswith(OBSERVATION):

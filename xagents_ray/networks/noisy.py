@@ -1,4 +1,4 @@
-"""Dense layers with learned noise on their weights, for exploration."""
+"""Noisy dense layers, for exploration."""
 
 import math
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from xagents_ray.networks.layout import Layout
 
 FACTORISED, INDEPENDENT = "factorised", "independent"
 _SIGMA = {FACTORISED: 0.5, INDEPENDENT: 0.017}
-"""The paper's initial deviations of the noise."""
+"""The paper's initial standard deviations of the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Dense):
-    """A dense layer with normal noise of learned deviation on weights and biases.
+    """A dense layer whose weights and biases get Gaussian noise of learned deviation.
 
-    Without noise it uses the mean weights. Independent noise is drawn directly for each
-    unit's sum, which has the same distribution (arXiv:1506.02557, eq. 6).
+    Without noise, it uses the mean weights. Independent noise is sampled per unit
+    instead of per weight, with the same distribution (arXiv:1506.02557, eq. 6).
 
     Source: arXiv:1706.10295, section 3.
     """
 
     noise: str  # FACTORISED or INDEPENDENT
-    sigma: float  # initial; if factorised, divided by the root of the inputs
+    sigma: float  # initial deviation; if factorised, divided by sqrt(inputs)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -39,17 +39,17 @@ class Noisy(Dense):
 
     @property
     def noise_units(self) -> int:
-        """One number per unit and, with factorised noise, one per input."""
+        """One sample per unit and, with factorised noise, one per input."""
         inputs, units = self.kernel_shape
         return units + (inputs if self.noise == FACTORISED else 0)
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of the forward pass on one input."""
         return 2 * super().flops
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for [B, inputs] times a scale.
+        """Return the forward pass in NumPy, from [B, inputs] multiplied by `scale`.
 
         Its second argument is optional noise, float32 [B, noise_units].
         """
@@ -91,11 +91,11 @@ class Noisy(Dense):
 
 
 def with_noise(layout: Layout, noise: str, sigma: float | None = None) -> Layout:
-    """Return a network with noise on the weights of dense layers.
+    """Return a network with noise on the weights of its dense layers.
 
-    All dense layers get noise but one that reads the input, as it extracts features
-    like convolutions do; a network of one layer gets noise on that. The noise is
-    FACTORISED or INDEPENDENT; its initial deviation `sigma` defaults to the paper's.
+    The first layer with weights extracts features and gets no noise unless it is the
+    only one. The noise is FACTORISED or INDEPENDENT; its initial deviation `sigma`
+    defaults to the paper's.
     """
     weighted = [layer for layer in layout.layers if layer.shapes]
     features = weighted[: len(weighted) > 1]

@@ -1,4 +1,4 @@
-"""ONNX graphs, to which layers add their parts. Imports onnx when one is built."""
+"""Construction of ONNX graphs; imports onnx on demand."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from xagents_ray.core.trajectory import Array
 
 _OPSET, _IR_VERSION = 17, 8
-"""Of 2022: runtimes from then on read it."""
+"""Versions of 2022, which newer runtimes support."""
 
 
 class OnnxGraph:
-    """A growing ONNX graph: operations in order, and the arrays that they read."""
+    """An ONNX graph under construction: operations in order, and constant arrays."""
 
     def __init__(self) -> None:
         self._operations: list[tuple[str, list[str], str, dict[str, Any]]] = []
@@ -21,7 +21,7 @@ class OnnxGraph:
     def add(self, operation: str, *inputs: str | Array, **attributes: Any) -> str:
         """Add an ONNX operation; return the name of its output.
 
-        Inputs are names of outputs, or arrays.
+        The inputs are names of other outputs, or constant arrays.
         """
         names = [x if isinstance(x, str) else self._constant(x) for x in inputs]
         output = f"{operation.lower()}-{len(self._operations)}"
@@ -43,10 +43,10 @@ class OnnxGraph:
         """Return the graph as an `onnx.ModelProto`.
 
         Args:
-            given: name, dtype and shape of the input without the batch.
-            results: the model's outputs by name, each as the name of an operation's
-                output, dtype and shape.
-            facts: fields of the model, `doc_string`, `producer_name`, ….
+            given: name and dtype of the input, and its shape without the batch.
+            results: the model's outputs by name, each with the name of an operation's
+                output, its dtype, and its shape without the batch.
+            facts: fields of the model, such as `doc_string` or `producer_name`.
         """
         from onnx import helper, numpy_helper
 
@@ -81,7 +81,7 @@ class OnnxGraph:
 
 
 def add_activation(graph: OnnxGraph, activation: str, x: str) -> str:
-    """Add an activation by Keras' name for it; return the name of its output."""
+    """Add an activation, given its Keras name; return the name of its output."""
     return _ACTIVATIONS[activation](graph, x)
 
 

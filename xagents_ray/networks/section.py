@@ -1,4 +1,4 @@
-"""Sections of a network's .cfg file; errors name file, section and key."""
+"""Sections of a network's .cfg file; errors name the file, section and key."""
 
 import configparser
 import math
@@ -22,7 +22,7 @@ INITIALIZERS = (
 
 
 class Section:
-    """One section, such as `dense-0` of the kind `dense`, with text values by key."""
+    """A section, such as `dense-0` of the kind `dense`, with string values by key."""
 
     WEIGHTED = ("activation", "initializer", "gain")
     """Keys of layers with weights."""
@@ -115,7 +115,7 @@ def read_sections(path: Path) -> list[Section]:
 
 
 def _reason(error: configparser.Error | UnicodeDecodeError) -> str:
-    """Return why no sections can be read from a file."""
+    """Return why a file's sections can't be read."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8"
     if isinstance(error, configparser.DuplicateSectionError):

@@ -17,22 +17,22 @@ from xagents_ray.networks.layers import Dense, Initializer, Step
 from xagents_ray.networks.layout import Layout
 
 VARIANCE_EPSILON = 1e-6
-"""Added to variances, which are 0 where all features are; Stable-Baselines3's."""
+"""Added to variances, which are 0 if all features are; as in Stable-Baselines3."""
 _NAME = "sde"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateDependentLogStd(LayerWithoutSection):
-    """Returns log standard deviations of noise that is linear in features.
+    """Outputs log standard deviations of noise that is linear in the features.
 
-    Each number of a matrix [L, A] has a learned deviation. The deviation of `features @
-    matrix` is then the square root of `features**2 @ deviations**2`.
+    Each entry of a noise matrix [L, A] has a learned deviation. The deviation of
+    `features @ matrix` is then the square root of `features**2 @ deviations**2`.
     """
 
-    features: int  # L
-    initial: float  # logarithm of the deviations at the start
-    learns_features: bool  # whether gradients flow through it to the layers before it
-    draws: bool = False  # takes matrices as noise; see `bind`
+    features: int  # number of features, L
+    initial: float  # initial log standard deviation
+    learns_features: bool  # whether gradients flow into the layers before it
+    draws: bool = False  # whether it takes noise matrices; see `bind`
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -41,19 +41,19 @@ class StateDependentLogStd(LayerWithoutSection):
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations of its forward pass on one input."""
+        """Return the floating-point operations of the forward pass on one input."""
         return 2 * self.features * self.output_shape[0]
 
     @property
     def noise_units(self) -> int:
-        """Size of a noise matrix if the layer draws actions, else 0."""
+        """Size of a noise matrix if the layer takes one, else 0."""
         return self.features * self.output_shape[0] if self.draws else 0
 
     def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
-        """Return its forward pass in NumPy, for [B, L] times a scale.
+        """Return the forward pass in NumPy, from [B, L] multiplied by `scale`.
 
-        With standard normal matrices, float32 [B, L * A], it returns [B, 2 * A]: the
-        logarithms, then the noise from the matrices, divided by its deviations.
+        Given standard normal matrices, float32 [B, L * A], it returns [B, 2 * A]: the
+        log deviations, then the matrices' noise divided by its deviations.
         """
         deviations = np.exp(arrays[f"{self.name}/log_std"]) * np.float32(scale)
         variances = np.square(deviations)
@@ -82,14 +82,15 @@ def with_log_std(
     output: int | None = None,
     learns_features: bool = False,
 ) -> Layout:
-    """Return a policy network with a `StateDependentLogStd` as a further output.
+    """Return a policy network with a `StateDependentLogStd` as an additional output.
 
-    It reads the input of the last dense layer of the first output, the means.
+    The new layer has the same input as the last dense layer of the first output, which
+    is the means.
 
     Args:
         layout: layout of the network.
         initial: initial log standard deviation.
-        output: index of the output that it replaces; None appends it.
+        output: index of the output to replace; None appends one.
         learns_features: whether its gradients flow into the layers before it.
     Raises:
         UserError: the first output has no dense layer.
@@ -117,9 +118,9 @@ def with_log_std(
 
 
 def with_drawn_noise(layout: Layout) -> tuple[Layout, int]:
-    """Return a network that draws noise in its `StateDependentLogStd`, and its index.
+    """Return a network whose `StateDependentLogStd` takes noise matrices.
 
-    The network takes matrices as noise. The index is that of the layer's output.
+    Also return the index of this layer among the outputs.
     """
     [added] = [x for x in layout.layers if isinstance(x, StateDependentLogStd)]
     place, layers = layout.layers.index(added), [*layout.layers]
@@ -128,7 +129,7 @@ def with_drawn_noise(layout: Layout) -> tuple[Layout, int]:
 
 
 def _pruned(layout: Layout) -> Layout:
-    """Return a network without the layers that no output reads."""
+    """Return a network without the layers that no output depends on."""
     used, new = set[int](), [*layout.outputs]
     while new:
         if (i := new.pop()) >= 0 and i not in used:

@@ -1,1 +1,1 @@
-"""A trained policy at home: load it, ask it for actions, play, evaluate, export."""
+"""Trained policies: loading, prediction, playing, evaluation and export."""

@@ -1,4 +1,4 @@
-"""From an environment's observations to a network's input, and actions back."""
+"""Converts an environment's observations to network input, and actions back."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Conversion:
-    """Converts for one environment, whose spaces are Gymnasium's, frames unstacked.
+    """Converts the observations and actions of one environment.
 
     Args:
-        env_id: id of the environment.
-        spec: spec of the environment.
-        observations: space of one observation.
-        actions: space of one action.
-        own: space of one observation before it is made a vector; None if it is not.
+        env_id: ID of the environment.
+        spec: specification of the environment.
+        observations: Gymnasium space of one observation, without stacked frames.
+        actions: Gymnasium space of one action.
+        own: space of one observation before flattening; None if it isn't flattened.
     Attributes:
         spaces: spaces of observations, with stacked frames, and of actions.
     """
@@ -44,7 +44,7 @@ class Conversion:
 
     @classmethod
     def of(cls, config: EnvConfig, spec: EnvSpec) -> "Conversion":
-        """Return that of an environment, which is made for its spaces."""
+        """Return the conversion for an environment; makes one to get its spaces."""
         from xagents_ray.actors.envs.make import make_one
 
         envs = make_one(config, None)
@@ -55,8 +55,8 @@ class Conversion:
         """Return an observation of the environment, or a batch, as an array.
 
         Raises:
-            UserError: it is more than an observation, isn't made of numbers, or has a
-                part that doesn't fit the environment's space.
+            UserError: the value includes other results of `reset` or `step`, isn't
+                numeric, or has a part that doesn't fit the environment's space.
         """
         own = self._own
         if own is not None and isinstance(observation, dict):
@@ -78,10 +78,10 @@ class Conversion:
         return array
 
     def rows(self, observation: Any) -> tuple[Array, bool]:
-        """Return a network's input [B, ...], and whether it was one observation.
+        """Return the network's input [B, ...], and whether it was a single observation.
 
         Raises:
-            UserError: it is neither one nor a batch of them, or has NaN in it.
+            UserError: the shape or type doesn't fit the environment, or there is a NaN.
         """
         spec, array = self._spec, self.array(observation)
         is_single = array.shape == self._shape
@@ -113,7 +113,7 @@ def make_env(config: EnvConfig) -> tuple["gym.Env[Any, Any]", EnvSpec]:
     """Return an environment as a policy sees it, with stacked frames, and its spec.
 
     Raises:
-        UserError: there is no such environment, or no algorithm can learn in it.
+        UserError: the environment doesn't exist, or no algorithm supports it.
     """
     from xagents_ray.actors.envs.make import make_stacked, probe
 
@@ -122,15 +122,15 @@ def make_env(config: EnvConfig) -> tuple["gym.Env[Any, Any]", EnvSpec]:
 
 
 def _has_info(value: Any) -> bool:
-    """Return whether a value is what an environment's `reset` or `step` returns."""
+    """Return whether a value looks like the result of `reset` or `step`."""
     return isinstance(value, tuple) and len(value) > 1 and isinstance(value[-1], dict)
 
 
 def _fitted(space: Any, value: Any, env_id: str, place: str = "observation") -> Any:
-    """Return a value with the types of its space, where those can hold it.
+    """Return a value converted to the types of its space.
 
     Raises:
-        UserError: a part of it is missing or doesn't fit; the message names its place.
+        UserError: a part of it is missing or doesn't fit; the message names the part.
     """
     from gymnasium import spaces
 
@@ -156,7 +156,7 @@ def _fitted(space: Any, value: Any, env_id: str, place: str = "observation") -> 
 
 
 def _numbers(value: Any) -> Array | None:
-    """Return an array of a value; None if it isn't made of numbers."""
+    """Return a value as an array; None if it isn't numeric."""
     with suppress(ValueError):  # lists of different lengths
         array = np.asarray(value)
         return array if array.dtype.kind in "biuf" else None
@@ -164,5 +164,5 @@ def _numbers(value: Any) -> Array | None:
 
 
 def _short(value: Any) -> str:
-    """Return the beginning of a value in one line."""
+    """Return the beginning of a value's repr on one line."""
     return f"{' '.join(repr(value).split()):.80}"

@@ -1,4 +1,4 @@
-"""Playing and evaluating: whole episodes with given weights, in this process."""
+"""Playing and evaluating: runs whole episodes with fixed weights in this process."""
 
 import dataclasses
 import math
@@ -23,14 +23,14 @@ from xagents_ray.settings.run import EvaluateConfig, PlayConfig
 class Evaluation:
     """Episodes that a policy played, and statistics of their returns.
 
-    Returns are sums of the environment's own rewards, undiscounted and not clipped.
+    Returns are undiscounted sums of the environment's rewards, without clipping.
 
     Attributes:
         episodes: the episodes, each with `episode_return`, `length` in env steps, and
-            the index of its environment as `env`; fewer than asked for when the user
-            closed the window, or after a signal.
-        seed: seed of the environments and the drawn actions, given or drawn.
-        signal: number of the signal that ended them early; None without one.
+            the index of its environment as `env`; fewer than requested if the user
+            closed the window or a signal arrived.
+        seed: seed of the environments and the sampled actions.
+        signal: number of the signal that ended the episodes early, or None.
 
     >>> result = xagents_ray.evaluate("ppo", run="last", episodes=5, seed=1)
     >>> len(result.returns), result.mean == sum(result.returns) / 5
@@ -55,7 +55,7 @@ class Evaluation:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of episodes that reached their goals; None if unknown."""
+        """Fraction of episodes that reached their goals; None if unknown."""
         return success_rate(self.episodes)
 
     @property
@@ -65,11 +65,11 @@ class Evaluation:
 
     @property
     def std(self) -> float:
-        """Standard deviation of these returns, divided by their number; or NaN."""
+        """Population standard deviation of the returns; NaN without episodes."""
         return float(np.std(self.returns)) if self.episodes else math.nan
 
     def summary(self) -> dict[str, Any]:
-        """Return what `evaluate --json` prints of at least one episode."""
+        """Return what `evaluate --json` prints; requires at least one episode."""
         returns, rate = self.returns, self.success_rate
         return {
             **({} if rate is None else {"success_rate": rate}),
@@ -100,13 +100,13 @@ class Evaluation:
 def show_episodes(
     run: RunSpec, weights: Weights, config: PlayConfig, say: Callable[[str], object]
 ) -> Evaluation:
-    """Play episodes in one environment; show them, write videos or pictures.
+    """Play episodes in one environment; render them, or write videos or images.
 
-    The environment is always stepped alone; `say` gets a line for each episode.
+    `say` is called with a line of text for each episode.
 
     Raises:
-        UserError: there is no display, no picture, no place for a file, or no such
-            output of the network.
+        UserError: no display is available, the environment can't be rendered, a file
+            can't be written, or the network doesn't have the requested output.
     """
     layout = _action_first(run.layout, config.action_idx)
     run = _seeded(dataclasses.replace(run, layouts=(layout,)), config.seed)
@@ -124,7 +124,7 @@ def show_episodes(
 
 
 def unless_stopped(evaluation: Evaluation) -> Evaluation:
-    """Return it; SystemExit when a signal ended it, as a process that was sent one."""
+    """Return the evaluation; raise SystemExit with 128 + n if signal n ended it."""
     if evaluation.signal is not None:
         raise SystemExit(128 + evaluation.signal)
     return evaluation
@@ -136,12 +136,12 @@ def evaluate_policy(
     config: EvaluateConfig,
     progress: Callable[[int, int], object] = lambda episodes, env_steps: None,
 ) -> Evaluation:
-    """Play episodes in `--n-envs` environments for their returns.
+    """Play episodes in `--n-envs` environments and measure their returns.
 
-    `progress` is called with the episodes that have ended and the env steps so far.
+    `progress` is called with the numbers of finished episodes and of env steps.
 
     Returns:
-        All episodes; none when a signal came.
+        All episodes; none if a signal arrived.
     """
     from xagents_ray.actors.env_actor import ActorSetup
     from xagents_ray.actors.envs.interface import errors_name_line
@@ -165,26 +165,26 @@ def evaluate_policy(
 
 
 def episode_line(number: int, episode: Episode) -> str:
-    """Return the line about an episode that ended."""
+    """Return a line of text about a finished episode."""
     _, _, total, length, success = episode
     end = {True: ", goal reached", False: ", goal missed", None: ""}[success]
     return f"episode {number}: reward {total:.2f}, {length} env steps{end}"
 
 
 def with_envs(run: RunSpec, n_envs: int) -> RunSpec:
-    """Return the run with another number of environments."""
+    """Return the run with a different number of environments."""
     env = dataclasses.replace(run.config.env, n_envs=n_envs)
     return dataclasses.replace(run, config=dataclasses.replace(run.config, env=env))
 
 
 def _seeded(run: RunSpec, seed: int | None) -> RunSpec:
-    """Return the run with a given seed, or else with a drawn one."""
+    """Return the run with the given seed, or with a random one."""
     drawn = secrets.randbits(31) if seed is None else seed
     return dataclasses.replace(run, seed=drawn)
 
 
 def _action_first(layout: Layout, index: int) -> Layout:
-    """Return the network with output `index` first, where policies look for actions."""
+    """Return the network with output `index` first, as policies expect the actions."""
     outputs = layout.outputs
     if index >= len(outputs):
         raise UserError(

@@ -1,4 +1,4 @@
-"""A trained agent to play with: from a run's directory, or from weights files."""
+"""Loads trained agents from run directories or weights files."""
 
 import time
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _SECONDS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(Checked):
-    """Where a trained agent comes from."""
+    """Source of a trained agent."""
 
     weights: tuple[str, ...] | None = option(
         None, "Path(s) to model(s) weight(s) to be loaded: .tf, .weights.h5 or .npz"
@@ -73,18 +73,17 @@ class SourceConfig(Checked):
 class LoadedPolicy:
     """A trained agent."""
 
-    # Its environment, network and settings, with notes for the user; its seed is
-    # unused.
+    # Environment, network, settings and notes for the user; the seed is unused.
     run: RunSpec
-    weights: Weights  # to act with
+    weights: Weights
     source: str  # path of the checkpoint or the weights file
 
 
 def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
-    """Return the trained agent that the settings, by their flat names, give.
+    """Load the trained agent that the settings, by flat name, specify.
 
     Raises:
-        UserError: there is none, or it does not fit the environment.
+        UserError: it doesn't exist, or doesn't fit the environment.
     """
     from xagents_ray.actors.envs import make as environments
 
@@ -117,7 +116,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
         notes = [f"Weights of {name}: {reason}", *notes]
     else:
         assert source.weights is not None
-        if len(source.weights) > 1 and algorithm.adapt is None:  # one will do
+        if len(source.weights) > 1 and algorithm.adapt is None:  # acting needs only one
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     whole = Config(algorithm=config, env=env)
@@ -129,7 +128,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
 def _stored(
     directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a run's settings, with what may be given in addition."""
+    """Return a run's stored settings, overridden by the given ones where allowed."""
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
@@ -148,7 +147,7 @@ def _stored(
 def _chosen(
     directory: RunDirectory, named: Path | None, which: str | None
 ) -> tuple[Path, str]:
-    """Return the checkpoint of a run to take, and why it is that one."""
+    """Return a run's checkpoint to load, and the reason for the choice."""
     if named is not None:
         if which is not None:
             raise UserError(
@@ -188,7 +187,7 @@ def _chosen(
 def _read(
     path: str, layout: Layout, extras: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, Array], list[str]]:
-    """Return the arrays of a weights file, those of TensorFlow by another process."""
+    """Return a weights file's arrays and notes; a child process reads TensorFlow's."""
     file = read_file(path)
     if file_kind(path) == ".npz":
         return match_arrays(decode_npz(file), layout.shapes, extras, path, layout)
@@ -197,15 +196,15 @@ def _read(
 
 
 def check_weights_file(path: str) -> None:
-    """Raise UserError when a path names no weights file, or one that can't be read."""
+    """Raise UserError when a path isn't a weights file or can't be read."""
     read_file(path)
 
 
 def save_weights(trained: LoadedPolicy, path: str) -> None:
-    """Write the network that acts, with its extras, as a weights file.
+    """Write the acting network's arrays, including the extras, to a weights file.
 
     Raises:
-        UserError: another ending, or it can't be written.
+        UserError: the file's extension is unknown, or it can't be written.
     """
     if file_kind(path) == ".npz":
         file = WeightsFile(path, encode_npz(trained.weights.arrays))
@@ -221,10 +220,10 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
 
 
 def _with_tensorflow(path: str, function: str, *arguments: Any) -> Any:
-    """Return what a function of `weights_formats` returns, in its own process.
+    """Call a function of `weights_formats` in a child process; return its result.
 
-    TensorFlow and a window's renderer, Mesa, bring an LLVM each: in one process they
-    end in a segmentation fault.
+    TensorFlow and Mesa, which renders windows, each bundle LLVM; loading both in one
+    process causes a segmentation fault.
     """
     check_complete(path)
     until = time.monotonic() + _SECONDS

@@ -1,4 +1,4 @@
-"""A policy as an ONNX model: observations in, the actions of `predict` out."""
+"""Exports a policy as an ONNX model from observations to the actions of `predict`."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -18,10 +18,10 @@ from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.onnx import OnnxGraph
 
 _SAMPLES = 3
-"""Observations for which the model must give what the policy gives."""
+"""Number of observations on which the model's and the policy's actions are compared."""
 
 Spaces = tuple[Any, Any]
-"""Of the observations and of the actions."""
+"""Spaces of the observations and of the actions."""
 
 
 def build_onnx(
@@ -30,9 +30,9 @@ def build_onnx(
     """Return the policy of a run as an `onnx.ModelProto`; see `Policy.export`.
 
     Args:
-        run: the run with the spec, the network and the names.
-        arrays: arrays of the network, and statistics of observations, by name.
-        actor: the policy class that acts with the arrays.
+        run: the run, for the environment's spec, the network and the names.
+        arrays: arrays of the network, and observation statistics, by name.
+        actor: the NumPy policy, for its treatment of continuous actions.
         spaces: spaces of observations and of actions.
     """
     try:
@@ -63,9 +63,9 @@ def build_onnx(
 
 
 def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> None:
-    """Raise UserError when a model acts otherwise than its policy does.
+    """Raise UserError when a model's actions differ from those of its policy.
 
-    So it is with a policy of another package that has greedy actions of its own.
+    Policies of other packages may define greedy actions differently.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -86,7 +86,7 @@ def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> No
 
 
 def write_onnx(model: Any, path: Path) -> None:
-    """Write a model; UserError when it can't be."""
+    """Write a model to a file; UserError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(path, model.SerializeToString())
@@ -97,7 +97,7 @@ def write_onnx(model: Any, path: Path) -> None:
 
 
 def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> str:
-    """Add what makes the network's input of observations."""
+    """Add the conversion of observations to the network's input."""
     spec, layout, x = run.spec, run.layout, "observation"
     if spec.is_image:
         frames = np.array([0, spec.stack, *spec.observation_shape])
@@ -116,7 +116,7 @@ def _input(graph: OnnxGraph, run: RunSpec, arrays: Mapping[str, FloatArray]) -> 
 def _network(
     graph: OnnxGraph, layout: Layout, x: str, arrays: Mapping[str, FloatArray]
 ) -> str:
-    """Add the layers up to the output that holds the action; return that."""
+    """Add the layers of the first output, which has the actions; return its name."""
 
     @functools.cache
     def output_of(i: int) -> str:
@@ -135,7 +135,7 @@ def _network(
 def _action(
     graph: OnnxGraph, outputs: str, actor: Any, space: Any, spec: EnvSpec
 ) -> str:
-    """Add what makes greedy actions of the network's output."""
+    """Add the conversion of the network's output to greedy actions."""
     if spec.action_sizes:
         return _several_actions(graph, outputs, space, spec.action_sizes)
     if spec.is_discrete:
@@ -160,7 +160,7 @@ def _action(
 def _several_actions(
     graph: OnnxGraph, outputs: str, space: Any, sizes: tuple[int, ...]
 ) -> str:
-    """Add what makes several actions at once of their logits."""
+    """Add the conversion of logits to several discrete actions."""
     ends = np.cumsum(sizes)
     parts = [
         graph.add("Slice", outputs, np.array([a]), np.array([b]), np.array([1]))

@@ -1,4 +1,4 @@
-"""An algorithm for the user's own loop: it acts, observes and learns on request."""
+"""An agent that acts, observes and learns within the user's own loop."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -34,25 +34,25 @@ from xagents_ray.settings.training import EnvConfig
 
 
 class Agent:
-    """An algorithm for your own loop, in this process: act, step, observe, learn.
+    """An agent for your own loop, in this process: act, step, observe, learn.
 
-    Your loop steps the environments. What an environment gives is passed on as it is:
-    frames are stacked, and actions have the bounds and the type of its space.
-    NumPy keeps the BLAS threads of your process: limiting them in each call, as
-    `Policy.predict` does, takes 20 microseconds.
+    Your loop steps the environments. Pass what they return unchanged: the agent stacks
+    frames, and its actions have the bounds and the type of the action space. NumPy uses
+    the BLAS threads of your process; limiting them in each call, as `Policy.predict`
+    does, takes 20 microseconds.
 
     Args:
-        agent: name of the algorithm, `dqn`.
+        agent: name of the algorithm, such as `dqn`.
         settings: settings of `train` for the environments, the algorithm and the
-            learner, and `seed`, `weights` and `preset`. `env` says what spaces there
-            are. With `n_envs` above 1, which a preset may set too, observations,
-            rewards and ends are batches, and an environment that has ended only resets
-            in its next step, as Gymnasium's vector environments do. `max_steps` is for
-            what falls over it, such as `lr_decay`; nothing ends there.
+            learner, and `seed`, `weights` and `preset`. `env` determines the spaces.
+            With `n_envs` above 1, which a preset may set too, observations, rewards and
+            ends are batches, and an environment whose episode has ended only resets in
+            its next step, as in Gymnasium's vector environments. `max_steps` is only
+            for schedules such as `lr_decay`; it doesn't end anything.
     Attributes:
-        env_steps: env steps of the rollouts that it has learned from or stored.
+        env_steps: env steps of the rollouts that were learned from or stored.
     Raises:
-        UserError: a setting is wrong, or is for runs only; the message says what to do.
+        UserError: a setting is invalid or only for runs; the message says what to do.
 
     >>> import gymnasium as gym
     >>> agent = xagents_ray.Agent("dqn", env="CartPole-v1", seed=1)
@@ -81,27 +81,27 @@ class Agent:
         self._finished = _Finished()
         self._driver = LocalDriver(run, self._finished)
         self._schedule, self._statistics = UpdateSchedule(run), Statistics()
-        # They only reset in the next row.
+        # Environments whose episodes have ended; they only reset in the next row.
         self._ended = np.zeros(self._n_envs, np.bool_)
         self._rows: TrajectoryWriter | None = None
         self._chosen: Actions | None = None
-        self._metrics: dict[str, float] = {}  # of a phase that `act` has begun
+        self._metrics: dict[str, float] = {}  # of a learning phase within `act`
         self.env_steps = 0
 
     def act(self, observation: Any) -> Any:
         """Choose an action, with the exploration of training.
 
-        Where a new episode's first observation completes what training takes, this
-        learns first, and the next `learn` returns the metrics.
+        If a new episode's first observation completes a rollout, this learns first, and
+        the next `learn` returns the metrics.
 
         Args:
-            observation: an observation, or [B, ...] of `n_envs` environments.
+            observation: an observation, or a batch [B, ...] of `n_envs` environments.
         Returns:
-            An action of the environment's space, or a batch of them.
+            An action in the environment's space, or a batch of them.
         Raises:
-            UserError: the observation has another shape, or isn't the newest one of
-                an episode that goes on.
-            Diverged: as `learn` does.
+            UserError: the observation has another shape, or isn't the one that was
+                observed last in an unfinished episode.
+            Diverged: a loss or a gradient is not finite.
         """
         frames, is_single = self._frames(observation)
         if self._rows is None:
@@ -110,7 +110,7 @@ class Agent:
             self._choose()
             nothing = np.zeros(1)
             self._write(frames, nothing, nothing, nothing)
-            if self._row == 0:  # it ended a rollout: the next one acts with new weights
+            if self._row == 0:  # a rollout ended; the next one acts with new weights
                 self._metrics = self.learn()
         else:
             self._check_follows(frames)
@@ -120,13 +120,13 @@ class Agent:
     def observe(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any
     ) -> None:
-        """Take what the environment's step returned for the action of `act`.
+        """Record the results of the environment's step with the action of `act`.
 
         Args:
             observation: the next observation; at an end, the episode's last one.
-            reward: the environment's reward, unscaled; a number, or [B].
+            reward: the environment's unscaled reward; a number, or [B].
             terminated: whether the episode ended by itself; a bool, or [B].
-            truncated: whether it was cut off; a bool, or [B].
+            truncated: whether the episode was cut off; a bool, or [B].
         Raises:
             UserError: an observation has another shape, or `act` wasn't called.
             Diverged: a reward is not finite.
@@ -136,12 +136,12 @@ class Agent:
         self._write(self._frames(observation)[0], reward, terminated, truncated)
 
     def learn(self) -> dict[str, float]:
-        """Learn, if as many steps were observed as training takes for it.
+        """Learn if enough steps were observed.
 
         Call it after each step; most calls do nothing.
 
         Returns:
-            The metrics of a learning phase by name; empty without one.
+            The metrics of the learning phase by name; empty without one.
         Raises:
             Diverged: a loss or a gradient is not finite.
         """
@@ -161,7 +161,7 @@ class Agent:
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is now: to predict, evaluate, save or export it."""
+        """The current policy, for prediction, evaluation, saving or export."""
         return Policy(LoadedPolicy(self._run, self._driver.weights, "an agent"))
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class Agent:
         self._driver.close()
 
     def _frames(self, observation: Any) -> tuple[Array, bool]:
-        """Return [B, *observation_shape], and whether it was one observation."""
+        """Return [B, *observation_shape], and whether it was a single observation."""
         spec, array = self._run.spec, self._conversion.array(observation)
         own = self._conversion.spaces[0].shape[spec.stack > 1 :]  # without a stack
         is_single = self._n_envs == 1 and array.shape == own
@@ -182,7 +182,7 @@ class Agent:
         return rows.reshape(self._n_envs, *spec.observation_shape), is_single
 
     def _check_follows(self, frames: Array) -> None:
-        """Raise UserError unless these are the newest frames of episodes that go on."""
+        """Raise UserError unless an unfinished episode's frame was observed last."""
         assert self._rows is not None
         newest = self._rows.observations[self._row + self._run.spec.stack - 1]
         goes_on = ~self._ended
@@ -194,7 +194,7 @@ class Agent:
             )
 
     def _begin(self, before: tuple[Array, BoolArray]) -> None:
-        """Begin a rollout with the newest frames and starts before it."""
+        """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
         self._rows = TrajectoryWriter(before, length, self._run.spec.is_image)
         self._noise = self._policy.noise(self._generators, length)
@@ -202,7 +202,7 @@ class Agent:
 
     def _choose(self) -> Actions:
         assert self._rows is not None
-        if self._row == 0:  # weights stay the same within a rollout, as in a run
+        if self._row == 0:  # weights only change between rollouts, as in a run
             self._policy.load(self._driver.weights)
             self._version = self._driver.weights.version
         seen, noise = self._rows.input(self._row), self._noise[self._row]
@@ -213,7 +213,7 @@ class Agent:
     def _write(
         self, frames: Array, reward: Any, terminated: Any, truncated: Any
     ) -> None:
-        """Write a row, and end the rollout with its last one."""
+        """Write a row; finish the rollout if it is the last one."""
         assert self._rows is not None and self._chosen is not None
         raw = np.asarray(reward, np.float64).reshape(self._n_envs)
         over, cut = (
@@ -233,10 +233,10 @@ class Agent:
 
 
 def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
-    """Return an agent's config: its settings, and those of the preset that fit.
+    """Return an agent's config: the settings, and the applicable ones of the preset.
 
     Raises:
-        UserError: a setting is wrong, or only runs have it.
+        UserError: a setting is invalid or only for runs.
     """
     known = train_options(algorithm.config)
     own = {each.name for each in (*options(EnvConfig), *options(algorithm.config))}
@@ -257,7 +257,7 @@ def _config(algorithm: Algorithm, settings: Mapping[str, Any]) -> Config:
 
 
 class _Finished:
-    """Rollouts that the user's loop has played, in the place of an env actor."""
+    """Queue of the rollouts of the user's loop; takes the place of an env actor."""
 
     def __init__(self) -> None:
         self.rollouts: deque[tuple[Trajectory, RolloutReport]] = deque()

@@ -1,4 +1,4 @@
-"""A trained policy that acts wherever Python runs, without TensorFlow and Ray."""
+"""A trained policy that acts without TensorFlow and Ray."""
 
 from functools import cached_property
 from pathlib import Path
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 class Policy:
     """A trained policy: choose actions, evaluate, play, save and export it.
 
-    `xagents_ray.load` returns one. It acts in NumPy and needs neither TensorFlow nor
-    Ray for it; it can be pickled.
+    `xagents_ray.load` returns one. It acts with NumPy, without TensorFlow and Ray, and
+    can be pickled.
 
-    An observation is what `make_env()` gives: float32 of the environment's own shape,
-    or, of images, uint8 frames [frame_stack, H, W] or [frame_stack, H, W, C], the
-    newest last ([H, W] or [H, W, C] with a frame stack of 1). Single observations of
-    a Dict, a Tuple or a discrete space may come as the environment itself gives them.
+    Observations are those of `make_env()`: float32 in the environment's shape, or, for
+    images, uint8 frames [frame_stack, H, W] or [frame_stack, H, W, C], the newest last
+    ([H, W] or [H, W, C] with a frame stack of 1). A single observation of a Dict, Tuple
+    or discrete space may also be passed as the original environment returns it.
 
     Attributes:
-        agent: name of the algorithm, `ppo`.
-        env_id: id of the environment that the policy was trained in.
-        source: path of the checkpoint or the weights file that it comes from.
-        notes: notes on the policy for the user, one sentence each.
+        agent: name of the algorithm, such as `ppo`.
+        env_id: ID of the environment that the policy was trained in.
+        source: path of the checkpoint or weights file that was loaded.
+        notes: notes for the user, one sentence each.
 
     >>> policy = xagents_ray.load("last")
     >>> policy
@@ -65,7 +65,7 @@ class Policy:
 
     @property
     def observation_space(self) -> "gym.spaces.Box":
-        """Space of one observation, as `predict` takes it.
+        """Space of one observation for `predict`.
 
         >>> xagents_ray.load("last").observation_space.shape
         (4,)
@@ -74,7 +74,7 @@ class Policy:
 
     @property
     def action_space(self) -> "gym.spaces.Space[Any]":
-        """Space of one action, as `predict` returns it.
+        """Space of one action of `predict`.
 
         >>> xagents_ray.load("last").action_space
         Discrete(2)
@@ -84,14 +84,14 @@ class Policy:
     def make_env(self, render_mode: str | None = None) -> "gym.Env[Any, Any]":
         """Make the environment as the policy sees it: preprocessed, frames stacked.
 
-        Before an episode's first frame, a stack is filled up with zeros.
+        At the beginning of an episode, frame stacks are padded with zeros.
 
         Args:
-            render_mode: passed to the environment, `human` or `rgb_array`.
+            render_mode: `human` or `rgb_array`, passed to the environment.
         Returns:
-            A Gymnasium environment; its rewards are the environment's own.
+            A Gymnasium environment with unmodified rewards.
         Raises:
-            UserError: it can't be made, or is one of a vector environment of yours.
+            UserError: it can't be made, or your factory makes vector environments only.
 
         >>> env = xagents_ray.load("last").make_env()
         >>> observation, info = env.reset(seed=1)
@@ -109,23 +109,23 @@ class Policy:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, Array | None]:
-        """Choose actions, as `predict` of Stable-Baselines3 does.
+        """Choose actions, with the interface of Stable-Baselines3's `predict`.
 
         Args:
             observation: one observation, or a batch of them [B, ...]; see the class.
-            state: state that the previous call returned; None at first. Only noise that
-                lasts has one, [B, n]: `--noise ou` and `parameter`, `--sde-frequency`.
-            episode_start: bool [B], which observations begin an episode; the state of
-                those starts from scratch.
-            deterministic: take the likeliest actions; else draw them as in training,
-                where epsilon-greedy agents explore with `--epsilon-end`. See
+            state: state that the previous call returned; None at first. Only persistent
+                noise has one, [B, n]: `--noise ou` or `parameter`, `--sde-frequency`.
+            episode_start: bool [B], which observations begin an episode; their state
+                is reset.
+            deterministic: whether to take the most likely actions instead of sampling
+                them as in training, with `--epsilon-end` for epsilon-greedy agents. See
                 `set_random_seed`.
         Returns:
             One action for one observation, a NumPy integer or an array; else a batch
-            [B, ...]. Actions are in the environment's own bounds and dtype. And the
-            state for the next call; None without one.
+            [B, ...]. Actions have the environment's bounds and dtype. Second, the
+            state for the next call, or None.
         Raises:
-            UserError: an observation has another shape, has NaN in it, or is a float
+            UserError: an observation has another shape, contains NaN, or is a float
                 image.
 
         >>> policy = xagents_ray.load("last", seed=3)
@@ -146,7 +146,7 @@ class Policy:
         return (actions[0] if is_single else actions), state
 
     def act(self, observation: Any, deterministic: bool = True) -> Any:
-        """Return the actions of `predict`, which has the details, without a state.
+        """Return the actions of `predict`, without a state.
 
         >>> action = xagents_ray.load("last").act([0.0, 0.0, 0.1, 0.0])
         >>> int(action) in (0, 1)
@@ -155,14 +155,14 @@ class Policy:
         return self.predict(observation, deterministic=deterministic)[0]
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """Seed the actions that are drawn, as those of an episode with that seed are.
+        """Seed the sampling of actions, as the seed of an evaluation does.
 
-        Each row of a batch has a generator of its own.
+        Each row of a batch has a separate generator.
 
         Args:
-            seed: 0 or more; None draws one.
+            seed: 0 or more; None for a random seed.
         Raises:
-            UserError: it is no such number.
+            UserError: the seed is invalid.
 
         >>> policy = xagents_ray.load("last")
         >>> observations = [[0.0] * 4] * 100
@@ -184,20 +184,20 @@ class Policy:
         deterministic: bool = True,
         **settings: Any,
     ) -> playing.Evaluation:
-        """Play whole episodes for their returns, as `xagents-ray evaluate` does.
+        """Play whole episodes and measure their returns, as `xagents-ray evaluate`.
 
         Args:
-            episodes: number of episodes of all environments together.
-            n_envs: environments that are stepped together; None for as many as the
-                run had.
-            seed: seed of the environments and the drawn actions; None draws one.
-            deterministic: take the likeliest actions; else draw them.
+            episodes: total number of episodes in all environments.
+            n_envs: number of environments; None for as many as the run had.
+            seed: seed of the environments and the sampled actions; None for a random
+                one.
+            deterministic: whether to take the most likely actions instead of sampling.
             settings: other flags of the command with `_` for `-`: `eval_epsilon`.
         Returns:
             The returns, with `mean` and `std`.
         Raises:
-            UserError: a value is out of its bounds, or the environment can't be made.
-            KeyboardInterrupt: Ctrl-C ended it.
+            UserError: a value is out of bounds, or the environment can't be made.
+            KeyboardInterrupt: the user pressed Ctrl-C.
 
         >>> result = xagents_ray.load("last").evaluate(episodes=3, seed=1)
         >>> len(result.returns), result.mean >= 1
@@ -224,16 +224,17 @@ class Policy:
 
         Args:
             episodes: number of episodes.
-            video_dir: folder for an .mp4 of each episode.
-            seed: seed of the environment and the drawn actions; None draws one.
-            deterministic: take the likeliest actions; else draw them.
+            video_dir: directory for an .mp4 of each episode.
+            seed: seed of the environment and the sampled actions; None for a random
+                one.
+            deterministic: whether to take the most likely actions instead of sampling.
             settings: other flags of `xagents-ray play` with `_` for `-`: `render` for
                 a window, `frame_delay`, `frame_dir` for .jpg files, ….
         Returns:
-            The episodes; fewer than asked for when you closed the window.
+            The episodes; fewer than requested if you close the window.
         Raises:
-            UserError: there is no display, no picture, or no place for a file.
-            KeyboardInterrupt: Ctrl-C ended it.
+            UserError: no display is available, or rendering or writing fails.
+            KeyboardInterrupt: the user pressed Ctrl-C.
 
         >>> result = xagents_ray.load("last").play(video_dir="videos", seed=1)
         >>> [path.name for path in pathlib.Path("videos").iterdir()]
@@ -248,13 +249,13 @@ class Policy:
             return playing.unless_stopped(found)
 
     def save(self, path: str | Path) -> None:
-        """Write the policy's network as a weights file, which `--weights` takes too.
+        """Write the policy's network as a weights file, which `--weights` accepts.
 
         Args:
-            path: a name ending in .npz, .weights.h5 or .tf; the last two take a process
-                with TensorFlow some seconds. Missing folders are made.
+            path: a name ending in .npz, .weights.h5 or .tf; the last two start a
+                TensorFlow process, which takes seconds. Missing directories are made.
         Raises:
-            UserError: another ending, or it can't be written.
+            UserError: the ending is unknown, or the file can't be written.
 
         >>> xagents_ray.load("last").save("policy.npz")
         >>> xagents_ray.load("policy.npz", agent="ppo", env="CartPole-v1")
@@ -263,18 +264,18 @@ class Policy:
         save_weights(self._trained, str(path))
 
     def export(self, path: str | Path) -> None:
-        """Write the policy as an ONNX model, which needs nothing of this package.
+        """Write the policy as an ONNX model, which is independent of this package.
 
-        Its input `observation` is a batch as `predict` takes it; normalization is part
-        of the model. Its outputs are `action`, what `predict` returns of the batch
-        (float32 in place of float64), and `output`, float32 [B, units]: logits, action
-        values, or means before they are clipped to the bounds.
+        The input `observation` is a batch as for `predict`; normalization is part of
+        the model. The outputs are `action`, the actions of `predict` (float32 instead
+        of float64), and `output`, float32 [B, units]: logits, action values, or means
+        before they are clipped to the bounds.
 
         Args:
-            path: path of the file, such as `policy.onnx`; folders are made.
+            path: path of the file, such as `policy.onnx`; missing directories are made.
         Raises:
             UserError: the package onnx is missing, the file can't be written, or a
-                layer or a policy of your own has no ONNX form.
+                custom layer or policy has no ONNX form.
 
         >>> xagents_ray.load("last").export("policy.onnx")
         >>> import onnxruntime
@@ -293,11 +294,11 @@ class Policy:
         """Return the network as a `keras.Model`; imports TensorFlow.
 
         Returns:
-            A model of a batch of observations, as `predict` takes it, to the network's
-            outputs, float32 [B, units] each: logits, action values or means of
-            actions; and where it has one, its second head: the value [B, 1], or the
-            action values of ACER. The last output of policies with `--sde-frequency`,
-            and SAC's, are logarithms of deviations. Normalization is part of the model.
+            A model from a batch of observations, as for `predict`, to the network's
+            outputs, float32 [B, units] each: logits, action values or means of actions;
+            then the second head, if any: the value [B, 1], or ACER's action values. The
+            last output of SAC and of policies with `--sde-frequency` is log standard
+            deviations. Normalization is part of the model.
 
         >>> model = xagents_ray.load("last").to_keras()
         >>> logits, value = model(np.zeros([5, 4], np.float32))

@@ -1,4 +1,4 @@
-"""Actions that are drawn, as those of training are, with a seed."""
+"""Seeded sampling of actions, as in training."""
 
 import secrets
 from typing import Any
@@ -10,11 +10,11 @@ from xagents_ray.core.trajectory import Array
 
 
 class Sampler:
-    """Draws actions of one policy; each row of a batch has its own generator.
+    """Samples a policy's actions; each row of a batch has its own generator.
 
     Args:
         actor: a policy of `actors/`, with weights.
-        seed: seed of the draws, which an episode's seed repeats; None draws one.
+        seed: seed of the sampling, as for an evaluation; None for a random one.
     """
 
     def __init__(self, actor: Any, seed: int | None) -> None:
@@ -25,9 +25,9 @@ class Sampler:
     def draw(
         self, rows: Array, state: Array | None, episode_start: Any
     ) -> tuple[Array, Array | None]:
-        """Return actions within bounds, and the state of their noise; see `predict`.
+        """Return actions and the state of their noise; see `Policy.predict`.
 
-        `rows` are the network's input, [B, ...].
+        `rows` is the network's input, [B, ...].
         """
         from xagents_ray.actors.evaluator import TRAINED
         from xagents_ray.actors.policies.base import noise_generators

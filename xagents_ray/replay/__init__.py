@@ -1,1 +1,1 @@
-"""Data that is learned from repeatedly."""
+"""Replay buffers."""

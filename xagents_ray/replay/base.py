@@ -1,4 +1,4 @@
-"""The base of all replay buffers: rings in fixed memory."""
+"""The base class of replay buffers: ring buffers in preallocated memory."""
 
 import json
 from abc import ABC, abstractmethod
@@ -20,16 +20,16 @@ from xagents_ray.core.trajectory import (
 GoalRewardFunction = Callable[
     [FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]
 ]
-"""Gives rewards of achieved and desired goals, and where a step ends, None if unknown.
+"""Function of achieved and desired goals, float32 [N, G] each.
 
-The goals are float32 [N, G], the rewards float32 [N], the ends bool [N].
+It returns rewards, float32 [N], and terminations, bool [N], or None if unknown.
 """
 _STATE_BYTES = 512
-"""Of a generator's state, in JSON."""
+"""Size of a generator's state as JSON, with padding."""
 
 
 class Replay(ABC):
-    """A replay buffer, which allocates its arrays once."""
+    """A replay buffer with preallocated arrays."""
 
     _observations: Array
     _random: np.random.Generator
@@ -55,10 +55,10 @@ class Replay(ABC):
         """
 
     def update(self, rows: IntArray, errors: FloatArray) -> int:
-        """Update errors of sampled transitions; return how many are no longer held.
+        """Update the errors of sampled transitions; return how many were overwritten.
 
         Args:
-            rows: int64 [M, 2], see `Transitions`; other replays ignore them.
+            rows: int64 [M, 2], see `Transitions`.
             errors: float32 [M], differences from the learning targets.
         """
         raise NotImplementedError
@@ -69,15 +69,15 @@ class Replay(ABC):
         return sum(array.nbytes for array in self._rings().values())
 
     def commit(self) -> None:
-        """Allocate the memory now, so that a run can't run out of it hours later."""
+        """Commit the observations' memory now, so that it can't run out hours later."""
         self._observations.fill(0)
 
     def restore_generator(self, arrays: Mapping[str, Array]) -> None:
-        """Restore the generator from `arrays` once the rings are filled."""
+        """Restore the generator from `arrays`, after the rings were filled."""
         self._random.bit_generator.state = json.loads(bytes(arrays["random"]))
 
     def arrays(self) -> dict[str, Array]:
-        """Return all contents by name: the rings, and the generator's state."""
+        """Return all contents by name: the rings and the generator's state."""
         state = json.dumps(self._random.bit_generator.state).encode()
         random = np.frombuffer(state.ljust(_STATE_BYTES), np.uint8).copy()
         return self._rings() | {"random": random}

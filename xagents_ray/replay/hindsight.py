@@ -9,20 +9,20 @@ from xagents_ray.core.trajectory import FloatArray, IntArray
 
 
 class Relabeled(NamedTuple):
-    """Sampled transitions with goals that differ from the pursued ones."""
+    """Relabeled transitions in a sample, with their new goals."""
 
-    rows: IntArray  # int64 [M], which of the sample
+    rows: IntArray  # int64 [M], indices in the sample
     goals: FloatArray  # float32 [M, G]
 
 
 class Hindsight:
-    """Draws which sampled transitions get an achieved goal, and from which step.
+    """Draws the sampled transitions to relabel, and the steps whose goals they get.
 
     Args:
         goals: positions of the goals in an observation.
-        strategy: steps whose achieved goals are drawn: `future`, this and later ones of
-            the episode; `final`, the last one held; `episode`, all that are held.
-        count: relabeled transitions for each one that keeps its goal.
+        strategy: steps of the episode to draw from: `future`, this and later ones;
+            `final`, the last stored one; `episode`, all stored ones.
+        count: number of relabeled transitions for each one that keeps its goal.
     Attributes:
         achieved: slice of an observation that is the achieved goal.
         desired: slice of an observation that is the desired goal.
@@ -40,16 +40,16 @@ class Hindsight:
         last: IntArray,
         random: np.random.Generator,
     ) -> tuple[IntArray, IntArray]:
-        """Return which of N transitions get another goal, and which steps achieved it.
+        """Return which of N transitions get a new goal, and which steps achieved it.
 
         Args:
-            first: int64 [N], position of the first held step of each transition's
+            first: int64 [N], position of the first stored step of each transition's
                 episode.
-            step: int64 [N], position of the transition's own step.
-            last: int64 [N], position of the last held step of the episode.
-            random: generator of random numbers.
+            step: int64 [N], position of each transition's step.
+            last: int64 [N], position of the last stored step of the episode.
+            random: random generator.
         Returns:
-            int64 [M] indices, and int64 [M] positions.
+            int64 [M] indices of transitions, and int64 [M] positions of steps.
         """
         coin, place = random.random((2, len(step)))
         chosen = np.flatnonzero(coin < self._share)

@@ -1,4 +1,4 @@
-"""Rings of single transitions, each observation stored once."""
+"""Ring buffers of single transitions, with each observation stored once."""
 
 import math
 from abc import abstractmethod
@@ -9,8 +9,7 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, IntArray, Trajectory, same_episode
 from xagents_ray.replay.base import Replay, env_quotas
 
-# Rows that only reset hold a frame too: this many per transition, for episodes of
-# 30 steps or more.
+# A reset takes a row too, for its frame; sufficient for episodes of 30 steps or more.
 _ROWS_PER_TRANSITION = 31 / 30
 
 
@@ -53,7 +52,7 @@ class TransitionRings(Replay):
     def _note(self, tails: IntArray, heads: IntArray) -> None:
         """Update what depends on the rings' contents after an insertion.
 
-        Before it, each environment held the steps from its tail to its head, [n_envs].
+        `tails` and `heads`, [n_envs], bound the contents before the insertion.
         """
 
     def insert(self, trajectory: Trajectory) -> None:
@@ -65,11 +64,11 @@ class TransitionRings(Replay):
         self._note(tails, heads)
 
     def _insert(self, trajectory: Trajectory, column: int, shown: IntArray) -> None:
-        """Copy in one environment's steps; `shown` rows are in their first stack.
+        """Copy in one environment's steps; `shown` are the frames of their first stack.
 
-        If they don't follow the steps held (a rollout between was lost, or this replay
-        replaces another), the older frames of that stack are inserted first, after the
-        observation that follows the last step held.
+        If they don't continue the stored steps (a rollout was lost, or this replay
+        replaces another one), the older frames of that stack are inserted first, after
+        the observation that follows the last stored step.
         """
         env, first = trajectory.first_env + column, self._stack - 1
         head, length = int(self._head[env]), len(trajectory.rewards)
@@ -95,7 +94,7 @@ class TransitionRings(Replay):
         self._evict(env)
 
     def _follows(self, trajectory: Trajectory, column: int, shown: IntArray) -> bool:
-        """Return whether the newest frames held are those of the first stack."""
+        """Return whether the newest stored frames equal those of the first stack."""
         env = trajectory.first_env + column
         rows = (int(self._head[env]) + 1 - self._stack + shown) % self._length
         pairs = (
@@ -107,7 +106,7 @@ class TransitionRings(Replay):
         )
 
     def _make_room(self, env: int, head: int) -> None:
-        """Drop the rows that a head at this position overwrites or makes incomplete."""
+        """Drop rows that moving the head here overwrites or makes incomplete."""
         oldest = head + self._stack - self._length
         tail = int(self._tail[env])
         if oldest > tail:
@@ -122,7 +121,7 @@ class TransitionRings(Replay):
         if surplus > 0:
             tail, span = int(self._tail[env]), 2 * surplus + 1
             valid = np.empty(0, np.int64)
-            while len(valid) < surplus:  # one look, but for a dying actor's short rows
+            while len(valid) < surplus:  # mostly one pass; more with many invalid rows
                 rows = np.arange(tail, tail + span) % self._length
                 valid, span = np.flatnonzero(self._valid[env, rows]), 2 * span
             self._tail[env] = tail + valid[surplus - 1] + 1

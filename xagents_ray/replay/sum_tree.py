@@ -1,4 +1,4 @@
-"""Priorities of transitions, sampled in proportion with a sum tree."""
+"""Priorities of transitions, and proportional sampling with a sum tree."""
 
 import math
 
@@ -7,15 +7,15 @@ import numpy as np
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray, IntArray
 
 _TOP = 1024
-"""Sums on the highest level, at most; there a binary search is faster than a tree."""
+"""Maximum size of the top level, where binary search is faster than a tree."""
 _LEAST_ERROR = 1e-6
-"""Added to each error, so that no transition is out of reach."""
+"""Added to each error, so that every transition can be sampled."""
 
 
 class Priorities:
-    """Priorities of a replay's rows: |error| to the power of alpha; 0 is never drawn.
+    """Priorities of a replay's rows: |error| ** alpha; rows with 0 are never drawn.
 
-    A place is a row's index in the concatenated rings of all environments.
+    A `place` is a row's index in the concatenated rings of all environments.
 
     Args:
         n_envs: number of environments.
@@ -23,7 +23,7 @@ class Priorities:
         alpha: exponent of the errors; 0 gives all transitions the same priority.
     Attributes:
         rows: float64 [n_envs, length], the priority of each row.
-        largest: float64 [1], the largest priority so far, which new transitions get.
+        largest: float64 [1], the largest priority so far, assigned to new transitions.
 
     Source: arXiv:1511.05952, section 3.3.
     """
@@ -32,21 +32,21 @@ class Priorities:
         self._alpha, count = alpha, n_envs * length
         halvings = max(0, math.ceil(math.log2(count / _TOP)))
         top = -(-count >> halvings)
-        # Rows come first; each further level holds the sums of pairs of the one before.
+        # The rows come first; each further level has the pairwise sums of the last one.
         self._levels = [np.zeros(top << n) for n in range(halvings, -1, -1)]
         self.rows: Array = self._levels[0][:count].reshape(n_envs, length)
         self.largest = np.ones(1)
 
     @property
     def total(self) -> float:
-        """The sum of all priorities."""
+        """Sum of all priorities."""
         return float(self._levels[-1].sum())
 
     def draw(self, batches: int, size: int, generator: np.random.Generator) -> IntArray:
-        """Return the places of K batches of N, drawn in proportion to priorities.
+        """Draw the places of K batches of N rows in proportion to their priorities.
 
-        They are int64 [K * N], batch after batch. Each batch has one place from each
-        Nth of the sum of priorities, which must not be 0.
+        They are int64 [K * N], batch after batch. Sampling is stratified: each batch
+        has one place from each Nth of the sum of priorities, which must not be 0.
 
         Source: arXiv:1511.05952, appendix B.2.1.
         """
@@ -54,7 +54,7 @@ class Priorities:
         drawn = self._descend((np.arange(count) + generator.random(count)) / count)
         shuffled = generator.permutation(batches)
         places: IntArray = drawn.reshape(size, batches).T[shuffled].ravel()
-        # By rounding a draw may end beside the row that it was for.
+        # Rounding errors may select a neighboring row, whose priority may be 0.
         bad = np.flatnonzero(self.at(places) == 0)
         while len(bad):
             places[bad] = self._descend(generator.random(len(bad)))
@@ -62,17 +62,17 @@ class Priorities:
         return places
 
     def at(self, places: IntArray) -> Array:
-        """Return the priorities of places, float64."""
+        """Return the priorities of places, float64 [M]."""
         return self._levels[0].take(places)
 
     def keep(self, places: IntArray, held: BoolArray, new: BoolArray) -> None:
-        """Give new rows the largest priority, and set that of dropped rows to 0."""
+        """Set the priority of new rows to the largest one, and of dropped rows to 0."""
         self._set(places, np.where(new, self.largest, self.at(places)) * held)
 
     def update(self, places: IntArray, errors: FloatArray) -> None:
         """Set priorities from errors; the last error of a repeated place counts.
 
-        Errors that are not finite are ignored.
+        Non-finite errors are ignored.
         """
         known = np.isfinite(errors)
         sizes = np.abs(errors[known].astype(np.float64)) + _LEAST_ERROR
@@ -93,9 +93,9 @@ class Priorities:
             above[places] = below.take(left) + below.take(left + 1)
 
     def _descend(self, parts: Array) -> IntArray:
-        """Return the places where the cumulative sum reaches given parts of the total.
+        """Return the places where the cumulative sum reaches fractions of the total.
 
-        The parts are float64 [M], from 0 to 1, and fastest in ascending order.
+        The fractions are float64 [M], from 0 to 1; ascending order is fastest.
         """
         *levels, top = self._levels
         ends = top.cumsum()

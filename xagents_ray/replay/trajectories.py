@@ -21,8 +21,8 @@ class TrajectoryReplay(Replay):
     """Holds the newest trajectories of every environment, sampled uniformly.
 
     Each environment has its own ring, so env actors insert independently. Slot `p %
-    quota` holds the p-th trajectory of its environment: each frame once, preceded by
-    those that its first stacks need.
+    quota` holds the p-th trajectory of its environment: each frame once, including the
+    earlier frames of the first stacks.
 
     Args:
         spec: spec of the environments.
@@ -30,8 +30,8 @@ class TrajectoryReplay(Replay):
         n_envs: number of environments that insert; at most the capacity.
         longest: number of rows of each trajectory.
         seed: seed of the sampling.
-        behavior: stored field of the behavior policies, a trajectory's
-            `probabilities`, for discrete actions, or its `log_probs`.
+        behavior: stored field of the behavior policy: `probabilities`, for discrete
+            actions, or `log_probs`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TrajectoryReplay(Replay):
         behavior: str = "probabilities",
     ) -> None:
         self._quota = env_quotas(capacity, n_envs)
-        # Time-major within a slot, as trajectories and what is sampled are.
+        # Time-major within a slot, like trajectories and samples.
         self._stored: dict[str, Array] = {}
         types, slots = field_types(spec), int(self._quota[0])
         for name in (*required_fields(Trajectory), behavior):
@@ -61,7 +61,7 @@ class TrajectoryReplay(Replay):
         return Fill(int(held.sum()), bool((held == self._quota).all()))
 
     def insert(self, trajectory: Trajectory) -> None:
-        """Copy a trajectory in, in place of each environment's oldest one."""
+        """Copy a trajectory in, overwriting each environment's oldest one when full."""
         first, count = trajectory.first_env, trajectory.rewards.shape[1]
         for column, env in enumerate(range(first, first + count)):
             slot = self._inserted[env] % self._quota[env]
@@ -73,9 +73,9 @@ class TrajectoryReplay(Replay):
     def sample(self, batches: int, batch_size: int) -> Replayed:
         """Draw K batches, each with N trajectories of every environment.
 
-        Each trajectory is drawn independently, uniformly with replacement. The
-        environments take turns; those that have inserted nothing are left out.
-        ValueError if the replay is empty.
+        Each environment's trajectories are drawn independently and uniformly, with
+        replacement. Environments without a trajectory are left out. ValueError if the
+        replay is empty.
         """
         if not self._inserted.any():
             raise ValueError("The replay is empty: insert a trajectory first.")
@@ -89,5 +89,5 @@ class TrajectoryReplay(Replay):
         return Replayed(**drawn)
 
     def _rings(self) -> dict[str, Array]:
-        # In the order of the files that there are.
+        # In the order of existing checkpoint files.
         return {"quota": self._quota, **self._stored, **super()._rings()}

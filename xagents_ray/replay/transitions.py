@@ -1,4 +1,4 @@
-"""The replay buffer of single transitions, each observation stored once."""
+"""The replay buffer of single transitions: sampling, n-step returns, HER and PER."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,11 +28,11 @@ class TransitionReplay(TransitionRings):
         n_envs: number of environments that insert.
         longest: number of rows of the longest trajectory.
         seed: seed of the sampling.
-        n_step: number of steps that a sampled transition spans, fewer at an episode's
-            end.
+        n_step: number of steps that a sampled transition spans; fewer at the end of an
+            episode.
         gamma: discount factor.
         relabeling: strategy and count of `Hindsight`; None keeps all goals.
-        alpha: exponent of the errors in sampling; None samples uniformly.
+        alpha: exponent of the errors in priorities; None for uniform sampling.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TransitionReplay(TransitionRings):
         if relabeling is not None and spec.goals is not None:
             self._hindsight = Hindsight(spec.goals, *relabeling)
             shape = self._valid.shape
-            # Of the first and the last step held of each step's episode.
+            # Positions of the first and last stored steps of each step's episode.
             self._first_steps = np.zeros(shape, np.int64)
             self._last_steps = np.zeros(shape, np.int64)
         self._priorities = None
@@ -77,11 +77,11 @@ class TransitionReplay(TransitionRings):
     def _mark_episodes(self, env: int, head: int) -> None:
         """Set the episode bounds of the steps at and after position `head`."""
         begin, end, length = head, int(self._head[env]), self._length
-        if self._tail[env] < head:  # the newest episode before may continue
+        if self._tail[env] < head:  # the newest stored episode may continue
             begin = max(self._first_steps[env, (head - 1) % length], self._tail[env])
         rows = np.arange(begin, end)
         valid = self._valid[env, rows % length]
-        # A step that is not valid ends an episode, and the next one begins another.
+        # An invalid step separates two episodes.
         firsts = np.maximum.accumulate(np.where(valid, begin, rows + 1))
         lasts = np.where(valid, end - 1, rows - 1)[::-1]
         self._first_steps[env, rows % length] = firsts
@@ -107,7 +107,7 @@ class TransitionReplay(TransitionRings):
         priorities.keep(places, held, new=steps >= heads[envs])
 
     def update(self, rows: IntArray, errors: FloatArray) -> int:
-        """Set priorities of rows from errors; return how many rows are not held."""
+        """Set priorities of rows from errors; return how many were overwritten."""
         assert self._priorities is not None
         envs, steps = rows[:, 0], rows[:, 1]
         places = envs * self._length + steps % self._length
@@ -137,7 +137,7 @@ class TransitionReplay(TransitionRings):
         relabeled = self._relabel(envs, rows, places)
         rewards, discounts, steps = self._span(envs, rows, places, relabeled)
         window = np.arange(1 - self._stack, 1)
-        # One step shares all frames but one.
+        # Consecutive observations share all frames but one.
         after = window if self._n_step > 1 else window[-1:]
         shown = np.concatenate(
             [rows[:, None] + window, (rows + steps)[:, None] + after], axis=1
@@ -169,7 +169,7 @@ class TransitionReplay(TransitionRings):
     def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray
     ) -> Relabeled | None:
-        """Return other goals for some of the steps; None without HER."""
+        """Return new goals for some of the transitions; None without HER."""
         if self._hindsight is None:
             return None
         head, tail = self._head.take(envs), self._tail.take(envs)
@@ -180,7 +180,7 @@ class TransitionReplay(TransitionRings):
         return Relabeled(chosen, self._achieved(envs[chosen], steps))
 
     def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
-        """Return the goals that steps achieved, float32 [..., G], one step later."""
+        """Return the goals that steps achieved, as next observed, float32 [..., G]."""
         assert self._hindsight is not None
         places = envs * self._length + (steps + 1) % self._length
         goals = _take(self._observations, places)[..., self._hindsight.achieved]
@@ -191,8 +191,8 @@ class TransitionReplay(TransitionRings):
     ) -> tuple[FloatArray, BoolArray | None]:
         """Return rewards and terminations of [M, n] steps for goals [M, G].
 
-        They are float32 and bool [M, n]; the latter is None if the environment doesn't
-        define it.
+        They are float32 and bool [M, n]; terminations are None if the environment
+        doesn't define them.
         """
         assert self.goal_rewards is not None
         achieved = self._achieved(envs, steps)
@@ -209,7 +209,7 @@ class TransitionReplay(TransitionRings):
     ) -> BoolArray:
         """Return which steps, at places [M, n], terminated regardless of their goals.
 
-        bool [M, n]: the terminations that the desired goal doesn't explain.
+        These are the terminations, bool [M, n], that the desired goal doesn't explain.
         """
         assert self.goal_rewards is not None and self._hindsight is not None
         found = self._terminated.take(at)
@@ -232,7 +232,7 @@ class TransitionReplay(TransitionRings):
         """Return rewards, discounts and lengths of up to `n_step` steps of an episode.
 
         Each is [M]: the discounted sum of rewards from a row on, the discount of the
-        following value, and the number of steps.
+        bootstrap value, and the number of steps.
         Source: arXiv:1710.02298, "Multi-step learning".
         """
         if self._n_step == 1 and relabeled is None:
@@ -248,7 +248,7 @@ class TransitionReplay(TransitionRings):
             if over is not None:
                 others = self._ends_of_other_causes(of, steps_on, at[chosen])
                 ends[chosen] = over | others
-        # A ring is never full: its head is behind all that it holds.
+        # A ring is never full, so the distance to its head is unambiguous.
         left = (self._head.take(envs) - rows) % self._length
         on = self._valid.take(at) & (ahead < left[:, None])
         on[:, 1:] &= ~ends[:, :-1]
@@ -260,10 +260,10 @@ class TransitionReplay(TransitionRings):
         return rewards, discounts, steps
 
     def _draw(self, batches: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return environments, ring rows and places of K * N valid transitions.
+        """Draw environments, ring rows and places of K * N valid transitions.
 
-        A place is a row's index in the concatenated rings: `take` with it is many times
-        faster than indexing with two arrays.
+        A place is a row's index in the concatenated rings; `take` by place is many
+        times faster than indexing with two arrays.
         """
         if self._priorities is not None:
             places = self._priorities.draw(batches, size, self._random)
@@ -277,7 +277,7 @@ class TransitionReplay(TransitionRings):
         return envs, rows, places
 
     def _any(self, count: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return environments, ring rows and places of M random rows, valid or not."""
+        """Draw environments, ring rows and places of M random rows, valid or not."""
         ends = (self._head - self._tail).cumsum()
         drawn = self._random.integers(ends[-1], size=count)
         envs = np.searchsorted(ends, drawn, side="right")

@@ -1,1 +1,1 @@
-"""Options as data: a flag's default, bounds, unit and help, written once."""
+"""Options as data: each flag's default, bounds, unit and help."""

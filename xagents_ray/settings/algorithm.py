@@ -1,4 +1,4 @@
-"""The settings of an algorithm, and the groups that it is composed of."""
+"""Base classes of algorithm settings and of the groups that interpret them."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,13 @@ class AlgorithmConfig(Checked):
     """Settings that every algorithm has.
 
     Attributes:
-        replaced: settings of other algorithms, of xagents or of other libraries, that
-            users may expect here, and what to use in their place; see `all_replaced`.
-        runs_free: whether env actors run free on Ray, as with `--asynchronous`,
-            unless the user says how far they may be ahead.
-        learns_each_rollout: whether each rollout of an env actor that runs free is
-            an update of its own.
-        reads_values: whether it learns from the values of the network that acted,
-            if that has any.
+        replaced: settings that users of other algorithms, xagents or other libraries
+            may expect, and what to use instead; see `all_replaced`.
+        runs_free: whether env actors run asynchronously on Ray by default, as with
+            `--asynchronous`.
+        learns_each_rollout: whether each rollout of an asynchronous env actor is a
+            separate update.
+        reads_values: whether learning uses the behavior network's values, if any.
     """
 
     replaced: ClassVar[Mapping[str, str]] = {
@@ -68,7 +67,7 @@ class AlgorithmConfig(Checked):
 
     @classmethod
     def all_replaced(cls) -> dict[str, str]:
-        """Return what the class replaces, and what no algorithm has."""
+        """Return the settings that this class or all algorithms replace."""
         return {**AlgorithmConfig.replaced, **cls.replaced}
 
     @classmethod
@@ -83,11 +82,11 @@ class AlgorithmConfig(Checked):
 
     @property
     def parts(self) -> tuple["Group", ...]:
-        """The groups that its settings belong to."""
+        """The groups that the settings belong to."""
         return tuple(group.of(self) for group in groups_of(type(self)))
 
     def part(self, kind: type[_G]) -> _G | None:
-        """Return its group of a kind, None if it has none."""
+        """Return the config's group of the given class, or None."""
         own = (each for each in groups_of(type(self)) if issubclass(each, kind))
         return next((each.of(self) for each in own), None)
 
@@ -98,13 +97,13 @@ class AlgorithmConfig(Checked):
 
     @property
     def relabels_goals(self) -> bool:
-        """Whether its replay puts achieved goals in the place of desired ones."""
+        """Whether achieved goals replace desired ones in the replay's samples."""
         replay = self.replay
         return replay is not None and replay.relabels_goals
 
     @property
     def uses_sde(self) -> bool:
-        """Whether its network gives the deviations of continuous actions."""
+        """Whether the network outputs the deviations of continuous actions."""
         return any(part.uses_sde for part in self.parts)
 
     def check_spec(self, spec: EnvSpec) -> None:
@@ -113,36 +112,36 @@ class AlgorithmConfig(Checked):
             part.check_spec(spec)
 
     def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when the settings don't fit so many environments."""
+        """Raise UserError when the settings don't fit the number of environments."""
         for part in self.parts:
             part.check_batch(n_envs)
 
     def update_rows(self, n_envs: int) -> int:
-        """Return the rows that one update reads."""
+        """Return the number of samples in one update."""
         return self._rollout.update_rows(n_envs)
 
     def warning(self, metrics: Mapping[str, float]) -> str | None:
-        """Return what the user should know of a learning phase's metrics, if anything.
+        """Return a warning about a learning phase's metrics, or None.
 
-        It is shown once in a session.
+        Each session shows it at most once.
         """
         return None
 
     @property
     def objects(self) -> list[tuple[str, str]]:
-        """The settings that may name objects passed from Python, and the names."""
+        """Setting and name of each object that may have been passed from Python."""
         names = [each.name for each in options(type(self)) if each.to_plain is not None]
         return [("network", str(getattr(self, name))) for name in names]
 
     @property
     def replay(self) -> "ReplayGroup | None":
-        """The settings of its replay buffer; None when it has none."""
+        """Settings of the replay buffer; None if it isn't used."""
         replay = self.part(ReplayGroup)
         return replay if replay is not None and replay.is_used else None
 
     @property
     def initial_size(self) -> int:
-        """Fill of its replay buffer at which learning from it starts; 0 without one."""
+        """Replay buffer size at which learning from it starts; 0 without a buffer."""
         replay = self.replay
         return 0 if replay is None else replay.initial_size
 
@@ -155,13 +154,13 @@ class AlgorithmConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Some settings of an algorithm: what they mean together, and their checks.
+    """A group of related settings, with their checks and derived values.
 
     An algorithm has the groups that its options name. A group's fields are settings by
-    name; those with a default are settings that some of these algorithms lack.
+    name; fields with a default are settings that not all of these algorithms have.
 
     Attributes:
-        config: the whole settings of the algorithm.
+        config: all settings of the algorithm.
     """
 
     config: AlgorithmConfig
@@ -174,22 +173,22 @@ class Group:
 
     @property
     def uses_sde(self) -> bool:
-        """Whether the network gives the deviations of continuous actions."""
+        """Whether the network outputs the deviations of continuous actions."""
         return False
 
     def check_settings(self) -> None:
-        """Raise UserError when the settings don't fit each other."""
+        """Raise UserError when the settings contradict each other."""
 
     def check_spec(self, spec: EnvSpec) -> None:
         """Raise UserError when the settings don't fit an environment's spaces."""
 
     def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when the settings don't fit so many environments."""
+        """Raise UserError when the settings don't fit the number of environments."""
 
 
 def groups_of(config: type[AlgorithmConfig]) -> tuple[type[Group], ...]:
-    """Return the groups of an algorithm's options."""
-    hashable: Any = config  # mypy takes the __hash__ of a config for its class's
+    """Return the groups that an algorithm's options name."""
+    hashable: Any = config  # mypy checks the instances' __hash__, not the class's
     return _groups_of(hashable)
 
 
@@ -201,7 +200,7 @@ def _groups_of(config: Any) -> tuple[type[Group], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutGroup(Group):
-    """How much an algorithm collects and learns from at once; each one has one."""
+    """Rollout and update sizes of an algorithm; every algorithm has one such group."""
 
     @property
     def batch_steps(self) -> int:
@@ -209,7 +208,7 @@ class RolloutGroup(Group):
         raise NotImplementedError
 
     def update_rows(self, n_envs: int) -> int:
-        """Return the rows that one update reads."""
+        """Return the number of samples in one update."""
         return self.batch_steps * n_envs
 
 
@@ -218,7 +217,7 @@ class ReplayGroup(Group):
     """Settings of a replay buffer.
 
     Attributes:
-        entries: name of the buffer's entries, in the singular and the plural.
+        entries: name of the buffer's entries, singular and plural.
     """
 
     entries: ClassVar[tuple[str, str]] = "transition", "transitions"
@@ -239,7 +238,7 @@ class ReplayGroup(Group):
             )
 
     def check_batch(self, n_envs: int) -> None:
-        """Raise UserError when a shard of the replay would have no environment."""
+        """Raise UserError when there are more replay shards than environments."""
         if self.replay_shards > n_envs:
             raise UserError(
                 f"--replay-shards {self.replay_shards} is more than --n-envs {n_envs}: "
@@ -248,7 +247,7 @@ class ReplayGroup(Group):
 
     @property
     def is_used(self) -> bool:
-        """Whether the algorithm learns from it."""
+        """Whether the algorithm learns from the buffer."""
         return True
 
     @property
@@ -258,35 +257,35 @@ class ReplayGroup(Group):
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Further arguments of the replay buffer's class, after its seed."""
+        """Arguments of the replay buffer's class after the seed."""
         return ()
 
     @property
     def takes_errors(self) -> bool:
-        """Whether errors of sampled transitions go back to the replay."""
+        """Whether the replay needs the TD errors of sampled transitions."""
         return False
 
     @property
     def relabels_goals(self) -> bool:
-        """Whether it puts achieved goals in the place of desired ones."""
+        """Whether achieved goals replace desired ones in the samples."""
         return False
 
     @property
     def initial_size(self) -> int:
-        """Fill of the buffer at which learning from it starts."""
+        """Buffer size at which learning from it starts."""
         return self.buffer_initial_size or max(1, self.buffer_max_size // 10)
 
     def due(self, steps: int, generator: np.random.Generator) -> tuple[int, int]:
-        """Return how many batches to sample from the replay buffer now.
+        """Return the number of batches to sample from the replay buffer now.
 
         Args:
-            steps: env steps since the last one that a batch accounts for.
-            generator: depends on the run's seed and its env steps only.
+            steps: env steps that no batch accounts for yet.
+            generator: random generator, seeded by the run's seed and env steps only.
         Returns:
-            Batches, and the env steps left over for the next ones.
+            Number of batches, and the env steps left over for the next call.
         """
         raise NotImplementedError
 
     def sampled_rows(self, n_envs: int, stack: int) -> int:
-        """Return about how many observations one learning phase samples."""
+        """Return an estimate of the observations that a learning phase samples."""
         raise NotImplementedError

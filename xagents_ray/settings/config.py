@@ -1,4 +1,4 @@
-"""All settings of a run, by group. Defaults are written once, at the options."""
+"""All settings of a run, by group."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,11 +31,11 @@ class Config:
 
     @property
     def objects(self) -> list[tuple[str, str]]:
-        """The settings that may name objects besides environments, and the names."""
+        """Setting and name of each object from Python, except for environments."""
         return [*self.algorithm.objects, *objects.kept_names("layer")]
 
     def groups(self) -> dict[str, dict[str, Any]]:
-        """Return all settings by name, in their groups."""
+        """Return all settings by group and name."""
         return {name: vars(getattr(self, name)) for name in (*GROUPS, "algorithm")}
 
     def values(self) -> dict[str, Any]:
@@ -46,11 +46,11 @@ class Config:
     def of(
         cls, algorithm: type[AlgorithmConfig], values: Mapping[str, Any]
     ) -> "Config":
-        """Return the config with these field values, by their flat names.
+        """Return the config with the given values, by flat name.
 
         Raises:
-            UserError: names are unknown, values are not allowed, or they don't fit
-                together; the message names all of them.
+            UserError: names are unknown, or values are invalid or contradict each
+                other; the message lists all problems.
         """
         algorithm.check_names(values)
         if algorithm.runs_free and not values.get("local"):
@@ -72,7 +72,7 @@ class Config:
 
 
 def _misfits(known: Iterable[Option], values: Mapping[str, Any]) -> Iterator[UserError]:
-    """Yield what is wrong between groups, as far as their values are right."""
+    """Yield errors about conflicts between groups, given the valid values."""
     actors, envs = values.get("n_actors"), values.get("n_envs")
     if actors is not None and envs is not None and actors > envs:
         yield UserError(
@@ -98,5 +98,5 @@ GROUPS: dict[str, type[Checked]] = {
 
 
 def train_options(algorithm: type[AlgorithmConfig]) -> list[Option]:
-    """Return the options of `train` for an algorithm."""
+    """Return the options of the `train` command for an algorithm."""
     return [o for group in (*GROUPS.values(), algorithm) for o in options(group)]

@@ -1,4 +1,4 @@
-"""What may be given from Python for an option, as the text that a config holds."""
+"""Conversion of Python objects that options accept to the text in the config."""
 
 import ast
 import contextlib
@@ -13,18 +13,18 @@ from xagents_ray.core.errors import UserError
 
 
 class KerasOptimizer(Protocol):
-    """A keras.optimizers.Optimizer, of which there are no types."""
+    """A keras.optimizers.Optimizer; Keras has no type hints."""
 
     learning_rate: Any
 
 
 def environment(value: Any) -> Any:
-    """Return the name of a class, a function or a Gymnasium EnvSpec in `env`.
+    """Return a name for an environment's class, factory or Gymnasium EnvSpec.
 
-    An EnvSpec that is registered has its id, others `spec:ID`.
+    A registered EnvSpec is named by its ID, any other one `spec:ID`.
 
     Raises:
-        UserError: it is an environment that is made already.
+        UserError: the value is an environment instance.
     """
     if value is None or isinstance(value, str):
         return value
@@ -44,10 +44,10 @@ def environment(value: Any) -> Any:
 
 
 def _name_of_lambda(value: Any) -> str:
-    """Return a name that tells what a lambda makes; "" for all else.
+    """Return a name that says what a lambda makes; "" for any other value.
 
-    Of `lambda: gym.make("CartPole-v1")` that is `lambda-CartPole-v1`, of
-    `lambda: Corridor(5)` it is `lambda-Corridor`.
+    For example, `lambda: gym.make("CartPole-v1")` is named `lambda-CartPole-v1` and
+    `lambda: Corridor(5)` is named `lambda-Corridor`.
     """
     if getattr(value, "__name__", "") != "<lambda>":
         return ""
@@ -58,13 +58,13 @@ def _name_of_lambda(value: Any) -> str:
 
 
 def arguments(value: Any) -> Any:
-    """Return the arguments of a dict, or of `key=value` texts, one `key=JSON` each.
+    """Return the arguments in a dict or in `key=value` strings as `key=JSON` strings.
 
-    A text that begins with `{` is a JSON object of several. Values of `key=value` are
-    JSON, Python's literals, or texts as they are.
+    A string that begins with `{` is a JSON object with several arguments. The values in
+    `key=value` are JSON, Python literals or plain strings.
 
     Raises:
-        UserError: a text is neither, or JSON can't hold a value.
+        UserError: a string has neither form, or JSON can't represent a value.
     """
     if value is None or not isinstance(value, Mapping | str | tuple):
         return value
@@ -75,7 +75,7 @@ def arguments(value: Any) -> Any:
 
 
 def callbacks(value: Any) -> Any:
-    """Return the names of callbacks, classes of them and functions."""
+    """Return the names of callbacks: instances, classes and functions."""
     return _several("callbacks", value, _is_callback)
 
 
@@ -114,10 +114,10 @@ def network(value: Any) -> Any:
 
 
 def keras_optimizer(value: Any) -> Any:
-    """Return the config of a Keras optimizer, JSON; the learner makes it again.
+    """Return a Keras optimizer's config as JSON, from which the learner rebuilds it.
 
     Raises:
-        UserError: it isn't one of Keras' own, or its learning rate is a schedule.
+        UserError: the class isn't built into Keras, or its learning rate is a schedule.
     """
     keras = sys.modules.get("keras")
     if keras is None or not isinstance(value, keras.optimizers.Optimizer):
@@ -137,12 +137,12 @@ def keras_optimizer(value: Any) -> Any:
 
 
 def is_json(value: Any) -> bool:
-    """Return whether a value is what `optimizer` returns."""
+    """Return whether a value is JSON from `keras_optimizer`."""
     return isinstance(value, str) and value.startswith("{")
 
 
 def _several(setting: str, value: Any, is_object: Callable[[Any], bool]) -> Any:
-    """Return the names of one or several objects; what is none is left as it is."""
+    """Return the names of one or several objects; leave other values unchanged."""
     if value is None or not (isinstance(value, tuple) or is_object(value)):
         return value
     names: list[Any] = []

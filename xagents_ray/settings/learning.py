@@ -1,4 +1,4 @@
-"""Options of every algorithm: how it learns, and in which numbers."""
+"""Options of every algorithm: optimizer, precision and normalization."""
 
 from xagents_ray.settings import from_python
 from xagents_ray.settings.options import fraction, option, positive, shared

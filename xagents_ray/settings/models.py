@@ -8,7 +8,7 @@ from xagents_ray.settings.options import option, positive, shared
 
 
 def _network(what: str, **facts: Any) -> Callable[..., Any]:
-    """Return a function that declares an option which names a network's file."""
+    """Return a function that declares an option for a network's file."""
     return shared(
         option,
         f"Path to {what} .cfg or .keras file; from Python also a Keras model, or a "

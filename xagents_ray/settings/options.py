@@ -1,4 +1,4 @@
-"""One dataclass field makes a flag: its default, help, unit, bounds and hp_type."""
+"""Options as dataclass fields; each field defines a flag of the command line."""
 
 import contextlib
 import dataclasses
@@ -20,75 +20,75 @@ HpType = Literal["categorical", "int", "log_uniform"]
 
 
 def flag(name: str) -> str:
-    """Return the flag of a setting, `--n-envs` of `n_envs`."""
+    """Return the flag of a setting: `--n-envs` for `n_envs`."""
     return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What there is to know of an option besides its name, type and default."""
+    """Properties of an option other than its name, type and default."""
 
     help: str = dataclasses.field(kw_only=False)  # one sentence
-    unit: str = ""  # of the value, `env steps`; "" for none
-    low: float | None = None  # smallest allowed value, None for no bound
-    high: float | None = None  # largest allowed value, None for no bound
-    exclusive: bool = False  # `low` itself is not allowed
-    choices: tuple[str, ...] = ()  # the allowed words, empty for any
-    # Flag that turns a true one off, `--greedy`; "" for `--no-…`, or none.
+    unit: str = ""  # unit of the value, such as `env steps`; "" for none
+    low: float | None = None  # smallest allowed value; None for no bound
+    high: float | None = None  # largest allowed value; None for no bound
+    exclusive: bool = False  # whether `low` itself is excluded
+    choices: tuple[str, ...] = ()  # allowed values; empty for any
+    # Flag that turns the option off, such as `--greedy`; "" for `--no-…`, or none.
     off: str = ""
-    bare: str = ""  # value when the flag stands alone; "" where it needs one
-    hp_type: HpType | None = None  # how `tune` varies it, None when it does not
-    # What other libraries call it; such a name is answered with ours.
+    bare: str = ""  # value of the flag without an argument; "" if one is required
+    hp_type: HpType | None = None  # how `tune` varies the option; None for not at all
+    # Names in other libraries, for which error messages suggest this option.
     known_as: tuple[str, ...] = ()
     is_path: bool = False  # names files that a run reads
-    names_directory: bool = False  # names a directory, and has no parents in it
-    needs_ray: bool = False  # refused together with --local
-    needs_max_steps: bool = False  # falls to 0 over --max-steps, which must be given
-    # A trained policy acts by it, so `play` and `evaluate` have it too.
+    names_directory: bool = False  # names a directory, without parent directories
+    needs_ray: bool = False  # not allowed with --local
+    needs_max_steps: bool = False  # decays to 0 over --max-steps, so requires it
+    # Affects how a trained policy acts, so `play` and `evaluate` have it too.
     acts: bool = False
-    explores: bool = False  # a trained policy acts by it when it samples, with --sample
-    new_run: bool = False  # is for new runs, not for --resume
-    # A loop of the user's own has it too; see `xagents_ray.Agent`.
+    explores: bool = False  # affects how a trained policy acts with --sample
+    new_run: bool = False  # for new runs only, not for --resume
+    # Also available in a user's own loop; see `xagents_ray.Agent`.
     own_loop: bool = False
-    # The flag that names a run, `--resume` or `--run`, with which another value than
-    # that run's own may be given.
+    # The flag that names a run, `--resume` or `--run`, with which the option may
+    # differ from the run's value.
     free_with: str = ""
     in_presets: bool = True  # may be part of a preset
-    # Settings that have no effect once this one is changed from its default.
+    # Settings without effect once this one is changed from its default.
     replaces: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()  # has no effect where none of these is set
-    instead: str = ""  # what `tune` has in its place; "" where `tune` has it
-    not_with_seeds: str = ""  # why runs with several --seeds can't share it; "" if so
-    not_launched: str = ""  # why a run with it can't be launched; "" where it can
-    group: type | None = None  # of an algorithm's settings: `settings.algorithm.Group`
-    # Part of a run's time, as `--profile` names it, that it governs.
+    needs: tuple[str, ...] = ()  # no effect unless one of these settings is set
+    instead: str = ""  # what `tune` uses instead; "" if `tune` has the option
+    not_with_seeds: str = ""  # why runs of several --seeds can't share it; "" if so
+    not_launched: str = ""  # why a run with it can't be launched; "" if it can
+    group: type | None = None  # class of its group: `settings.algorithm.Group`
+    # Bottleneck that the option may relieve, by its name in `--profile`.
     remedy_for: str = ""
-    # What Python takes besides, as a type with its module: `gymnasium.Env[Any, Any]`,
-    # or one that `commands.typed` imports.
+    # Additional Python type that is accepted, with its module, such as
+    # `gymnasium.Env[Any, Any]`, or one that `commands.typed` imports.
     takes: str = ""
-    expected: str = ""  # what its values are, in words; "" for what its type is called
-    # Turns what may be given from Python besides, such as a class, into its own type,
-    # and leaves values of that type and None alone.
+    expected: str = ""  # description of allowed values; "" for the type's default
+    # Converts additional Python values, such as a class, to the option's type; leaves
+    # None and values of that type unchanged.
     to_plain: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option(Facts):
-    """An option: a config's field, and its flag."""
+    """An option: a field of a config and a flag of the command line."""
 
-    name: str  # the field, `n_envs`; its flag is `--n-envs`
+    name: str  # name of the field, `n_envs`; its flag is `--n-envs`
     type: type  # bool, int, float or str
-    default: Any  # value when nothing is given; None is shown as '-'
-    many: bool = False  # takes several values, as a tuple
+    default: Any  # default value; None is shown as '-'
+    many: bool = False  # takes a tuple of values
 
     @property
     def flag(self) -> str:
-        """The flag, `--n-envs`."""
+        """The flag, such as `--n-envs`."""
         return flag(self.name)
 
     @property
     def bounds(self) -> str:
-        """The bounds in words, `> 0 and ≤ 1`, or ''."""
+        """The bounds as text, such as `> 0 and ≤ 1`, or ''."""
         low = None if self.low is None else f"{'>' if self.exclusive else '≥'} "
         parts = [] if low is None else [f"{low}{self.low:.10g}"]
         if self.high is not None:
@@ -97,19 +97,19 @@ class Option(Facts):
 
     @property
     def described(self) -> str:
-        """Its help, with the unit and the words or numbers that are allowed."""
+        """The help text, with the unit and the choices or bounds."""
         limits = "|".join(self.choices) or self.bounds
         extra = ", ".join(part for part in (self.unit, limits) if part)
         return f"{self.help} ({extra})" if extra else self.help
 
     def parse(self, text: str) -> Any:
-        """Return the value that a command line's text means; UserError if none."""
+        """Return the value of a command line argument; UserError if invalid."""
         value = self.read(text)
         self.check(value)
         return value
 
     def read(self, text: str) -> Any:
-        """Return the value that a command line's text means, unchecked."""
+        """Return the value of a command line argument, unchecked."""
         value: Any = text
         with contextlib.suppress(ValueError):
             value = self.type(text)
@@ -120,13 +120,13 @@ class Option(Facts):
         return value
 
     def plain(self, value: Any) -> Any:
-        """Return a value of NumPy, a whole float, or a path as this option's own type.
+        """Convert a NumPy value, integral float or path to this option's type.
 
-        True stands for a flag alone, where that means something, and False for none.
-        Anything else is returned as it is, for `check` to refuse.
+        If the flag may be bare, True stands for the bare flag and False for no flag.
+        Other values are returned unchanged, for `check` to reject.
 
         Raises:
-            UserError: an object can't be the value of a setting.
+            UserError: an object can't be converted.
         """
         if self.to_plain is not None:
             value = self.to_plain(value)
@@ -148,7 +148,7 @@ class Option(Facts):
         return value
 
     def check(self, value: Any) -> None:
-        """Raise UserError when `value` is of the wrong type or outside the bounds."""
+        """Raise UserError when `value` has the wrong type or is out of bounds."""
         if value is None and self.default is None:
             return
         if self.many:
@@ -190,7 +190,7 @@ _C = TypeVar("_C", bound="Checked")
 def _declaration(
     facts: Callable[_P, Facts], **usual: Any
 ) -> Callable[Concatenate[Any, _P], Any]:
-    """Return a function of a default and what `Facts` takes; some of it is usual."""
+    """Return a function of a default and `Facts` arguments, with preset arguments."""
 
     def declare(default: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         for name, value in usual.items():
@@ -203,27 +203,27 @@ def _declaration(
 
 _LOG: HpType = "log_uniform"
 option = _declaration(Facts)
-"""Declare a config's field that is a flag too: `option(DEFAULT, HELP, low=…, …)`."""
+"""Declare an option as a config's field: `option(DEFAULT, HELP, low=…, …)`."""
 count = _declaration(Facts, low=1)
-"""Declare an option of 1 or more."""
+"""Declare an option with values of 1 or more."""
 positive = _declaration(Facts, low=0, exclusive=True, hp_type=_LOG)
-"""Declare an option above 0 that `tune` varies by its logarithm."""
+"""Declare an option with values above 0, which `tune` samples log-uniformly."""
 coefficient = _declaration(Facts, low=0, hp_type=_LOG)
-"""Declare an option of 0 or more that `tune` varies by its logarithm."""
+"""Declare an option with values of 0 or more, which `tune` samples log-uniformly."""
 fraction = _declaration(Facts, low=0, high=1, hp_type=_LOG)
-"""Declare an option from 0 to 1 that `tune` varies by its logarithm."""
+"""Declare an option with values from 0 to 1, which `tune` samples log-uniformly."""
 
 
 def shared(declare: Callable[..., Any], help: str, **facts: Any) -> Callable[..., Any]:
-    """Return a function that declares an option of several algorithms: `lr(3e-4)`.
+    """Return a function that declares an option shared by algorithms: `lr(3e-4)`.
 
-    It takes the default of one algorithm, and what else differs there, as `help=…`.
+    It takes an algorithm's default, and other properties that differ, such as `help=…`.
     """
     return lambda default, **own: declare(default, **{"help": help, **facts, **own})
 
 
 def options(config: type) -> Iterator[Option]:
-    """Yield the options of a config dataclass in the order of its fields."""
+    """Yield the options of a config class in the order of its fields."""
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
         hint = hints[field.name]
@@ -238,9 +238,9 @@ def options(config: type) -> Iterator[Option]:
 
 
 def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by flat name as Python's own values; see `Option.plain`.
+    """Return settings by flat name as plain Python values; see `Option.plain`.
 
-    Lists become tuples; names that are not known stay, for others to refuse.
+    Lists become tuples. Unknown names are kept, for `check_known` to reject.
     """
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     own = {each.name: each for each in known}
@@ -248,12 +248,12 @@ def plain_values(known: Iterable[Option], given: Mapping[str, Any]) -> dict[str,
 
 
 def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -> str:
-    """Return `; did you mean A?` for the options that a wrong name may stand for.
+    """Return `; did you mean A?` for an unknown name that resembles an option's.
 
     Args:
-        name: the given name, such as `learning_rate` or `--learning-rate`.
-        known: the options that there are.
-        as_flags: whether to answer with flags.
+        name: the unknown name, such as `learning_rate` or `--learning-rate`.
+        known: the existing options.
+        as_flags: whether to suggest flags instead of names.
     """
     word = name.removeprefix("--").replace("-", "_").lower()
     shown = {each: each.flag if as_flags else each.name for each in known}
@@ -266,7 +266,7 @@ def suggest_option(name: str, known: Iterable[Option], as_flags: bool = False) -
 def replaced_settings(
     known: Iterable[Option], given: Mapping[str, Any]
 ) -> dict[str, Option]:
-    """Return the settings without effect, each with the given one that replaces it."""
+    """Return the ineffective settings, each with the user's option replacing it."""
     return {
         name: each
         for each in known
@@ -276,7 +276,7 @@ def replaced_settings(
 
 
 def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
-    """Raise UserError when one of the names is no option's."""
+    """Raise UserError when a name isn't an option's."""
     options = {each.name: each for each in known}
     mistakes = Mistakes()
     for name in names:
@@ -287,7 +287,7 @@ def check_known(names: Iterable[str], known: Iterable[Option]) -> None:
 
 
 def check_values(known: Iterable[Option], given: Mapping[str, Any]) -> None:
-    """Raise UserError when a given value is none of its option's."""
+    """Raise UserError when a value isn't allowed for its option."""
     mistakes = Mistakes()
     for each in known:
         if each.name in given:
@@ -297,11 +297,11 @@ def check_values(known: Iterable[Option], given: Mapping[str, Any]) -> None:
 
 
 class Checked:
-    """Base of every config: refuses values outside their bounds when it is made."""
+    """Base of every config; construction validates all values."""
 
     @classmethod
     def of(cls: type[_C], values: Mapping[str, Any]) -> _C:
-        """Return the config of those settings by flat name that are its own."""
+        """Return the config with the values of its own settings, by flat name."""
         names = [each.name for each in options(cls)]
         return cls(**{name: values[name] for name in names if name in values})
 
@@ -312,5 +312,5 @@ class Checked:
         check_values(known, vars(self))
 
     def not_default(self, *names: str) -> list[str]:
-        """Return those of these settings that are not at their defaults."""
+        """Return the names of the settings that differ from their defaults."""
         return [n for n in names if getattr(self, n) != getattr(type(self), n)]

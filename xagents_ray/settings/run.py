@@ -1,4 +1,4 @@
-"""Where a run starts, is kept and executed, what it shows; playing and evaluating."""
+"""Settings for storage, display and placement of runs, and for playing episodes."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _IN_TRIALS = "every trial has its own in a directory of its own, below the sweep
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Checked):
-    """What is kept of a run, and what it starts from."""
+    """Initial state and stored results of a run."""
 
     preset: str | None = option(
         None,
@@ -119,7 +119,7 @@ class RunConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class DisplayConfig(Checked):
-    """What is printed."""
+    """Console output."""
 
     quiet: bool = option(
         False, "If specified, no messages by the agent will be displayed to the console"
@@ -138,7 +138,7 @@ class DisplayConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Checked):
-    """Which Ray a run or a sweep uses."""
+    """Connection of a run or a sweep to Ray."""
 
     address: str | None = option(
         None,
@@ -156,7 +156,7 @@ class ConnectionConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementConfig(ConnectionConfig):
-    """Where the parts of a run live, and how often they may fail."""
+    """Placement and resources of a run's processes, and their failure limits."""
 
     local: bool = option(
         False,
@@ -234,12 +234,12 @@ class PlacementConfig(ConnectionConfig):
 
 
 SESSION_GROUPS = (RunConfig, DisplayConfig, PlacementConfig)
-"""Groups whose settings may change from one session of a run to the next."""
+"""Groups whose settings may change between sessions of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodesConfig(Checked):
-    """What playing and evaluating share."""
+    """Settings shared by playing and evaluating."""
 
     sample: bool = option(
         False,
@@ -264,7 +264,7 @@ class EpisodesConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PlayConfig(EpisodesConfig):
-    """Episodes of one environment, and where their pictures go."""
+    """Episodes to play in one environment, and their display and recording."""
 
     episodes: int = count(1, "Number of episodes to play", unit="episodes")
     action_idx: int = option(
@@ -294,7 +294,7 @@ class PlayConfig(EpisodesConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(EpisodesConfig):
-    """Episodes whose returns are measured."""
+    """Episodes to evaluate."""
 
     episodes: int = count(
         20, "Number of episodes, of all environments together", unit="episodes"

@@ -1,4 +1,4 @@
-"""What a run learns from, how it overlaps acting and learning, and when it ends."""
+"""Settings for environments, the length of training, and the pipeline."""
 
 import json
 from collections.abc import Mapping
@@ -80,20 +80,20 @@ class EnvConfig(Checked):
 
     @property
     def objects(self) -> list[tuple[str, str]]:
-        """The settings that may name objects passed from Python, and the names."""
+        """Setting and name of each object that may have been passed from Python."""
         named = [("wrappers", name) for name in self.wrappers or ()]
         named += [("state_to_input", name) for name in (self.state_to_input,) if name]
         return [("env", str(self.env)), *named]
 
     @property
     def single_only(self) -> list[str]:
-        """The flags given that change environments one by one."""
+        """The flags in use that only work with environments made one by one."""
         given = {"--wrappers": self.wrappers, "--state-to-input": self.state_to_input}
         return [flag for flag, value in given.items() if value]
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `env_kwargs` gives, by name."""
+        """The values in `env_kwargs`, by name."""
         pairs = (each.partition("=") for each in self.env_kwargs or ())
         return {name: json.loads(value) for name, _, value in pairs}
 
@@ -103,7 +103,7 @@ _MONITORING = ("divergence_monitoring_steps",)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Checked):
-    """When training ends, when it slows down, and its random seed."""
+    """Stopping, learning-rate reduction on plateaus, and seeds."""
 
     target_reward: float | None = option(
         None,
@@ -174,14 +174,14 @@ class TrainingConfig(Checked):
 
 
 _FREE_LAG = 100
-"""Of algorithms whose env actors run free by default; hardly any rollout is older."""
+"""Policy lag of algorithms that are asynchronous by default; rarely exceeded."""
 _FREE_AHEAD = 2
-"""With more finished rollouts, an env actor that runs free waits for the learner."""
+"""Finished rollouts with which an asynchronous env actor waits for the learner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineConfig(Checked):
-    """How far acting may be ahead of learning."""
+    """How far acting may run ahead of learning."""
 
     policy_lag: int = option(
         0,
@@ -224,14 +224,14 @@ class PipelineConfig(Checked):
 
     @property
     def ahead(self) -> int:
-        """Finished rollouts that an env actor may be ahead of learning."""
+        """Maximum number of finished rollouts by which an env actor runs ahead."""
         return (
             min(self.policy_lag, _FREE_AHEAD) if self.asynchronous else self.policy_lag
         )
 
 
 def free_running(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with which env actors run free, if they don't say otherwise."""
+    """Return settings made asynchronous, unless they contain pipeline settings."""
     usual = {"asynchronous": True, "policy_lag": _FREE_LAG}
     said = given.keys() & {each.name for each in options(PipelineConfig)}
     return dict(given) if said else {**given, **usual}

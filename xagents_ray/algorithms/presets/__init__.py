@@ -1,10 +1,10 @@
-"""Tuned settings by agent and environment, from data files in this folder.
+"""Tuned settings by agent and environment, from the data files in this directory.
 
-Each AGENT.yaml is a list of presets. A user's own file holds one:
+Each AGENT.yaml is a list of presets. A user's file contains a single one:
 
     settings: {n_envs: 8, lr: 1e-3, model: small.cfg}
 
-Paths of networks in it are relative to the file.
+Its network paths are relative to the file.
 """
 
 import functools
@@ -31,13 +31,13 @@ from xagents_ray.settings.options import (
 from xagents_ray.settings.run import RunConfig
 
 AUTO_PRESET = "auto"
-"""Value of `--preset` alone: the preset of the agent and the environment."""
+"""Value of a bare `--preset`: the default preset of the agent and environment."""
 _HERE = Path(__file__).parent
 _REMEDY = "write `settings:` and below it one a line, as in `n_envs: 8`"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads 3e-4 as a number too, as YAML 1.2 has it; PyYAML takes it for text."""
+    """Loader that reads 3e-4 as a number, as in YAML 1.2; PyYAML reads a string."""
 
 
 _Loader.add_implicit_resolver(
@@ -51,13 +51,13 @@ _Loader.add_implicit_resolver(
 class Preset:
     """Settings that are known, or reported, to work."""
 
-    agent: str  # its name
-    env: str  # the environment's id; `*` stands for anything, as in `ALE/*`
-    name: str = AUTO_PRESET  # by which `--preset` asks for it
+    agent: str  # name of the agent
+    env: str  # ID of the environment; `*` is a wildcard, as in `ALE/*`
+    name: str = AUTO_PRESET  # value of `--preset`
     settings: Mapping[str, Any] = field(default_factory=dict)  # by flat name
     goal: float | None = None  # mean of 20 greedy episodes with the final weights
-    expected: str = ""  # the result of it, or of the source's settings
-    source: str = ""  # who reported that
+    expected: str = ""  # result of the preset, or of the source's settings
+    source: str = ""  # who reported the result
 
 
 def all_presets() -> tuple[Preset, ...]:
@@ -76,16 +76,16 @@ def _of(row: Algorithm) -> tuple[Preset, ...]:
 
 
 def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, completed by those of the preset that they ask for.
+    """Return the user's settings, completed by those of the preset they name.
 
-    The preset's settings that have no effect beside the given ones are left out.
+    Preset settings that the user's settings make ineffective are left out.
 
     Args:
-        algorithm: the algorithm that is to learn.
-        given: settings by flat name; `preset` is "auto", another name or a file.
+        algorithm: algorithm to train.
+        given: user's settings by flat name; `preset` is "auto", another name or a file.
     Raises:
-        UserError: there is no such preset, its file is damaged, its name is no text, or
-            a given setting has no effect beside another one.
+        UserError: the preset doesn't exist, its file is invalid, its name isn't a
+            string, or another setting makes one of the user's ineffective.
     """
     asked = RunConfig(preset=given.get("preset")).preset
     settings: Mapping[str, Any] = {}
@@ -103,7 +103,7 @@ def apply(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
 def _check_effects(
     known: Iterable[Option], given: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> None:
-    """Raise UserError when given settings have no effect among the whole ones."""
+    """Raise UserError when a user's setting has no effect, given all settings."""
     options = {each.name: each for each in known}
     unused, mistakes = replaced_settings(options.values(), whole), Mistakes()
     for each in options.values():
@@ -126,16 +126,16 @@ def _check_effects(
 
 
 def find_preset(agent: str, env: str, called: str = AUTO_PRESET) -> Preset | None:
-    """Return the algorithm's preset of a name for an environment, if there is one."""
+    """Return the named preset of an agent for an environment, or None."""
     known = (preset for preset in _of(find_algorithm(agent)) if preset.name == called)
     return next((preset for preset in known if fnmatchcase(env, preset.env)), None)
 
 
 def named_preset(agent: str, env: str | None, name: str) -> Preset:
-    """Return the agent's preset of a name for an environment.
+    """Return the named preset of an agent for an environment.
 
     Raises:
-        UserError: there is none; the message names those for other environments.
+        UserError: no such preset; the message lists those for other environments.
     """
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
@@ -152,7 +152,7 @@ def named_preset(agent: str, env: str | None, name: str) -> Preset:
 
 
 def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
-    """Return hints for a user who didn't ask for a preset that exists."""
+    """Return a hint if a preset exists that the user didn't request."""
     env, asked = given.get("env"), given.get("preset")
     preset = find_preset(algorithm.name, str(env))
     if env is None or asked is not None or preset is None:
@@ -164,7 +164,7 @@ def preset_hints(algorithm: Algorithm, given: Mapping[str, Any]) -> list[str]:
 
 
 def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
-    """Return the settings of a user's file."""
+    """Return the settings of a user's preset file."""
     try:
         entry = yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
@@ -173,7 +173,7 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
             "; name a file, or no value for the preset of the agent and --env."
         )
         raise UserError(f"--preset {path}: {error.strerror}{hint}") from None
-    except (ValueError, yaml.YAMLError):  # of bytes that are no text, or of a date
+    except (ValueError, yaml.YAMLError):  # ValueError: invalid UTF-8 or date
         raise UserError(f"--preset {path} is not YAML: {_REMEDY}.") from None
     settings = entry.get("settings") if isinstance(entry, dict) else None
     if not isinstance(settings, dict) or not all(isinstance(k, str) for k in settings):
@@ -184,7 +184,7 @@ def _read(path: Path, algorithm: Algorithm) -> Mapping[str, Any]:
 
 
 def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """Raise UserError with the file's name when a setting is wrong by itself."""
+    """Raise UserError with the file's name when a setting is invalid."""
     known = {each.name: each for each in train_options(algorithm.config)}
     try:
         check_known(settings, known.values())
@@ -201,7 +201,7 @@ def _check(path: Path, settings: Mapping[str, Any], algorithm: Algorithm) -> Non
 def _located(
     entry: Mapping[str, Any], algorithm: Algorithm, folder: Path
 ) -> dict[str, Any]:
-    """Return an entry with tuples for lists, and the folder in its networks' paths."""
+    """Return an entry with lists as tuples and network paths relative to `folder`."""
     settings = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in entry["settings"].items()

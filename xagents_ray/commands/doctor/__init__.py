@@ -1,1 +1,1 @@
-"""Checks what `train` needs before it trains."""
+"""Checks of everything that `train` requires."""

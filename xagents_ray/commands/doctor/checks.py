@@ -1,4 +1,4 @@
-"""Rows of the table that `xagents-ray doctor` prints, and their words."""
+"""Rows of the table that `xagents-ray doctor` prints."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -9,28 +9,28 @@ from xagents_ray.run.child import Outcome
 @dataclass(frozen=True)
 class Check:
     name: str  # what was checked
-    found: str  # in a few words
-    # What to change, with the flag, in one sentence; "" if all is well.
+    found: str  # finding, in a few words
+    # What to change, with the flag, in one sentence; "" if nothing.
     remedy: str = ""
-    verdict: str = "ok"  # ok, warning, error, or - for what could not be checked
+    verdict: str = "ok"  # ok, warning, error, or - if not checked
     trace: str = ""  # traceback of the user's environment; "" if it raised nothing
 
 
 error_check = partial(Check, verdict="error")
-"""A row of what would stop the run."""
+"""A row about a problem that would stop the run."""
 warning_check = partial(Check, verdict="warning")
-"""A row of what would slow the run down, or might stop it."""
+"""A row about a problem that would slow the run down or might stop it."""
 
 
 def failed_call(name: str, found: str, flag: str, outcome: Outcome) -> Check:
-    """Return the error of a call that raised, about a flag and its value."""
+    """Return the error for a call that raised, about a flag and its value."""
     if outcome.is_advice:
         return error_check(name, found, outcome.failure, trace=outcome.trace)
     return error_check(name, found, f"{flag}: fix this: {outcome.failure}.")
 
 
 def hanging_env(name: str, env: str, doing: str, seconds: float) -> Check:
-    """Return the error of an environment that gave no answer."""
+    """Return the error for an environment that timed out."""
     remedy = (
         f"{env} did not {doing} within {seconds:.0f} s: see what it waits for, perhaps "
         "a server or a lock."
@@ -39,7 +39,7 @@ def hanging_env(name: str, env: str, doing: str, seconds: float) -> Check:
 
 
 def format_bytes(count: float) -> str:
-    """Return bytes as a person reads them."""
+    """Format a number of bytes: 20 bytes, 3.1 MiB."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = 0
     while power < len(units) - 1 and count >= 1024 ** (power + 1):
@@ -49,7 +49,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time as a person says it: 12 minutes, 3.1 s, 20 ms."""
+    """Format a duration: 12 minutes, 3.1 s, 20 ms."""
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

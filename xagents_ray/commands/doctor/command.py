@@ -1,4 +1,4 @@
-"""What `xagents-ray doctor` prints."""
+"""The command `xagents-ray doctor`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from xagents_ray.commands.tables import print_list, print_table
 def run_doctor(
     algorithm: Algorithm, values: Mapping[str, Any], with_traceback: bool
 ) -> bool:
-    """Print what training with these settings needs; return whether it would start."""
+    """Print the checks for the given settings; return whether training would start."""
     rows = examine_run(algorithm, values)
     for row in rows:
         if with_traceback and row.trace:

@@ -1,4 +1,4 @@
-"""A look at everything that a run needs, before it starts; within 20 seconds."""
+"""Checks everything that a run requires, within 20 seconds."""
 
 import os
 import time
@@ -40,19 +40,19 @@ _ALL_SECONDS = 12.0
 _MAKE_SECONDS = 8.0
 _STEP_SECONDS = 1.0
 _SLOW_RATE = 100
-"""Env steps per second; one core makes thousands in an Atari game."""
+"""Env steps per second; one core manages thousands with an Atari game."""
 _FIRST_ROWS = (
     *("environment", "spaces", "network", "worker", "step", "rewards", "acting"),
     *("transition", "memory"),
 )
-"""Rows that each table begins with, answered or not; on Ray, "object store" follows."""
+"""First rows of each table, checked or not; on Ray, "object store" follows."""
 
 
 def examine_run(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
-    """Check what a run with these settings needs; start none.
+    """Check what a run with these settings requires, without starting it.
 
     Raises:
-        UserError: a setting is wrong.
+        UserError: a setting is invalid.
     """
     load = os.getloadavg()[0]
     config = Request.of(algorithm, given, needs_end=False).config
@@ -65,7 +65,7 @@ def examine_run(algorithm: Algorithm, given: Mapping[str, Any]) -> list[Check]:
 
 
 class _Examination:
-    """The checks of one run; what may hang has a process of its own."""
+    """The checks of one run; those that may hang use child processes."""
 
     def __init__(
         self, algorithm: Algorithm, config: Config, load: float, stack: ExitStack
@@ -78,7 +78,7 @@ class _Examination:
         self._acted: ActedWithPolicy | None = None
 
     def rows(self) -> Iterator[Check | None]:
-        """Yield what was checked; environment and cluster are checked side by side."""
+        """Yield all checks; the environment and the cluster are checked in parallel."""
         config, address = self._config, self._config.placement.address
         lacking, ray = machine.check_tensorflow(), list[Check | None]()
         path = "xagents_ray.actors.envs.make:probe"
@@ -114,7 +114,7 @@ class _Examination:
         return self._stack.enter_context(Child.start(Job(path, arguments)))
 
     def _environment(self, probe: Child) -> Iterator[Check]:
-        """Make one, see whether the agent takes it, then step as an env actor does."""
+        """Check that an environment can be made, fits the agent, and can be stepped."""
         env = f"--env {self._config.env.env}"
         found = _answer(probe, "environment", "can't be made", env)
         if isinstance(found, Check):
@@ -129,7 +129,7 @@ class _Examination:
             yield from self._trial(self._run, env)
 
     def _goals(self, spec: EnvSpec, env: str) -> Iterator[Check]:
-        """Yield whether --her finds its goals, and their rewards."""
+        """Check whether --her can relabel goals and compute their rewards."""
         if not self._config.algorithm.relabels_goals:
             return
         path = "xagents_ray.actors.envs.goals:check_goal_rewards"
@@ -142,7 +142,7 @@ class _Examination:
         yield Check("goals", "relabeled by --her", remedy, "warning" if found else "ok")
 
     def _fit(self, spec: EnvSpec) -> Iterator[Check]:
-        """Yield whether the algorithm takes the spaces and has a network for them."""
+        """Check that the algorithm supports the spaces and has a network for them."""
         found = _described(spec)
         try:
             self._algorithm.check_spaces(spec)
@@ -164,7 +164,7 @@ class _Examination:
         yield Check("network", ", ".join(sizes))
 
     def _trial(self, run: RunSpec, env: str) -> Iterator[Check]:
-        """Yield how an env actor's environments and its acting went."""
+        """Check an env actor: making environments, stepping at random, acting."""
         count, cpus = self._actors()
         n_envs, threads = run.config.env.n_envs // count, max(1, cpus // count)
         setup = ActorSetup.of(run, n_envs, 0, threads, self._definitions)
@@ -191,15 +191,15 @@ class _Examination:
                 yield failed_call(name, f"can't {doing}", env, event)
         except TimeoutError:
             waited = time.monotonic() - began
-            if doing == "be made":  # one could be
+            if doing == "be made":  # a single one could be made before
                 found = f"{envs} took more than {waited:.0f} s to make"
                 remedy = "Expect train to start late, or lower --n-envs."
                 yield warning_check(name, found, remedy)
-            elif doing != "act":  # which makes them again
+            elif doing != "act":  # acting makes the environments again
                 yield hanging_env(name, env, doing, waited)
 
     def _actors(self) -> tuple[int, int]:
-        """Return the env actors of the run, and the cores that they have."""
+        """Return the numbers of env actors and of cores available to them."""
         placement, n_envs = self._config.placement, self._config.env.n_envs
         cpus = (
             available_cores() if self._cluster is None else max(1, self._cluster.cpus)
@@ -209,7 +209,7 @@ class _Examination:
         return placement.n_actors or min(n_envs, cpus), cpus
 
     def _memory(self) -> Iterator[Check | None]:
-        """Yield what transitions, the replay buffer and the object store take."""
+        """Check the memory of transitions, the replay buffer and the object store."""
         run, placement = self._run, self._config.placement
         if run is None:
             return
@@ -231,7 +231,7 @@ class _Examination:
 
 
 def _answer(call: Child, name: str, failure: str, env: str) -> Any:
-    """Return what a call that makes an environment gives, or the row of its failure."""
+    """Return the result of a child process that makes an environment, or its error."""
     try:
         outcome: Outcome = call.receive(time.monotonic() + _MAKE_SECONDS)
     except TimeoutError:
@@ -242,7 +242,7 @@ def _answer(call: Child, name: str, failure: str, env: str) -> Any:
 
 
 def _speed(config: Config, acted: ActedWithPolicy, n_actors: int, cpus: int) -> Check:
-    """Return how fast all env actors together are, without learning."""
+    """Estimate the speed of all env actors together, without learning."""
     rate = min(n_actors, cpus) / acted.microseconds * 1e6
     actors = f"{pluralize(n_actors, 'env actor')} on {pluralize(cpus, 'core')}"
     found = f"about {rate:,.0f} env steps/s by {actors}, without learning"

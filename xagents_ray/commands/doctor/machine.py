@@ -1,4 +1,4 @@
-"""What `xagents-ray doctor` finds about the machine or cluster, one row each."""
+"""Checks of the machine or cluster for `xagents-ray doctor`, one row each."""
 
 import importlib.metadata
 import importlib.util
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 _SPARE_BYTES = 2**30
-"""For TensorFlow, Ray and the environments."""
+"""Memory reserved for TensorFlow, Ray and the environments."""
 _SMI_SECONDS = 5
 _STATE_COPIES = 3
-"""A weight and Adam's two moments of it; target networks are rarely counted."""
+"""Copies of each weight: itself and Adam's two moments; ignores target networks."""
 
 
 def check_cores(config: Config, load: float) -> Check:
-    """Compare cores with env actors and with what else runs."""
+    """Compare the number of cores with the env actors and the current load."""
     count, actors = available_cores(), config.placement.n_actors or 0
     found = f"{count} cores here, load {load:.1f} before this check"
     if config.placement.address is not None:
@@ -67,7 +67,7 @@ def check_cores(config: Config, load: float) -> Check:
 
 
 def transition_bytes(run: RunSpec, acted: ActedWithPolicy | None) -> Check | None:
-    """Return what a transition takes, every frame once; None if nothing is known."""
+    """Return the size of a transition, each frame counted once; None if unknown."""
     config, parts = run.config.algorithm, []
     if config.replay is not None:
         held, (one, _) = _held_bytes(run, config.replay), config.replay.entries
@@ -111,13 +111,13 @@ def check_memory(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
 
 
 def _held_bytes(run: RunSpec, config: ReplayGroup) -> float:
-    """Return what one more transition or trajectory adds to the replay buffer."""
+    """Return the bytes per transition or trajectory in the replay buffer."""
     few = 30 * run.config.env.n_envs * config.batch_steps
     return (replay_bytes(run, 2 * few) - replay_bytes(run, few)) / few
 
 
 def check_disk(config: Config, run: RunSpec | None) -> Check:
-    """Compare the room for checkpoints with what they take."""
+    """Compare the free disk space with the size of the checkpoints."""
     path = Path(config.run.run_dir).absolute()
     place = next(p for p in (path, *path.parents) if os.path.exists(p))
     if not place.is_dir() or not os.access(place, os.W_OK):
@@ -131,7 +131,7 @@ def check_disk(config: Config, run: RunSpec | None) -> Check:
     if run is None:
         return Check("disk", found)
     weights = sum(layout.n_weights for layout in run.layouts)
-    kept = config.run.keep_checkpoints + 2  # the best, and the one being written
+    kept = config.run.keep_checkpoints + 2  # plus the best one and the one in progress
     needed = weights * 4 * _STATE_COPIES * kept
     found = f"{found}; checkpoints take {format_bytes(needed)}"
     replay = config.algorithm.replay
@@ -150,7 +150,7 @@ def check_disk(config: Config, run: RunSpec | None) -> Check:
 
 
 def check_preset(algorithm: Algorithm, config: Config) -> Check:
-    """Say whether there are tuned settings for the environment."""
+    """Return whether there is a preset for the environment."""
     env, used = str(config.env.env), config.run.preset
     if used is not None:
         return Check("preset", "used" if used == "auto" else f"{used} is used")
@@ -162,7 +162,7 @@ def check_preset(algorithm: Algorithm, config: Config) -> Check:
 
 
 def ray_here() -> Check:
-    """Return which Ray would start."""
+    """Return the installed version of Ray."""
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
@@ -172,7 +172,7 @@ def ray_here() -> Check:
 
 
 def check_tensorflow() -> Check | None:
-    """Return that there is no TensorFlow; None where there is."""
+    """Return an error if TensorFlow is missing; None if it is installed."""
     if is_complete():
         return None
     return error_check(
@@ -183,7 +183,7 @@ def check_tensorflow() -> Check | None:
 
 
 def list_gpus() -> Sequence[str]:
-    """Return the NVIDIA GPUs of this machine, as the driver names them."""
+    """Return the names of this machine's NVIDIA GPUs from the driver."""
     command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
         done = subprocess.run(
@@ -203,12 +203,12 @@ def has_cuda() -> bool:
     try:
         text = path.read_text("utf-8")
     except OSError:
-        return True  # TensorFlow itself will say
+        return True  # unknown: ask TensorFlow itself
     return re.search(r"""['"]is_cuda_build['"], True\b""", text) is not None
 
 
 def check_gpu(shown: Sequence[str], usable: Sequence[str] | str) -> Check:
-    """Compare the driver's GPUs with TensorFlow's, or with why those are unknown."""
+    """Compare the driver's GPUs with TensorFlow's, or the reason for having none."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = "" if hidden is None else f"; CUDA_VISIBLE_DEVICES={hidden}"
     if not shown:
@@ -231,7 +231,7 @@ _GPU_REMEDY = (
 def check_joining(
     address: str, connecting: Child, until: float
 ) -> tuple[Check, "ClusterFacts | None"]:
-    """Return whether the cluster can be joined, and what it has.
+    """Return whether the cluster can be joined, and its facts if so.
 
     Args:
         address: address of the cluster.
@@ -257,7 +257,7 @@ def check_joining(
 
 
 def check_token(cluster: "ClusterFacts | None") -> Check | None:
-    """Return whether the cluster requires a token; None if that is not known."""
+    """Return whether the cluster requires a token; None if unknown."""
     if cluster is None:
         return None
     if cluster.requires_token:
@@ -271,7 +271,7 @@ def check_token(cluster: "ClusterFacts | None") -> Check | None:
 
 
 def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
-    """Return the cluster's row, a warning if others take what the run needs."""
+    """Return the cluster's row, as a warning if others use the CPUs that it needs."""
     if not cluster.free_cpus < n_actors <= cluster.cpus:
         return row
     remedy = (
@@ -282,7 +282,7 @@ def with_room(row: Check, cluster: "ClusterFacts", n_actors: int) -> Check:
 
 
 def object_store(run: RunSpec, cluster: "ClusterFacts | None") -> Check:
-    """Compare the object store of this machine or the cluster with data in flight."""
+    """Compare the size of the object store with the data in flight."""
     measure = resolve_name("xagents_ray.cluster.run.preflight:object_store_bytes")
     try:
         needed, room = measure(run, cluster)
