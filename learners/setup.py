@@ -94,11 +94,11 @@ class LearnerSetup(Generic[ConfigT]):
         return model, target
 
     def optimizer(
-        self, variables: list[Any], name: str = "optimizer", lr: float | None = None
+        self, variables: list[Any], key: str = "optimizer", lr: float | None = None
     ) -> Any:
-        """Return a new optimizer of variables; see `make_optimizer`."""
+        """Return a new optimizer of variables, registered by a key; see `make_optimizer`."""
         optimizer = make_optimizer(self.config, variables, lr)
-        self.optimizers[name] = optimizer
+        self.optimizers[key] = optimizer
         return optimizer
 
     def _build(self, layout: Layout, name: str) -> Any:
