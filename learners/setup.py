@@ -96,7 +96,7 @@ class LearnerSetup(Generic[ConfigT]):
     def optimizer(
         self, variables: list[Any], key: str = "optimizer", lr: float | None = None
     ) -> Any:
-        """Return a new optimizer of variables, registered by a key; see `make_optimizer`."""
+        """Return a new optimizer, registered by a key; see `make_optimizer`."""
         optimizer = make_optimizer(self.config, variables, lr)
         self.optimizers[key] = optimizer
         return optimizer
