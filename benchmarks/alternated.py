@@ -76,6 +76,8 @@ def measure(
     agent, settings, between = SPEED_WORKS[work]
     for number in range(pairs):
         own = {**settings, **MODES[mode], "quiet": True, "seed": number}
+        # Every run needs an end; the measurement ends it earlier.
+        own["max_steps"] = 2 * between[1]
         pair: list[Measured] = []
         # Alternate which commit runs first.
         order = 1 - 2 * (number % 2)

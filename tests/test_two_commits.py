@@ -19,7 +19,9 @@ from benchmarks import alternated, commits, one_training
 from benchmarks.__main__ import cli
 from benchmarks.alternated import Ratio, ratio
 from xagents_ray import RunContext
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import Config
 
 
 def run(*words: str | Path) -> Result:
@@ -168,6 +170,22 @@ def test_a_commit_is_compared_with_itself(
     )
     pairs = alternated.measure(tmp_path, tmp_path, "ppo-pong", "local", 2)
     assert [[run["seconds"] for run in pair] for pair in pairs] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("mode", commits.MODES)
+@pytest.mark.parametrize("work", alternated.SPEED_WORKS)
+def test_runs_last_longer_than_the_measurement(
+    work: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+        algorithm = find_algorithm(asked["agent"])
+        config = Config.of(algorithm.config, asked["settings"])
+        max_steps = config.training.max_steps
+        assert max_steps is not None and max_steps > asked["between"][1] + 2_048
+        return {"measured": {}}
+
+    monkeypatch.setattr(alternated, "train", train)
+    assert len([*alternated.measure(tmp_path, tmp_path, work, mode, 1)]) == 1
 
 
 def test_clocks_are_read_after_the_first_phases_that_reach_the_steps(
