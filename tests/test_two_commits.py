@@ -138,7 +138,7 @@ def test_runs_of_a_pair_alternate_and_share_a_seed(
     runs: list[tuple[str, int]] = []
 
     def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-        assert asked["agent"] == "sac" and asked["between"] == (1_500, 2_500)
+        assert asked["agent"] == "sac" and asked["between"] == (1_500, 4_500)
         runs.append((where.name, asked["settings"]["seed"]))
         slower, costlier = (2, 3) if where == after else (1, 1)
         measured = {"env_steps": 1_024, "seconds": 4.0 * slower}
