@@ -4,15 +4,17 @@
 """
 
 import json
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import click
 import numpy as np
 
-from benchmarks.commits import MODES, checkouts, train
+from benchmarks.commits import MODES, checkouts, training
 from benchmarks.report import markdown
 from benchmarks.works import WORKS, Settings
 
@@ -25,6 +27,9 @@ SPEED_WORKS: Mapping[str, tuple[str, Settings, tuple[int, int]]] = {
     }.items()
 }
 """Agent, settings and the two numbers of env steps between which time is measured."""
+
+_TURN = 0.5
+"""Seconds of a turn; the learning phase during which it ends is completed."""
 
 _RESAMPLES = 10_000
 _SEED = 7
@@ -66,26 +71,77 @@ def ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:
 Measured = Mapping[str, float]
 
 
+def turns(where: Path, asked: Mapping[str, Any]) -> Iterator[Measured]:
+    """Train in a fresh process; yield what it has measured whenever it waits.
+
+    Args:
+        where: path of the checkout or the interpreter.
+        asked: argument of `benchmarks/one_training.py`, for a measurement.
+    Raises:
+        ClickException: the training failed.
+    """
+    command, environment = training(where, asked)
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryDirectory() as elsewhere,
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=errors,
+            text=True,
+            cwd=elsewhere,
+            env=environment,
+        ) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            for line in process.stdout:
+                if "seconds" in (measured := json.loads(line)):
+                    yield measured
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+        except BaseException:  # also if the consumer stops
+            process.terminate()
+            raise
+        if process.wait():
+            errors.seek(0)
+            raise click.ClickException(f"A run failed:\n{errors.read()[-2000:]}")
+
+
 def measure(
     before: Path, after: Path, work: str, mode: str, pairs: int
 ) -> Iterator[tuple[Measured, Measured]]:
-    """Train a work with both commits alternately; yield the measurements of each pair.
+    """Train a work with both commits; yield the measurements of each pair.
 
-    Both runs of a pair have the same seed, which differs between pairs.
+    Both runs of a pair have the same seed, which differs between pairs. In one process
+    they take turns of half a second, so that what slows the machine slows both; on Ray
+    one runs after the other.
     """
     agent, settings, between = SPEED_WORKS[work]
+    takes_turns = "local" in MODES[mode]
+    asked = {"agent": agent, "between": between}
+    if takes_turns:
+        asked["turn"] = _TURN
     for number in range(pairs):
         own = {**settings, **MODES[mode], "quiet": True, "seed": number}
         # Every run needs an end; the measurement ends it earlier.
         own["max_steps"] = 2 * between[1]
-        pair: list[Measured] = []
         # Alternate which commit runs first.
         order = 1 - 2 * (number % 2)
-        for where in (before, after)[::order]:
-            with tempfile.TemporaryDirectory() as runs:
-                asked = {"agent": agent, "settings": {**own, "run_dir": runs}}
-                asked["between"] = between
-                pair.append(train(where, asked)["measured"])
+        with tempfile.TemporaryDirectory() as folder:
+            runs = [
+                turns(where, {**asked, "settings": {**own, "run_dir": f"{folder}/{i}"}})
+                for i, where in enumerate((before, after)[::order])
+            ]
+            # zip_longest lets one run take a turn, then the other.
+            taken = zip(*zip_longest(*runs), strict=True) if takes_turns else runs
+            measured = [[x for x in each if x is not None] for each in taken]
+        pair = [
+            {name: last[name] - first[name] for name in first}
+            for first, *_, last in measured
+        ]
         first, second = pair[::order]
         yield first, second
 
@@ -132,8 +188,8 @@ def same_speed(
     """CPU time and speed of one commit divided by those of another.
 
     Each is a checkout, or the interpreter of an environment that has it installed. Runs
-    alternate, start-up and the first learning phase are left out, and numbers are
-    ratios of medians with 95 % intervals.
+    alternate, in turns of half a second or as a whole on Ray, start-up and the first
+    learning phase are left out, and numbers are ratios of medians with 95 % intervals.
     """
     rows = [["work", "mode", "pairs", "CPU seconds per env step", "env steps/s"]]
     report: dict[str, Any] = {}

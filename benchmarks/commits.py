@@ -140,6 +140,18 @@ def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         where: path of the checkout or the interpreter.
         asked: argument of `benchmarks/one_training.py`.
     """
+    with tempfile.TemporaryDirectory() as elsewhere:
+        command, environment = training(where, asked)
+        return in_fresh_process(command, Path(elsewhere), environment)
+
+
+def training(where: Path, asked: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment variables of a training.
+
+    Args:
+        where: path of the checkout or the interpreter.
+        asked: argument of `benchmarks/one_training.py`.
+    """
     # The works' environments, at the end of the path.
     paths = [str(ROOT / "tests" / "support")]
     python = str(where)
@@ -149,12 +161,8 @@ def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         paths.insert(0, python)
         python = sys.executable
     source = (ROOT / "benchmarks" / "one_training.py").read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as elsewhere:
-        return in_fresh_process(
-            [python, "-c", source, json.dumps(asked)],
-            Path(elsewhere),
-            {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return [python, "-c", source, json.dumps(asked)], environment
 
 
 def _differences(

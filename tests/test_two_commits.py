@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -130,34 +131,59 @@ def test_ratios_and_intervals_of_known_numbers() -> None:
     assert str(Ratio(1.0, 0.98765, 1.02)) == "1.000 (0.988–1.020)"
 
 
+def measured(seconds: float, cpu_seconds: float = 0.0) -> dict[str, float]:
+    return {"env_steps": 512 * seconds, "seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
 def test_runs_of_a_pair_alternate_and_share_a_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After is half as fast, and takes three times as much of the CPU."""
     before, after, file = tmp_path / "before", tmp_path / "after", tmp_path / "a.json"
-    runs: list[tuple[str, int]] = []
+    taken: list[tuple[str, int]] = []
 
-    def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def turns(where: Path, asked: Mapping[str, Any]) -> Iterator[dict[str, float]]:
         assert asked["agent"] == "sac" and asked["between"] == (1_500, 4_500)
-        runs.append((where.name, asked["settings"]["seed"]))
         slower, costlier = (2, 3) if where == after else (1, 1)
-        measured = {"env_steps": 1_024, "seconds": 4.0 * slower}
-        return {"measured": {**measured, "cpu_seconds": 6.0 * costlier}}
+        for turn in range(4 if where == after else 3):
+            taken.append((where.name, asked["settings"]["seed"]))
+            last = 3 if where == after else 2
+            done = 1_024 * turn / last
+            now = {"env_steps": 7 + done, "seconds": done / 256 * slower}
+            yield {**now, "cpu_seconds": 5 + done * 0.006 * costlier}
 
-    monkeypatch.setattr(alternated, "train", train)
+    monkeypatch.setattr(alternated, "turns", turns)
     before.mkdir()
     after.mkdir()
     own = ["--work", "sac-pendulum-256", "--pairs", "3", "--json", file]
     done = run("same-speed", before, after, *own)
     assert done.exit_code == 0, done.output
-    assert runs == [
-        ("before", 0), ("after", 0), ("after", 1), ("before", 1), ("before", 2),
-        ("after", 2),
-    ]  # fmt: skip
+    order = ["before", "after"] * 3 + ["after"], ["after", "before"] * 3 + ["after"]
+    assert taken == [(each, n) for n in range(3) for each in order[n % 2]]
     assert "| 3.000 (3.000–3.000) | 0.500 (0.500–0.500) |" in done.output
     report = json.loads(file.read_text())["sac-pendulum-256"]
     assert [pair[1]["seconds"] for pair in report["pairs"]] == [8.0] * 3
-    assert report["cpu_per_step"] == {"median": 3.0, "low": 3.0, "high": 3.0}
+    assert report["cpu_per_step"] == pytest.approx(
+        {"median": 3.0, "low": 3.0, "high": 3.0}
+    )
+
+
+def test_runs_on_ray_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+
+    def turns(where: Path, asked: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+        assert "turn" not in asked
+        for seconds in (1.0, 3.0):
+            taken.append(where.name)
+            yield measured(seconds)
+
+    monkeypatch.setattr(alternated, "turns", turns)
+    before, after = tmp_path / "before", tmp_path / "after"
+    ((first, second),) = alternated.measure(before, after, "ppo-pong", "ray", 1)
+    assert taken == ["before", "before", "after", "after"]
+    assert first["seconds"] == second["seconds"] == 2.0
 
 
 def test_a_commit_is_compared_with_itself(
@@ -165,9 +191,12 @@ def test_a_commit_is_compared_with_itself(
 ) -> None:
     """Two measurements then, and not one twice."""
     seconds = iter([1.0, 2.0, 4.0, 3.0])
-    monkeypatch.setattr(
-        alternated, "train", lambda *_: {"measured": {"seconds": next(seconds)}}
-    )
+
+    def turns(*_: Any) -> Iterator[dict[str, float]]:
+        yield measured(0.0)
+        yield measured(next(seconds))
+
+    monkeypatch.setattr(alternated, "turns", turns)
     pairs = alternated.measure(tmp_path, tmp_path, "ppo-pong", "local", 2)
     assert [[run["seconds"] for run in pair] for pair in pairs] == [[1, 2], [3, 4]]
 
@@ -177,29 +206,50 @@ def test_a_commit_is_compared_with_itself(
 def test_runs_last_longer_than_the_measurement(
     work: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(where: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def turns(where: Path, asked: Mapping[str, Any]) -> Iterator[dict[str, float]]:
         algorithm = find_algorithm(asked["agent"])
         config = Config.of(algorithm.config, asked["settings"])
         max_steps = config.training.max_steps
         assert max_steps is not None and max_steps > asked["between"][1] + 2_048
-        return {"measured": {}}
+        yield measured(0.0)
+        yield measured(1.0)
 
-    monkeypatch.setattr(alternated, "train", train)
+    monkeypatch.setattr(alternated, "turns", turns)
     assert len([*alternated.measure(tmp_path, tmp_path, work, mode, 1)]) == 1
 
 
-def test_clocks_are_read_after_the_first_phases_that_reach_the_steps(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_run_waits_after_each_turn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorder = one_training.Recorder((100, 200))
-    spent = iter([2.0, 5.0])
-    monkeypatch.setattr(one_training, "cpu_seconds", lambda: next(spent))
+    """A turn of 2 s ends with the phase of 3 s during which it is over."""
+    recorder = one_training.Recorder((100, 400), turn=2.0)
+    clock = [10.0]
+    monkeypatch.setattr(one_training, "cpu_seconds", lambda: 2 * clock[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr("builtins.input", lambda: clock.__setitem__(0, clock[0] + 50))
 
-    def phase(env_steps: int) -> bool | None:
+    def phase(env_steps: int, seconds: float) -> bool | None:
+        clock[0] += seconds
         context = SimpleNamespace(env_steps=env_steps, updates=1)
         return recorder.on_update(cast(RunContext, context), {})
 
-    assert [phase(n) for n in (60, 120, 180, 240)] == [None, True, None, False]
-    measured = recorder.measured()
-    assert (measured["env_steps"], measured["cpu_seconds"]) == (120, 3.0)
-    assert measured["seconds"] > 0 and recorder.metrics == []
+    phases = [(60, 9.0), (120, 3.0), (180, 1.0), (240, 3.0), (420, 1.0)]
+    assert [phase(*each) for each in phases] == [None, True, True, True, False]
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["env_steps"] for each in told] == [120, 240, 420]
+    assert [each["seconds"] for each in told] == [0.0, 4.0, 5.0]
+    assert told[0]["cpu_seconds"] == 2 * 22.0 and recorder.metrics == []
+
+
+def test_a_real_run_takes_turns(tmp_path: Path) -> None:
+    agent, settings = commits.WORKS["a2c-cartpole"]
+    own = {**settings, "local": True, "quiet": True, "max_steps": 1_000}
+    asked = {"agent": agent, "settings": {**own, "run_dir": str(tmp_path)}}
+    found = [*alternated.turns(ROOT, {**asked, "between": (100, 400), "turn": 0.0})]
+    steps = [each["env_steps"] for each in found]
+    assert len(steps) > 2 and steps[0] >= 100 and steps[-2] < 400 <= steps[-1]
+    assert sorted(set(steps)) == steps and found[-1]["seconds"] > 0
+
+    wrong = {**asked, "settings": {**asked["settings"], "lr": -1}, "between": (1, 2)}
+    with pytest.raises(ClickException, match=r"A run failed(.|\n)*--lr"):
+        [*alternated.turns(ROOT, wrong)]
