@@ -1,6 +1,5 @@
 """The description of an algorithm, and the table of all algorithms."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,7 +164,7 @@ class Algorithm:
         if any(model.reads_actions for model in self.models):
             if spec.is_image:
                 return "needs observation vectors and this environment gives images"
-            if not all(map(math.isfinite, (*spec.action_low, *spec.action_high))):
+            if not all(spec.is_bounded):
                 return "needs bounded actions and this environment's have no bounds"
         return None
 
