@@ -12,12 +12,14 @@ from ranges import SPACES
 from xagents_ray import Policy
 from xagents_ray.actors.envs.vector import _action_facts
 from xagents_ray.actors.envs.wrapping import action_converter
+from xagents_ray.algorithms.acer import ACERConfig
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.plugins import resolve_class
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Weights
 from xagents_ray.policy.loading import LoadedPolicy
 
+ON_POLICY = ["a2c", "a3c", "impala", "ppo", "trpo"]
 OFF_POLICY = ["ddpg", "sac", "td3"]
 INTEGERS = [
     *(SPACES["bits"], SPACES["signs"]),
@@ -73,8 +75,17 @@ def certain(agent: str, env: str, output: float) -> Policy:
     return Policy(LoadedPolicy(run, weights._replace(arrays=arrays), source))
 
 
-@pytest.mark.parametrize("kind", ["bits", "signs"])
-@pytest.mark.parametrize("agent", OFF_POLICY)
+@pytest.mark.parametrize(
+    ("agent", "kind"),
+    [
+        *(
+            (agent, kind)
+            for agent in ("ppo", *OFF_POLICY)
+            for kind in ("bits", "signs")
+        ),
+        *(("ppo", kind) for kind in ("far", "wide", "narrow")),
+    ],
+)
 def test_a_policy_reaches_both_ends(agent: str, kind: str) -> None:
     """Integers before it is at its bound: the last one has a part of the range."""
     for end, bound in ((-1, SPACES[kind].low), (1, SPACES[kind].high)):
@@ -94,3 +105,46 @@ def test_the_ends_of_64_bits() -> None:
 def test_integers_without_bounds_are_not_scaled() -> None:
     facts = _action_facts(gym.spaces.Box(-np.inf, np.inf, (1,), np.int32), "env")
     assert (facts["action_low"], facts["action_high"]) == ((-np.inf,), (np.inf,))
+
+
+@pytest.mark.parametrize("settings", [{}, {"sde_frequency": 4}], ids=str)
+@pytest.mark.parametrize("agent", ON_POLICY)
+def test_only_what_has_two_bounds_is_scaled(
+    agent: str, settings: dict[str, Any]
+) -> None:
+    """Drawn actions, which are learned from, are the same either way."""
+    config, space = find_algorithm(agent).config, SPACES["mixed"]
+    scaled, unscaled = (
+        policy_for(agent, space, config(action_scaling=scales, **settings))
+        for scales in (True, False)
+    )
+    x, noise = observations(500), noise_of(scaled, 500)
+    chosen, raw = (each.act(x, noise, 0) for each in (scaled, unscaled))
+    np.testing.assert_array_equal(chosen.stored, raw.stored)
+    np.testing.assert_array_equal(raw.stepped, raw.stored.clip(space.low, space.high))
+    first, *others = chosen.stepped.T
+    np.testing.assert_array_equal(others, raw.stepped.T[1:])
+    expected = 20 + 15 * raw.stored[:, 0].clip(-1, 1)
+    np.testing.assert_allclose(first, expected, 1e-5)
+    assert chosen.stepped.dtype == np.float32
+    assert {5, 35} < {*first.tolist()}
+    means, greedy = unscaled._forward(x)[0], scaled.greedy(x)
+    np.testing.assert_allclose(greedy[:, 0], 20 + 15 * means[:, 0].clip(-1, 1), 1e-5)
+    np.testing.assert_array_equal(greedy[:, 1:], unscaled.greedy(x)[:, 1:])
+
+
+def test_bounds_of_1_change_nothing() -> None:
+    """Bit for bit, so that what was learned before is learned again."""
+    policy = policy_for("ppo", gym.spaces.Box(-1, 1, (2,), np.float32))
+    x, noise = observations(500), noise_of(policy, 500)
+    chosen = policy.act(x, noise, 0)
+    np.testing.assert_array_equal(chosen.stepped, chosen.stored.clip(-1, 1))
+
+
+def test_an_algorithm_without_the_setting_acts_in_the_units_of_the_environment() -> (
+    None
+):
+    """One of a user's own that names this policy, as that of `examples`."""
+    policy = policy_for("ppo", SPACES["wide"], ACERConfig())
+    chosen = policy.act(observations(50), noise_of(policy, 50), 0)
+    np.testing.assert_array_equal(chosen.stepped, chosen.stored)

@@ -36,10 +36,12 @@ def settings_of(agent: str) -> dict[str, Any]:
     run = RUNS[agent]
     networks = [*run.glob("*.cfg"), *run.glob("*.keras")]
     normalizes = {"normalize_observations": True} if agent in ("ppo", "sac") else {}
+    unscaled = {"action_scaling": False} if agent in ("ppo", "trpo") else {}
     return {
         "env": run.parts[-2],
         **{path.stem: str(path) for path in networks},
         **normalizes,
+        **unscaled,
     }
 
 

@@ -40,7 +40,17 @@ def _name_pending_steps(
     return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
 
 
-MIGRATIONS: list[Migration] = [Migration(checkpoint=_name_pending_steps)]
+def _leave_actions_unscaled(agent: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Let Gaussian policies act in the units that they were trained in."""
+    if agent not in ("a2c", "a3c", "impala", "ppo", "trpo"):
+        return values
+    return {**values, "action_scaling": False}
+
+
+MIGRATIONS: list[Migration] = [
+    Migration(checkpoint=_name_pending_steps),
+    Migration(settings=_leave_actions_unscaled),
+]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
 
