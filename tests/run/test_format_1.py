@@ -129,6 +129,14 @@ def test_policies_act_as_before(agent: str) -> None:
     assert_acts_as_before(policy, agent)
 
 
+def test_weights_without_a_record_of_scaling_name_the_flag() -> None:
+    settings = settings_of("ppo")
+    del settings["action_scaling"]
+    path = FILES / "policies" / "ppo.npz"
+    policy = xagents_ray.load(path, agent="ppo", **settings)
+    assert any("give --no-action-scaling" in note for note in policy.notes)
+
+
 @agents
 @pytest.mark.parametrize("ending", [".tf", ".weights.h5"])
 def test_policies_are_the_same_in_each_format(agent: str, ending: str) -> None:

@@ -139,8 +139,11 @@ class Algorithm:
     ) -> dict[str, tuple[int, ...]]:
         """Return the shapes of a weights file's arrays that aren't the network's."""
         extras: dict[str, tuple[int, ...]] = {}
-        if model.has_log_std and not (spec.is_discrete or config.uses_sde):
-            extras["log_std"] = (spec.action_units,)
+        if model.has_log_std and not spec.is_discrete:
+            if not config.uses_sde:
+                extras["log_std"] = (spec.action_units,)
+            if config.scales_actions:
+                extras["action_scaling"] = ()
         if config.normalize_observations and model is self.models[0]:
             extras |= moments.statistics_shapes(spec.observation_shape)
         return extras
