@@ -73,6 +73,14 @@ def test_steps_that_wait_for_a_batch_have_their_name() -> None:
     assert facts["pending_steps"] == 1
 
 
+def test_means_of_earlier_gsde_are_not_bounded() -> None:
+    for frequency, bound in ((4, 0.0), (None, 2.0)):
+        values: dict[str, Any] = {"sde_frequency": frequency}
+        for migration in migrations.migrations_from(2, "config.yaml"):
+            values = migration.settings("sac", values)
+        assert find_algorithm("sac").config.of(values).clip_mean == bound
+
+
 @pytest.mark.parametrize(
     ("run", "is_gaussian"),
     [
