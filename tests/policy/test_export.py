@@ -132,7 +132,7 @@ def test_keras(make: Any) -> None:
 
 def test_what_export_refuses() -> None:
     other = policy_of("ppo", **KINDS["continuous"])
-    other._actor.scales_actions = False  # which is not how it acts
+    other._actor.squashes_actions = True  # which is not how it acts
     with pytest.raises(UserError, match=r"ppo can't be exported: .*to_keras"):
         other.export("policy.onnx")
     assert not Path("policy.onnx").exists()
