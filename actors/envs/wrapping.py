@@ -158,14 +158,14 @@ def action_converter(space: Any) -> Callable[[Array], Array]:
 
 
 def has_integers(space: gym.spaces.Box) -> bool:
-    """Return whether the actions of a Box are whole numbers."""
+    """Return whether a Box has an integer dtype, or bool."""
     return space.dtype is not None and space.dtype.kind in "biu"
 
 
 def _nearest(actions: Array, low: Array, high: Array) -> Array:
     """Return the nearest integers [B, A] from `low` to `high`, in the dtype of both.
 
-    Float64 may round the ends of 64 bits, so these are not converted.
+    float64 can't represent all bounds of 64 bits, so bounds are taken as they are.
     """
     nearest = np.rint(actions.astype(np.float64))
     is_inside = (low < nearest) & (nearest < high)

@@ -29,7 +29,7 @@ class ActorCriticPolicy(ActorPolicy):
 
     def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
         super().__init__(config, spec, layout)
-        # Scaling to -1 and 1 would only round.
+        # Scaling to bounds of -1 and 1 would only add rounding errors.
         self._is_scaled &= (self._low != -1) | (self._high != 1)
         self.scales_actions = config.scales_actions and bool(self._is_scaled.any())
 

@@ -74,7 +74,7 @@ class ActorPolicy(ABC):
         self._low = np.asarray(spec.action_low, np.float32)
         self._high = np.asarray(spec.action_high, np.float32)
         self._is_scaled = np.array(spec.is_bounded, np.bool_)
-        # Zeros for infinite ends, which times 0 would not be numbers.
+        # Infinite bounds, which aren't used, would become NaN: 0 * inf.
         self._span = [
             np.where(self._is_scaled, x, np.float32(0)) for x in (self._low, self._high)
         ]
@@ -118,7 +118,7 @@ class ActorPolicy(ABC):
         """
 
     def _to_bounds(self, actions: Array) -> Array:
-        """Return chosen actions [B, A] within the environment's bounds, as stepped."""
+        """Return the actions [B, A] to step, within the environment's bounds."""
         if self.scales_actions:
             part = (np.clip(actions, -1, 1) + 1) / 2
             low, high = self._span

@@ -66,13 +66,13 @@ class PolicyAndValue(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class ActionRange(Group):
-    """The range in which a Gaussian policy acts."""
+    """Setting of the range in which Gaussian actions are drawn."""
 
     action_scaling: bool
 
     @property
     def scales_actions(self) -> bool:
-        """Whether a Gaussian acts in [-1, 1], which is scaled to finite bounds."""
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return self.action_scaling
 
 

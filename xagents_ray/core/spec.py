@@ -34,8 +34,8 @@ class EnvSpec:
     observation_dtype: str  # `uint8` or `float32`, as stored
     stack: int  # number of frames per network input; 1 for vectors
     n_actions: int  # number of discrete actions; 0 for any other space
-    # Lower bounds of a continuous action, half below the smallest integer if it is made
-    # of integers; empty for a discrete one.
+    # Lower bounds of a continuous action; those of integers lie 0.5 outside the space.
+    # Empty for a discrete action.
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()  # upper bounds; empty if discrete
     # Number of choices for each component of a MultiDiscrete or MultiBinary action;

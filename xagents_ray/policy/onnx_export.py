@@ -158,7 +158,7 @@ def _action(
 
 
 def _scaled(graph: OnnxGraph, outputs: str, spec: EnvSpec) -> str:
-    """Add what scales components with two finite bounds from [-1, 1] to these."""
+    """Add the scaling of components with two finite bounds from [-1, 1] to these."""
     is_bounded = np.array(spec.is_bounded)
     low, high = (
         np.where(is_bounded, x, 0).astype(np.float32)

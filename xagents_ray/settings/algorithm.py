@@ -108,7 +108,7 @@ class AlgorithmConfig(Checked):
 
     @property
     def scales_actions(self) -> bool:
-        """Whether a Gaussian acts in [-1, 1], which is scaled to finite bounds."""
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return any(part.scales_actions for part in self.parts)
 
     def check_spec(self, spec: EnvSpec) -> None:
@@ -183,7 +183,7 @@ class Group:
 
     @property
     def scales_actions(self) -> bool:
-        """Whether a Gaussian acts in [-1, 1], which is scaled to finite bounds."""
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return False
 
     def check_settings(self) -> None:
