@@ -124,7 +124,7 @@ def _random_actions(
         return generator.integers(sizes, size=size, dtype=np.int32)
     low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
     shape = n_envs, len(low)
-    bounded = np.isfinite(low) & np.isfinite(high)
+    bounded = np.array(spec.is_bounded)
     spread = generator.uniform(
         np.where(bounded, low, 0), np.where(bounded, high, 1), shape
     )

@@ -113,6 +113,8 @@ class DQN:
             taken = tf.gather(predicted.values, batch.actions, axis=-1, batch_dims=1)
             if c.distributional:
                 logits = logits_of(predicted.logits, batch.actions, c.atoms)
+                # Also the priorities, as in DQN Zoo and Dopamine; Rainbow's paper has
+                # the KL divergence, without the targets' entropy.
                 errors = losses.cross_entropies(targets, logits)
                 loss = losses.weighted_mean(errors, weights)
             else:

@@ -72,6 +72,9 @@ class LearnerSetup(Generic[ConfigT]):
         """
         head = PolicyHead(self.spec, log_std)
         self.variables.update({f"{model}/{k}": v for k, v in head.variables.items()})
+        if self.config.scales_actions and not self.spec.is_discrete:
+            scales = tf.Variable(1.0, trainable=False)  # recorded in weights files
+            self.variables[f"{model}/action_scaling"] = scales
         return head
 
     def network(self, layout: Layout, name: str) -> Any:

@@ -6,7 +6,6 @@ one frame per step; the trajectory stacks frames.
 
 import contextlib
 import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -252,7 +251,7 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
     if isinstance(actions, gym.spaces.MultiBinary):
         return {"n_actions": 0, "action_sizes": (2,) * int(np.prod(actions.shape))}
     if isinstance(actions, gym.spaces.Box) and len(actions.shape) == 1:
-        low, high = (_bounds(each) for each in (actions.low, actions.high))
+        low, high = _bounds(actions)
         return {"n_actions": 0, "action_low": low, "action_high": high}
     raise UserError(
         f"{env} has the action space {actions}; only Discrete, MultiDiscrete, "
@@ -261,11 +260,19 @@ def _action_facts(actions: gym.Space[Any], env: str) -> dict[str, Any]:
     )
 
 
-def _bounds(numbers: Array) -> tuple[float, ...]:
-    """Return action bounds; the largest float32 means unbounded, as in the old gym."""
-    largest = float(np.finfo(np.float32).max)
-    found = map(float, numbers)
-    return tuple(x if abs(x) < largest else math.copysign(math.inf, x) for x in found)
+def _bounds(actions: gym.spaces.Box) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the bounds of the policy's actions.
+
+    The largest float32 means unbounded, as in the old gym. Bounds of integers lie 0.5
+    outside those of the space, so each integer is the nearest one on a range of 1.
+    """
+    largest = np.finfo(np.float32).max
+    margin = 0.5 if wrapping.has_integers(actions) else 0.0
+    low = actions.low.astype(np.float64) - margin
+    high = actions.high.astype(np.float64) + margin
+    low[~actions.bounded_below | (low <= -largest)] = -np.inf
+    high[~actions.bounded_above | (high >= largest)] = np.inf
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def no_pictures(env_id: str) -> UserError:

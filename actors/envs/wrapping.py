@@ -148,8 +148,26 @@ def action_converter(space: Any) -> Callable[[Array], Array]:
     shape, dtype = space.shape, space.dtype
     if isinstance(space, gym.spaces.Box):
         low, high = space.low, space.high
+        if has_integers(space):
+            return lambda actions: _nearest(actions.reshape(-1, *shape), low, high)
         return lambda actions: np.clip(
             actions.astype(dtype).reshape(-1, *shape), low, high
         )
     start = getattr(space, "start", 0)
     return lambda actions: actions.astype(dtype).reshape(-1, *shape) + start
+
+
+def has_integers(space: gym.spaces.Box) -> bool:
+    """Return whether a Box has an integer dtype, or bool."""
+    return space.dtype is not None and space.dtype.kind in "biu"
+
+
+def _nearest(actions: Array, low: Array, high: Array) -> Array:
+    """Return the nearest integers [B, A] from `low` to `high`, in the dtype of both.
+
+    float64 can't represent all bounds of 64 bits, so bounds are taken as they are.
+    """
+    nearest = np.rint(actions.astype(np.float64))
+    is_inside = (low < nearest) & (nearest < high)
+    inside = np.where(is_inside, nearest, 0).astype(low.dtype)
+    return np.where(is_inside, inside, np.where(nearest > low, high, low))

@@ -14,8 +14,11 @@ from xagents_ray.actors.policies.state_dependent import (
     StateDependentNoise,
     gaussian_log_probs,
 )
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.activations import softmax
+from xagents_ray.networks.layout import Layout
+from xagents_ray.settings.algorithm import AlgorithmConfig
 
 
 class ActorCriticPolicy(ActorPolicy):
@@ -23,6 +26,12 @@ class ActorCriticPolicy(ActorPolicy):
 
     Several discrete actions per step are drawn independently.
     """
+
+    def __init__(self, config: AlgorithmConfig, spec: EnvSpec, layout: Layout) -> None:
+        super().__init__(config, spec, layout)
+        # Scaling to bounds of -1 and 1 would only add rounding errors.
+        self._is_scaled &= (self._low != -1) | (self._high != 1)
+        self.scales_actions = config.scales_actions and bool(self._is_scaled.any())
 
     def _empty_noise(self, shape: tuple[int, int]) -> Array:
         """Return an array for a number per action component, or one per step (gSDE)."""
@@ -53,8 +62,7 @@ class ActorCriticPolicy(ActorPolicy):
             actions = self._sample(outputs, noise)
             return Actions(actions, actions, outputs, values)
         raw = outputs + np.exp(self._arrays["log_std"]) * noise
-        stepped = np.clip(raw, self._low, self._high)
-        return Actions(raw, stepped, values=values)
+        return Actions(raw, self._to_bounds(raw), values=values)
 
     def _act_by_state(
         self, observations: Array, uniform: Array, noise: StateDependentNoise
@@ -66,7 +74,7 @@ class ActorCriticPolicy(ActorPolicy):
         raw = means + np.exp(log_std) * normal
         return Actions(
             raw,
-            np.clip(raw, self._low, self._high),
+            self._to_bounds(raw),
             values=self._values(more),
             log_probs=gaussian_log_probs(normal, log_std),
         )
@@ -78,7 +86,7 @@ class ActorCriticPolicy(ActorPolicy):
             return np.stack([*map(largest_index, self._parts(outputs))], axis=-1)
         if self._spec.is_discrete:
             return largest_index(outputs)
-        return np.clip(outputs, self._low, self._high)
+        return self._to_bounds(outputs)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray:
         """Return log-probabilities of the actions in T rows, float32 [T, B]."""

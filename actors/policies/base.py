@@ -60,19 +60,24 @@ class ActorPolicy(ABC):
         memory_units: size of one environment's memory.
         places: float64 [B], relative indices of the environments in the run, from 0 to
             1; None outside of training.
-        scales_actions: whether the network's actions range from -1 to 1 and are scaled
-            to the bounds of the environment.
+        scales_actions: whether components of actions that have two finite bounds range
+            from -1 to 1 and are scaled to these bounds.
         squashes_actions: whether the policy takes the tanh of its network's means
             before it scales them.
     """
 
-    scales_actions: ClassVar[bool] = False
+    scales_actions: bool = False
     squashes_actions: ClassVar[bool] = False
 
     def __init__(self, config: Any, spec: EnvSpec, layout: Layout) -> None:
         self._config, self._spec, self._layout = config, spec, layout
         self._low = np.asarray(spec.action_low, np.float32)
         self._high = np.asarray(spec.action_high, np.float32)
+        self._is_scaled = np.array(spec.is_bounded, np.bool_)
+        # Infinite bounds, which aren't used, would become NaN: 0 * inf.
+        self._span = [
+            np.where(self._is_scaled, x, np.float32(0)) for x in (self._low, self._high)
+        ]
         self.memory: Array = np.zeros(0, np.float32)
         self.memory_units = spec.action_units
         self.places: Array | None = None
@@ -111,6 +116,14 @@ class ActorPolicy(ABC):
 
         They are int32 [B] or [B, P], or float32 [B, A] within bounds.
         """
+
+    def _to_bounds(self, actions: Array) -> Array:
+        """Return the actions [B, A] to step, within the environment's bounds."""
+        if self.scales_actions:
+            part = (np.clip(actions, -1, 1) + 1) / 2
+            low, high = self._span
+            actions = np.where(self._is_scaled, (1 - part) * low + part * high, actions)
+        return np.clip(actions, self._low, self._high)
 
     def log_probs(self, rows: Actions, noise: Array) -> FloatArray | None:
         """Return log-probabilities of drawn actions, float32 [T, B]; None if unused.

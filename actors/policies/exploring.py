@@ -125,7 +125,7 @@ class DeterministicPolicy(ScaledPolicy):
         else:
             means = self._forward(observations)[0]
             actions = np.clip(means + self._scale * normal, -1, 1)
-        return Actions(actions, self._scaled(actions))
+        return Actions(actions, self._to_bounds(actions))
 
     def _perturbed(
         self,
@@ -142,7 +142,7 @@ class DeterministicPolicy(ScaledPolicy):
 
     def greedy(self, observations: Array) -> Array:
         """Return the actor's actions without noise, float32 [B, A]."""
-        return self._scaled(np.clip(self._forward(observations)[0], -1, 1))
+        return self._to_bounds(self._forward(observations)[0])
 
 
 def ornstein_uhlenbeck(normal: FloatArray, before: FloatArray) -> FloatArray:

@@ -38,9 +38,3 @@ class ScaledPolicy(ActorPolicy):
         shape = out[:, 0].shape
         out[:, 0] = generator.standard_normal(shape)
         out[:, 1] = generator.uniform(-1, 1, shape)
-
-    def _scaled(self, actions: Array) -> Array:
-        """Scale actions from [-1, 1] to the environment's bounds."""
-        part = (actions + 1) / 2
-        stepped: Array = (1 - part) * self._low + part * self._high
-        return np.clip(stepped, self._low, self._high)

@@ -32,8 +32,8 @@ class SquashedGaussianPolicy(ScaledPolicy):
                 [means] = outputs
             deviations = np.exp(np.clip(log_stds, *LOG_STD_BOUNDS))
             actions = np.tanh(means + deviations * normal)
-        return Actions(actions, self._scaled(actions))
+        return Actions(actions, self._to_bounds(actions))
 
     def greedy(self, observations: Array) -> Array:
         """Return the squashed means, float32 [B, A]."""
-        return self._scaled(np.tanh(self._forward(observations)[0]))
+        return self._to_bounds(np.tanh(self._forward(observations)[0]))

@@ -45,9 +45,8 @@ def played_by_hand(env_id: str, setup: ActorSetup, games: int) -> list[Any]:
                 output = forward(observation[None].astype(np.float32))[0][0]
                 action: Any = output.argmax()
                 if isinstance(env.action_space, gym.spaces.Box):
-                    action = np.clip(
-                        output, env.action_space.low, env.action_space.high
-                    )
+                    low, high = env.action_space.low, env.action_space.high
+                    action = low + (np.clip(output, -1, 1) + 1) / 2 * (high - low)
                 observation, reward, terminated, truncated, _ = env.step(action)
                 total, length = total + float(reward), length + 1
                 over = terminated or truncated

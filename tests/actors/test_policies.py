@@ -178,14 +178,23 @@ def test_categorical_says_all_probabilities() -> None:
     np.testing.assert_array_equal(noise, acted(other)[0])
 
 
-def test_gaussian_stores_raw_and_steps_clipped_actions() -> None:
+def within_bounds(raw: Any, is_scaled: bool = True) -> Any:
+    """Return actions as they are stepped; only the first part has two bounds."""
+    factor = 0.5 if is_scaled else 1.0
+    return np.clip(raw * np.array([factor, 1], np.float32), *BOUNDS)
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_gaussian_stores_raw_and_steps_clipped_actions(is_scaled: bool) -> None:
     """And gives the log-probabilities of the raw ones."""
-    policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
+    config = PPOConfig(action_scaling=is_scaled)
+    policy, forward = loaded(ActorCriticPolicy, config, CONTINUOUS)
     noise, actions = acted(policy)
     means, values = forward(observations())
     raw = means + np.exp(LOG_STD) * noise
     np.testing.assert_allclose(actions.stored, raw, rtol=1e-6)
-    np.testing.assert_array_equal(actions.stepped, np.clip(actions.stored, *BOUNDS))
+    expected = within_bounds(actions.stored, is_scaled)
+    np.testing.assert_allclose(actions.stepped, expected, atol=1e-6)
     outside = actions.stepped != actions.stored
     assert outside[:, 0].any() and not outside.all()
     assert actions.stored.dtype == actions.stepped.dtype == np.float32
@@ -288,7 +297,7 @@ def test_greedy_takes_the_largest_output(kind: type, config: Any) -> None:
 def test_greedy_takes_the_mean_within_bounds() -> None:
     policy, forward = loaded(ActorCriticPolicy, PPOConfig(), CONTINUOUS)
     actions, means = policy.greedy(observations()), forward(observations())[0]
-    np.testing.assert_array_equal(actions, np.clip(means, *BOUNDS))
+    np.testing.assert_allclose(actions, within_bounds(means), atol=1e-6)
     outside = actions != means
     assert outside.any() and not outside.all()
     assert (actions.dtype, actions.shape) == (np.float32, (64, 2))
@@ -420,9 +429,10 @@ def rolled(actor: EnvActor) -> Any:
 def test_an_actor_steps_clipped_and_stores_raw_actions() -> None:
     trajectory, report = rolled(bounded_actor(range(0, 3)))
     raw = trajectory.actions[..., 0]
-    assert (raw < -0.5).any() and (raw > 0.25).any()
-    expected = np.where(trajectory.valid, np.clip(raw, -0.5, 0.25), 0)
-    np.testing.assert_array_equal(trajectory.rewards, expected)
+    assert (raw < -1).any() and (raw > 1).any()
+    stepped = -0.5 + 0.75 * (np.clip(raw, -1, 1) + 1) / 2
+    expected = np.where(trajectory.valid, stepped, 0)
+    np.testing.assert_allclose(trajectory.rewards, expected, atol=1e-6)
     assert trajectory.weights_version == 4
     # Rows 10 to 19 of games of six steps and a row that only resets.
     np.testing.assert_array_equal(

@@ -211,6 +211,7 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("dqn", {"env": "Pendulum-v1"}, "dqn can't take the continuous actions of this"),
     ("dqn", {"her": "future"}, "--her is for goal environments, whose observations"),
     ("ppo", {"init_log_std": 1.0}, "--init-log-std 1.0 is for continuous actions and"),
+    ("ppo", {"action_scaling": False}, "--no-action-scaling is for continuous actions"),
     ("ppo", {"checkpoint_replay": True}, "--checkpoint-replay has no effect without"),
     (
         "ppo",
@@ -286,7 +287,8 @@ def words(settings: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for name, value in settings.items():
         values = value if isinstance(value, list) else [value]
-        found += [flag(name), *(str(each) for each in values if each is not True)]
+        written = flag(f"no_{name}" if value is False else name)
+        found += [written, *(str(x) for x in values if not isinstance(x, bool))]
     return found
 
 

@@ -62,6 +62,8 @@ def drawn(arrays: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, float]:
         obs @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
     )
     means, log_stds = (outputs_of(arrays, hidden, i) for i in (1, 2))
+    if "actor/sde/log_std" in arrays:
+        means = means.clip(-2, 2)
     action, log_density = [], 0.0
     for mean, log_std, x in zip(means, log_stds, noise, strict=True):
         deviation = math.exp(min(max(log_std, -20), 2))
@@ -107,7 +109,7 @@ def policy_of(
 
 
 def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a learner within a run, one of whose deviations is at its bound."""
+    """Return a learner within a run, with a deviation or a mean at its bound."""
     learner = make("sac", spec, SEED, **settings)
     scatter(learner, seed=SCATTERED)
     state = learner.state.variables
@@ -116,6 +118,7 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         state["actor/sde/log_std"].assign(
             np.random.default_rng(3).normal(-0.5, 1, (4, 2))
         )
+        state["actor/dense-1/bias"].assign([0.3, 1.8])
     else:
         state["actor/dense-2/bias"].assign([0.3, 2.5])
     if "log-alpha" in state:
@@ -178,7 +181,7 @@ def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
 
 
 def test_the_table_has_every_case() -> None:
-    """Each critic once the smaller one, now and next; deviations at a bound or not."""
+    """Each critic once the smaller one, now and next; outputs at a bound or not."""
     _, arrays = begun(SPEC)
     case = batch(1)
     for column, kind, noises in (
@@ -193,11 +196,13 @@ def test_the_table_has_every_case() -> None:
             smaller.add(int(np.argmin(both)))
         assert smaller == {0, 1}
     observations = np.float64(case.observations[0, :, 0])
-    hidden = np.tanh(
-        observations @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
-    )
-    log_stds = hidden @ arrays["actor/dense-2/kernel"] + arrays["actor/dense-2/bias"]
-    assert (log_stds > 2).any() and (log_stds < 2).any()
+    for settings, layer in (({}, 2), ({"sde_frequency": 8}, 1)):
+        _, arrays = begun(SPEC, **settings)
+        hidden = np.tanh(
+            observations @ arrays["actor/dense-0/kernel"] + arrays["actor/dense-0/bias"]
+        )
+        outputs = outputs_of(arrays, hidden, layer)
+        assert (outputs > 2).any() and (outputs < 2).any()
 
 
 def test_alpha_falls_while_the_entropy_is_above_its_target() -> None:

@@ -98,8 +98,8 @@ def test_what_it_replaces() -> None:
     layout = layout_of("sac", VECTOR, init_log_std=-1.5)
     names = [x.name for x in layout.layers]
     assert [x.name for x in plain.layers] == [f"dense-{i}" for i in range(4)]
-    assert names == ["dense-0", "dense-1", "dense-2", "sde"]
-    assert layout.outputs == (2, 3)
+    assert names == ["dense-0", "dense-1", "dense-2", "sde", "clip"]
+    assert layout.outputs == (4, 3)
     assert layout.shapes["sde/log_std"] == (256, 2)
     weights = networks.weight_arrays(networks.build_model(layout, 0, "actor"))[
         "sde/log_std"
@@ -126,8 +126,33 @@ def test_layers_of_the_deviations_alone_are_dropped(tmp_path: Path) -> None:
         ("dense-1", 0),
         ("dense-2", 1),
         ("sde", 1),
+        ("clip", 2),
     ]
     assert layout.shapes["sde/log_std"] == (7, 2)
+
+
+@pytest.mark.parametrize("largest", [2.0, 0.5])
+def test_means_of_sac_are_bounded(largest: float) -> None:
+    """In NumPy and Keras, whose gradient is 0 beyond; 0 leaves them as they are."""
+    bounded = layout_of("sac", VECTOR, clip_mean=largest)
+    free = layout_of("sac", VECTOR, clip_mean=0.0)
+    x, arrays = observations(VECTOR), random_arrays(free, 2, gain=4.0)
+    assert bounded.shapes == free.shapes
+    means, (found, _) = (
+        bind_network(free, arrays)(x)[0],
+        bind_network(bounded, arrays)(x),
+    )
+    is_beyond = np.abs(means) > largest
+    assert is_beyond.any() and not is_beyond.all()
+    np.testing.assert_array_equal(found, means.clip(-largest, largest))
+    model = model_of(bounded, arrays)
+    bias = networks.named_weights(model)["dense-2/bias"]
+    with tf.GradientTape() as tape:
+        outputs = model(x)[0]
+    np.testing.assert_allclose(outputs, found, atol=1e-4)
+    inside = np.float32(~is_beyond).sum(0)
+    np.testing.assert_array_equal(tape.gradient(outputs, bias), inside)
+    assert all(layout_of(x, VECTOR).outputs[0] == 2 for x in ("ppo", "a2c"))
 
 
 def test_keras_models_are_refused() -> None:

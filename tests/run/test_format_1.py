@@ -36,10 +36,12 @@ def settings_of(agent: str) -> dict[str, Any]:
     run = RUNS[agent]
     networks = [*run.glob("*.cfg"), *run.glob("*.keras")]
     normalizes = {"normalize_observations": True} if agent in ("ppo", "sac") else {}
+    unscaled = {"action_scaling": False} if agent in ("ppo", "trpo") else {}
     return {
         "env": run.parts[-2],
         **{path.stem: str(path) for path in networks},
         **normalizes,
+        **unscaled,
     }
 
 
@@ -125,6 +127,14 @@ def test_policies_act_as_before(agent: str) -> None:
     settings.pop("critic_model", None)
     policy = xagents_ray.load(path, agent=agent, **settings)
     assert_acts_as_before(policy, agent)
+
+
+def test_weights_without_a_record_of_scaling_name_the_flag() -> None:
+    settings = settings_of("ppo")
+    del settings["action_scaling"]
+    path = FILES / "policies" / "ppo.npz"
+    policy = xagents_ray.load(path, agent="ppo", **settings)
+    assert any("give --no-action-scaling" in note for note in policy.notes)
 
 
 @agents

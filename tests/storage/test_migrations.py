@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import WeightsFile
 from xagents_ray.storage import migrations
@@ -70,6 +71,31 @@ def test_steps_that_wait_for_a_batch_have_their_name() -> None:
     renamed = {"owed": "pending_steps"}
     assert facts == {renamed.get(name, name): fact for name, fact in before.items()}
     assert facts["pending_steps"] == 1
+
+
+def test_means_of_earlier_gsde_are_not_bounded() -> None:
+    for frequency, bound in ((4, 0.0), (None, 2.0)):
+        values: dict[str, Any] = {"sde_frequency": frequency}
+        for migration in migrations.migrations_from(2, "config.yaml"):
+            values = migration.settings("sac", values)
+        assert find_algorithm("sac").config.of(values).clip_mean == bound
+
+
+@pytest.mark.parametrize(
+    ("run", "is_gaussian"),
+    [
+        ("a2c/CartPole-v1", True),
+        ("ppo/Pendulum-v1", True),
+        ("trpo/Pendulum-v1", True),
+        ("dqn/CartPole-v1", False),
+        ("sac/Pendulum-v1", False),
+    ],
+)
+def test_earlier_gaussian_policies_act_unscaled(run: str, is_gaussian: bool) -> None:
+    agent, values = RunDirectory(RUN.parents[2] / run / "before").settings()
+    assert values.get("action_scaling", True) is not is_gaussian
+    find_algorithm(agent).config.of(values)
+    assert ("action_scaling" in values) == is_gaussian
 
 
 def test_files_of_the_newest_format_are_left_alone(second: None) -> None:

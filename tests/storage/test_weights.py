@@ -312,10 +312,14 @@ def test_check_takes_what_fits() -> None:
 
 def test_check_without_extras() -> None:
     own = {name: ARRAYS[name] for name in SHAPES}
-    arrays, notes = match_arrays(own, SHAPES, {"log_std": (2,), **MEAN}, "old.tf")
-    assert_same(arrays, {**own, "log_std": np.zeros(2, np.float32)})
+    extras = {"log_std": (2,), "action_scaling": (), **MEAN}
+    arrays, notes = match_arrays(own, SHAPES, extras, "old.tf")
+    added = {"log_std": np.zeros(2, np.float32), "action_scaling": np.float32(1)}
+    assert_same(arrays, {**own, **added})
     assert notes == [
         "old.tf has no log_std; it starts at 0.",
+        "old.tf doesn't say whether its actions are scaled; if it is older than "
+        "--action-scaling, give --no-action-scaling unless bounds are -1 and 1.",
         "old.tf has no statistics of observations; they start from scratch.",
     ]
 
@@ -331,6 +335,7 @@ def test_check_without_extras() -> None:
         ({"dense-0/kernel": np.zeros((3, 2))}, "is [3, 2], this agent's network needs"),
         ({"dense-0/kernel": np.zeros((3, 2))}, "needs [2, 3]"),
         ({"observation/mean": np.zeros(1)}, "observation/mean is [1]"),
+        ({"action_scaling": np.ones(())}, "trained on continuous actions with --act"),
         ({"dense-0/bias": np.array([1, np.nan, 1])}, "dense-0/bias has numbers that"),
         ({"observation/mean": np.array(np.inf)}, "not finite"),
         ({"dense-0/bias": np.array([1, 1e300, 1])}, "not finite"),

@@ -43,8 +43,11 @@ def policy_of(agent: str, seed: int | None = None, **settings: Any) -> Policy:
     settings = {"vectorization": "sync", "n_envs": 1, **settings}
     run = run_of(agent, **settings)
     weights = weights_of(setup_of(agent, **settings))
-    if not run.algorithm.models[0].has_log_std:
+    model, config = run.algorithm.models[0], run.config.algorithm
+    if not model.has_log_std:
         del weights.arrays["log_std"]
+    if "action_scaling" in run.algorithm.extras(model, config, run.spec):
+        weights.arrays["action_scaling"] = np.ones((), np.float32)
     return Policy(LoadedPolicy(run, weights, "random weights"), seed)
 
 

@@ -38,6 +38,7 @@ class A2CConfig(AlgorithmConfig):
     lam: float = policy_gradient.lam(1.0)
     normalize_advantages: bool = policy_gradient.normalize_advantages(False)
     advantage_epsilon: float = policy_gradient.advantage_epsilon(1e-8)
+    action_scaling: bool = policy_gradient.action_scaling(True)
     init_log_std: float = state_dependent.init_log_std(0.0)
     sde_frequency: int | None = state_dependent.sde_frequency(None)
 

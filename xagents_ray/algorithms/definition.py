@@ -1,6 +1,5 @@
 """The description of an algorithm, and the table of all algorithms."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,8 +139,11 @@ class Algorithm:
     ) -> dict[str, tuple[int, ...]]:
         """Return the shapes of a weights file's arrays that aren't the network's."""
         extras: dict[str, tuple[int, ...]] = {}
-        if model.has_log_std and not (spec.is_discrete or config.uses_sde):
-            extras["log_std"] = (spec.action_units,)
+        if model.has_log_std and not spec.is_discrete:
+            if not config.uses_sde:
+                extras["log_std"] = (spec.action_units,)
+            if config.scales_actions:
+                extras["action_scaling"] = ()
         if config.normalize_observations and model is self.models[0]:
             extras |= moments.statistics_shapes(spec.observation_shape)
         return extras
@@ -165,7 +167,7 @@ class Algorithm:
         if any(model.reads_actions for model in self.models):
             if spec.is_image:
                 return "needs observation vectors and this environment gives images"
-            if not all(map(math.isfinite, (*spec.action_low, *spec.action_high))):
+            if not all(spec.is_bounded):
                 return "needs bounded actions and this environment's have no bounds"
         return None
 

@@ -64,6 +64,18 @@ class PolicyAndValue(Group):
         return layout.separated()
 
 
+@dataclass(frozen=True, kw_only=True)
+class ActionRange(Group):
+    """Setting of the range in which Gaussian actions are drawn."""
+
+    action_scaling: bool
+
+    @property
+    def scales_actions(self) -> bool:
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
+        return self.action_scaling
+
+
 n_steps = shared(
     count,
     "Transition steps of each environment per update",
@@ -112,6 +124,15 @@ advantage_epsilon = shared(
     positive,
     "Value added to the standard deviation that advantages are divided by",
     needs=("normalize_advantages",),
+)
+action_scaling = shared(
+    option,
+    "Draw each component of continuous actions that has two finite bounds in the "
+    "range from -1 to 1, and scale it to them; --no-action-scaling draws it in the "
+    "environment's units, which weights of earlier versions need",
+    acts=True,
+    known_as=("normalize_actions",),
+    group=ActionRange,
 )
 separate_networks = shared(
     option,

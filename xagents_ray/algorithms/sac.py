@@ -10,6 +10,7 @@ from xagents_ray.algorithms import off_policy, state_dependent
 from xagents_ray.algorithms.definition import Algorithm, Model, add_algorithm
 from xagents_ray.algorithms.off_policy import critic_of_actions, with_critics
 from xagents_ray.core.errors import UserError
+from xagents_ray.networks import heads
 from xagents_ray.networks.layout import Layout
 from xagents_ray.settings import learning, models, replay
 from xagents_ray.settings.algorithm import AlgorithmConfig
@@ -57,6 +58,14 @@ class SACConfig(AlgorithmConfig):
         "--sde-frequency start with; it is learned from then on",
     )
     sde_frequency: int | None = state_dependent.sde_frequency(None)
+    clip_mean: float = option(
+        2.0,
+        "Largest magnitude of the means with --sde-frequency, before the tanh; 0 for "
+        "no bound, which runs and weights of earlier versions have",
+        low=0,
+        acts=True,
+        needs=("sde_frequency",),
+    )
 
     rollout_length: int = off_policy.rollout_length(16)
     train_frequency: int = off_policy.train_frequency(1)
@@ -120,9 +129,16 @@ class SACConfig(AlgorithmConfig):
 
 
 def _adapt(layout: Layout, config: SACConfig) -> Layout:
-    return state_dependent.add_log_std(
+    """Return the actor, with deviations and bounded means if gSDE is enabled.
+
+    Source: of the bound, the code of arXiv:2005.05719 in Stable-Baselines3.
+    """
+    layout = state_dependent.add_log_std(
         layout, config, config.actor_model, 1, learns_features=True
     )
+    if config.uses_sde and config.clip_mean:
+        layout = heads.with_clipped_output(layout, config.clip_mean)
+    return layout
 
 
 add_algorithm(

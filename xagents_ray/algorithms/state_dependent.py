@@ -54,9 +54,9 @@ class StateDependent(Group):
 
 init_log_std = shared(
     option,
-    "Logarithm of the standard deviation that continuous actions start with, in "
-    "the units of the environment's actions, or that of the numbers in the "
-    "matrices of --sde-frequency; it is learned from then on",
+    "Logarithm of the standard deviation that continuous actions start with, before "
+    "--action-scaling, or that of the numbers in the matrices of --sde-frequency; it "
+    "is learned from then on",
     low=-20,
     high=20,
     hp_type="categorical",

@@ -62,6 +62,7 @@ class TRPOConfig(AlgorithmConfig):
         True, help=policy_gradient.NORMALIZED
     )
     advantage_epsilon: float = policy_gradient.advantage_epsilon(1e-8)
+    action_scaling: bool = policy_gradient.action_scaling(True)
     init_log_std: float = state_dependent.init_log_std(0.0)
     sde_frequency: int | None = state_dependent.sde_frequency(None)
 

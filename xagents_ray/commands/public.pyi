@@ -43,6 +43,12 @@ class SAC(CompatAgent): ...
 class TD3(CompatAgent): ...
 class TRPO(CompatAgent): ...
 
+class Both_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
+    action_scaling: bool
+    """Draw each component of continuous actions that has two finite bounds in the range
+    from -1 to 1, and scale it to them; --no-action-scaling draws it in the
+    environment's units, which weights of earlier versions need. Default: True."""
+
 class Both_All(TypedDict, total=False):
     actor_cpus: float | None
     """Cores that each env actor claims; default: an even share of those that the
@@ -181,9 +187,9 @@ class Train_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
     """Value added to the standard deviation that advantages are divided by (> 0).
     Default: 1e-08."""
     init_log_std: float
-    """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions, or that of the numbers in the matrices of --sde-
-    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
+    """Logarithm of the standard deviation that continuous actions start with, before
+    --action-scaling, or that of the numbers in the matrices of --sde-frequency; it is
+    learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
 
 class Train_All(TypedDict, total=False):
     beta1: float
@@ -446,9 +452,9 @@ class Tune_A2C_A3C_IMPALA_PPO_TRPO(TypedDict, total=False):
     """Value added to the standard deviation that advantages are divided by (> 0).
     Default: 1e-08."""
     init_log_std: float | Sequence[float] | Space
-    """Logarithm of the standard deviation that continuous actions start with, in the
-    units of the environment's actions, or that of the numbers in the matrices of --sde-
-    frequency; it is learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
+    """Logarithm of the standard deviation that continuous actions start with, before
+    --action-scaling, or that of the numbers in the matrices of --sde-frequency; it is
+    learned from then on (≥ -20 and ≤ 20). Default: 0.0."""
 
 class Tune_All(TypedDict, total=False):
     beta1: float | Sequence[float] | Space
@@ -614,20 +620,22 @@ class Tune_SAC_TD3(TypedDict, total=False):
     update draws which two, as in REDQ (5 to 10, with --gradient-steps 20) (≥ 1).
     Default: 2."""
 
-class TrainA2C(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
-    Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_PPO,
-    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_IMPALA,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+class TrainA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Train_A2C_A3C, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TrainA3C(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
-    Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_PPO,
-    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
-    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Train_A2C_A3C, Both_A2C_A3C_IMPALA,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+class TrainA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_PPO, Train_A2C_A3C_IMPALA_TRPO,
+    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Train_A2C_A3C, Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
 class TrainACER(Both_All, Train_All, Train_A2C_A3C_ACER_IMPALA_PPO,
@@ -691,12 +699,13 @@ class TrainDQN(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
-class TrainIMPALA(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
-    Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_IMPALA_TRPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
-    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
-    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA, Both_IMPALA, total=False):
+class TrainIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA,
+    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Train_ACER_IMPALA,
+    Both_IMPALA, total=False):
     c_clip: float
     """Largest importance ratio that passes V-trace's later errors back; a lower one
     reduces the variance and slows the values down (> 0). Default: 1.0."""
@@ -708,12 +717,12 @@ class TrainIMPALA(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
 
-class TrainPPO(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
-    Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_PPO,
-    Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
-    Both_A2C_A3C_IMPALA_PPO, Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO,
-    Both_PPO_TRPO, total=False):
+class TrainPPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Train_A2C_A3C_ACER_IMPALA_PPO, Train_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_PPO, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Train_A2C_A3C_IMPALA_PPO_SAC_TRPO, Both_A2C_A3C_IMPALA_PPO,
+    Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_PPO, Both_PPO_TRPO, total=False):
     clip_norm: float
     """Clipping of the importance ratio (> 0). Default: 0.1."""
     clip_value: float | None
@@ -767,8 +776,8 @@ class TrainTD3(Both_All, Train_All, Train_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3,
     policy_noise_coef: float
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
-class TrainTRPO(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
-    Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+class TrainTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO,
+    Train_All, Train_A2C_A3C_IMPALA_TRPO, Train_A2C_A3C_IMPALA_PPO_SAC_TRPO,
     Train_A2C_A3C_ACER_IMPALA_PPO_TRPO, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO,
     Both_TRPO, total=False):
     actor_iterations: int
@@ -801,19 +810,19 @@ class TrainTRPO(Both_All, Train_A2C_A3C_IMPALA_PPO_TRPO, Train_All,
     """Transition steps of each environment per update (vector steps, ≥ 1). Default:
     512."""
 
-class TuneA2C(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
+class TuneA2C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
+    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
-class TuneA3C(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA,
-    Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
-    Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
+class TuneA3C(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+    Both_A2C_A3C_IMPALA, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
+    Both_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_ACER_IMPALA_PPO, Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
+    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_TD3, Tune_A2C_A3C,
     Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     ...
 
@@ -878,7 +887,8 @@ class TuneDQN(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     """Env steps of all environments together per --gradient-steps (env steps, ≥ 1).
     Default: 4."""
 
-class TuneIMPALA(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA,
+class TuneIMPALA(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All,
+    Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_IMPALA,
     Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
     Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_IMPALA_TRPO,
@@ -895,7 +905,7 @@ class TuneIMPALA(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO, Both_A2C_A3C_IMPALA
     a lower one draws values towards those of the policy that acted (> 0). Default:
     1.0."""
 
-class TunePPO(Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
+class TunePPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_A2C_A3C_ACER_DQN_IMPALA_PPO,
     Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3, Both_A2C_A3C_IMPALA_PPO, Both_PPO,
     Both_PPO_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_ACER_IMPALA_PPO,
     Tune_A2C_A3C_IMPALA_PPO, Tune_A2C_A3C_PPO,
@@ -953,9 +963,10 @@ class TuneTD3(Both_All, Both_A2C_A3C_ACER_DDPG_DQN_IMPALA_PPO_SAC_TD3,
     policy_noise_coef: float | Sequence[float] | Space
     """Standard deviation of the noise added to target actions (≥ 0). Default: 0.2."""
 
-class TuneTRPO(Both_All, Both_DDPG_SAC_TD3_TRPO, Both_PPO_TRPO, Both_TRPO,
-    Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All, Tune_A2C_A3C_IMPALA_TRPO,
-    Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO, Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
+class TuneTRPO(Both_A2C_A3C_IMPALA_PPO_TRPO, Both_All, Both_DDPG_SAC_TD3_TRPO,
+    Both_PPO_TRPO, Both_TRPO, Tune_A2C_A3C_IMPALA_PPO_TRPO, Tune_All,
+    Tune_A2C_A3C_IMPALA_TRPO, Tune_A2C_A3C_IMPALA_PPO_SAC_TRPO,
+    Tune_A2C_A3C_ACER_IMPALA_PPO_TRPO, total=False):
     actor_iterations: int | Sequence[int] | Space
     """Steps that the line search tries per train step, each half of the last (≥ 1).
     Default: 10."""

@@ -1,5 +1,6 @@
 """The environment spec that networks are built from."""
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,7 +34,8 @@ class EnvSpec:
     observation_dtype: str  # `uint8` or `float32`, as stored
     stack: int  # number of frames per network input; 1 for vectors
     n_actions: int  # number of discrete actions; 0 for any other space
-    # Lower bounds of a continuous action; empty for a discrete one.
+    # Lower bounds of a continuous action; those of integers lie 0.5 outside the space.
+    # Empty for a discrete action.
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()  # upper bounds; empty if discrete
     # Number of choices for each component of a MultiDiscrete or MultiBinary action;
@@ -51,6 +53,12 @@ class EnvSpec:
     def is_discrete(self) -> bool:
         """Whether an action is one integer or a vector of integers."""
         return self.n_actions > 0 or bool(self.action_sizes)
+
+    @property
+    def is_bounded(self) -> tuple[bool, ...]:
+        """Whether each component of a continuous action has two finite bounds."""
+        ends = zip(self.action_low, self.action_high, strict=True)
+        return tuple(all(map(math.isfinite, each)) for each in ends)
 
     @property
     def action_shape(self) -> tuple[int, ...]:

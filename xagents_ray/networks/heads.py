@@ -90,6 +90,23 @@ class Expectation(WeightlessLayer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clip(WeightlessLayer):
+    """Clips numbers to a range around 0."""
+
+    largest: float  # largest magnitude of a number
+
+    def bind(self, arrays: Mapping[str, FloatArray], scale: float) -> Step:
+        return lambda x: np.clip(x, -self.largest, self.largest)
+
+    def keras(self, layers: Any, initializer: Initializer) -> Any:
+        return resolve_name(f"{_KERAS}KerasClip")(self)
+
+    def onnx(self, graph: OnnxGraph, x: str, arrays: Mapping[str, FloatArray]) -> str:
+        """Add the forward pass to an ONNX graph."""
+        return graph.add("Clip", x, np.float32(-self.largest), np.float32(self.largest))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaledGradient(LayerWithoutSection):
     """Returns its input unchanged and scales its gradient."""
 
@@ -131,6 +148,15 @@ def with_expectations(layout: Layout, support: FloatArray) -> Layout:
     return replace(
         layout, layers=(*layout.layers, means), outputs=(end, *layout.outputs)
     )
+
+
+def with_clipped_output(layout: Layout, largest: float) -> Layout:
+    """Return a network whose first output is clipped to magnitudes of `largest`."""
+    first, *others = layout.outputs
+    shape = layout.layers[first].output_shape
+    clip = Clip(name="clip", source=first, output_shape=shape, largest=largest)
+    outputs = (len(layout.layers), *others)
+    return replace(layout, layers=(*layout.layers, clip), outputs=outputs)
 
 
 def with_streams(layout: Layout, atoms: int) -> Layout:

@@ -72,6 +72,18 @@ class KerasExpectation(keras.layers.Layer):
         return ops.sum(chances * self._atoms, axis=-1)
 
 
+class KerasClip(keras.layers.Layer):
+    """Keras layer of `heads.Clip`."""
+
+    def __init__(self, layer: heads.Clip) -> None:
+        super().__init__(name=layer.name)
+        self._largest = layer.largest
+
+    def call(self, x: Any) -> Any:
+        """Return the clipped input; the gradient of what is clipped is 0."""
+        return ops.clip(x, -self._largest, self._largest)
+
+
 class KerasScaledGradient(keras.layers.Layer):
     """Keras layer of `heads.ScaledGradient`."""
 

@@ -27,8 +27,8 @@ def match_arrays(
     Args:
         arrays: decoded arrays by name.
         expected: shapes of required arrays by name.
-        optional: shapes of optional arrays by name. A missing log_std becomes zeros;
-            missing observation statistics stay missing.
+        optional: shapes of optional arrays by name. A missing log_std becomes zeros, a
+            missing action_scaling 1; missing observation statistics stay missing.
         path: path of the file, for messages.
         layout: layout of the model, for messages.
     Returns:
@@ -49,6 +49,12 @@ def match_arrays(
     if "log_std" in optional and "log_std" not in checked:
         checked["log_std"] = np.zeros(optional["log_std"], np.float32)
         notes.append(f"{path} has no log_std; it starts at 0.")
+    if "action_scaling" in optional and "action_scaling" not in checked:
+        checked["action_scaling"] = np.ones((), np.float32)
+        notes.append(
+            f"{path} doesn't say whether its actions are scaled; if it is older than "
+            "--action-scaling, give --no-action-scaling unless bounds are -1 and 1."
+        )
     mean = f"{OBSERVATION}/mean"
     if mean in optional and mean not in checked:
         notes.append(
@@ -80,6 +86,11 @@ def _problem(
         return ""
     if expected is None and name.startswith(OBSERVATION):
         return "was trained with --normalize-observations: give that flag too"
+    if expected is None and name == "action_scaling":
+        return (
+            "was trained on continuous actions with --action-scaling: take such an "
+            "environment, and leave out --no-action-scaling"
+        )
     if expected is None:
         return f"has {name}, which this agent's network lacks; {_REMEDY}"
     if layout is not None and len(layout.input_shape) == 3 and len(shape) == 4:

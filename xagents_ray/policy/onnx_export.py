@@ -77,7 +77,9 @@ def check_actions(model: Any, run: RunSpec, act: Callable[[Array], Array]) -> No
         batch = generator.integers(256, size=shape, dtype=np.uint8)
     with np.errstate(all="ignore"):
         actions = ReferenceEvaluator(model).run(["action"], {"observation": batch})[0]
-    if not np.allclose(actions, act(batch), rtol=1e-4, atol=1e-4):
+    widths = np.subtract(run.spec.action_high, run.spec.action_low)
+    widest = np.max(widths, initial=1, where=np.isfinite(widths))
+    if not np.allclose(actions, act(batch), rtol=1e-4, atol=1e-4 * widest):
         raise UserError(
             f"{run.algorithm.name} can't be exported: its {run.algorithm.policy} "
             "doesn't act by the largest output or by means within the bounds; take "
@@ -145,16 +147,29 @@ def _action(
     if actor.squashes_actions:
         outputs = graph.add("Tanh", outputs)
     if actor.scales_actions:
-        low, high = (np.asarray(x, np.float32) for x in (space.low, space.high))
-        one, half = np.float32(1), np.float32(0.5)
-        outputs = graph.add("Clip", outputs, -one, one)
-        part = graph.add("Mul", graph.add("Add", outputs, one), half)
-        rest = graph.add("Sub", one, part)
-        outputs = graph.add(
-            "Add", graph.add("Mul", rest, low), graph.add("Mul", part, high)
-        )
+        outputs = _scaled(graph, outputs, spec)
+    if space.dtype.kind in "biu":
+        low, high = (np.asarray(x, np.float64) for x in (space.low, space.high))
+        nearest = graph.add("Round", graph.cast(outputs, np.float64))
+        inside = graph.add("Min", graph.add("Max", nearest, low), high)
+        return graph.cast(inside, space.dtype)
     action = graph.cast(outputs, space.dtype)
     return graph.add("Min", graph.add("Max", action, space.low), space.high)
+
+
+def _scaled(graph: OnnxGraph, outputs: str, spec: EnvSpec) -> str:
+    """Add the scaling of components with two finite bounds from [-1, 1] to these."""
+    is_bounded = np.array(spec.is_bounded)
+    low, high = (
+        np.where(is_bounded, x, 0).astype(np.float32)
+        for x in (spec.action_low, spec.action_high)
+    )
+    one, half = np.float32(1), np.float32(0.5)
+    inside = graph.add("Clip", outputs, -one, one)
+    part = graph.add("Mul", graph.add("Add", inside, one), half)
+    rest = graph.add("Sub", one, part)
+    scaled = graph.add("Add", graph.add("Mul", rest, low), graph.add("Mul", part, high))
+    return graph.add("Where", is_bounded, scaled, outputs)
 
 
 def _several_actions(

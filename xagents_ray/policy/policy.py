@@ -269,7 +269,7 @@ class Policy:
         The input `observation` is a batch as for `predict`; normalization is part of
         the model. The outputs are `action`, the actions of `predict` (float32 instead
         of float64), and `output`, float32 [B, units]: logits, action values, or means
-        before they are clipped to the bounds.
+        before --action-scaling and clipping.
 
         Args:
             path: path of the file, such as `policy.onnx`; missing directories are made.

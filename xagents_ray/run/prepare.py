@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.algorithms.policy_gradient import ActionRange
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.algorithms.table import find_algorithm
 from xagents_ray.core import objects
@@ -198,12 +199,8 @@ def build_run(
     """
     algorithm = algorithm.adapted(config.algorithm)
     algorithm.check_spaces(spec)
-    holds_replay = config.run.checkpoint_replay and config.run.resume is None
-    if holds_replay and config.algorithm.replay is None:  # resumed runs may have it
-        raise UserError(
-            "--checkpoint-replay has no effect without a replay buffer, and "
-            f"{algorithm.name} has none here: leave it out."
-        )
+    if config.run.resume is None:  # resumed runs may have settings without effect
+        _check_effects(algorithm, config, spec)
     if config.algorithm.normalize_observations and spec.is_image:
         raise UserError(
             "--normalize-observations is for vectors and this environment gives "
@@ -224,6 +221,21 @@ def build_run(
         tuple(user_networks.network_notes(layouts)),
     )
     return RunSpec(algorithm, config, spec, layouts, seed, files, models, notes=notes)
+
+
+def _check_effects(algorithm: Algorithm, config: Config, spec: EnvSpec) -> None:
+    """Raise UserError for a setting without effect on these spaces or this agent."""
+    if config.run.checkpoint_replay and config.algorithm.replay is None:
+        raise UserError(
+            "--checkpoint-replay has no effect without a replay buffer, and "
+            f"{algorithm.name} has none here: leave it out."
+        )
+    actions = config.algorithm.part(ActionRange)
+    if spec.is_discrete and actions is not None and not actions.action_scaling:
+        raise UserError(
+            "--no-action-scaling is for continuous actions and this environment's are "
+            "discrete: leave it out."
+        )
 
 
 def replay_bytes(run: RunSpec, capacity: int) -> int:

@@ -106,6 +106,11 @@ class AlgorithmConfig(Checked):
         """Whether the network outputs the deviations of continuous actions."""
         return any(part.uses_sde for part in self.parts)
 
+    @property
+    def scales_actions(self) -> bool:
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
+        return any(part.scales_actions for part in self.parts)
+
     def check_spec(self, spec: EnvSpec) -> None:
         """Raise UserError when the settings don't fit an environment's spaces."""
         for part in self.parts:
@@ -174,6 +179,11 @@ class Group:
     @property
     def uses_sde(self) -> bool:
         """Whether the network outputs the deviations of continuous actions."""
+        return False
+
+    @property
+    def scales_actions(self) -> bool:
+        """Whether Gaussian actions are drawn in [-1, 1] and scaled to finite bounds."""
         return False
 
     def check_settings(self) -> None:

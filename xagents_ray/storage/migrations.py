@@ -40,7 +40,19 @@ def _name_pending_steps(
     return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
 
 
-MIGRATIONS: list[Migration] = [Migration(checkpoint=_name_pending_steps)]
+def _act_as_trained(agent: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Keep unscaled actions of Gaussian policies, and unbounded means of SAC's gSDE."""
+    if agent in ("a2c", "a3c", "impala", "ppo", "trpo"):
+        return {**values, "action_scaling": False}
+    if agent == "sac" and values.get("sde_frequency") is not None:
+        return {**values, "clip_mean": 0.0}
+    return values
+
+
+MIGRATIONS: list[Migration] = [
+    Migration(checkpoint=_name_pending_steps),
+    Migration(settings=_act_as_trained),
+]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
 
