@@ -49,6 +49,8 @@ class ActorSetup:
         n_envs: number of environments of this actor.
         env_threads: number of cores that the environments may use.
         definitions: serialized definitions to install in the actor's process.
+        first_index: index that the first environment's factory receives; None for
+            `first_env`.
     """
 
     algorithm: Algorithm
@@ -59,6 +61,7 @@ class ActorSetup:
     n_envs: int
     env_threads: int
     definitions: tuple[bytes, ...] = ()
+    first_index: int | None = None
 
     @classmethod
     def of(
@@ -68,6 +71,7 @@ class ActorSetup:
         first_env: int = 0,
         env_threads: int | None = None,
         definitions: tuple[bytes, ...] = (),
+        first_index: int | None = None,
     ) -> "ActorSetup":
         """Return the setup of one env actor of a run; see the class for arguments.
 
@@ -82,6 +86,7 @@ class ActorSetup:
             n_envs,
             env_threads or run.cores,
             definitions,
+            first_index,
         )
 
     @property
@@ -94,8 +99,8 @@ class ActorSetup:
     def make_envs(self) -> Envs:
         """Create the environments; raise UserError if that fails."""
         install_definitions(self.definitions)
-        threads, first_env = self.env_threads, self.first_env
-        return make_envs(self.config.env, self.n_envs, threads, first_env)
+        first = self.first_env if self.first_index is None else self.first_index
+        return make_envs(self.config.env, self.n_envs, self.env_threads, first)
 
     def make_policy(self, spec: EnvSpec) -> ActorPolicy:
         """Return the policy, without weights, for environments with this spec."""

@@ -177,7 +177,7 @@ class Player:
         mode = "rgb_array" if self._has_pictures else None
         if config.render:
             self._window = Window(f"{setup.algorithm.name} {setup.config.env.env}")
-        self._envs = make_one(setup.config.env, mode)
+        self._envs = make_one(setup.config.env, mode, setup.first_index or 0)
         self._policy = setup.make_policy(self._envs.spec)
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:

@@ -32,16 +32,14 @@ def call_factory(
         env: name of the environment.
         factory: the class or function that makes it.
         arguments: keyword arguments of the factory.
-        index: index of the environment in the run; passed if the factory requires an
-            argument `index`, `i`, `idx`, `rank` or `env_index`.
+        index: index of the environment, unique among those that are open; passed if the
+            factory requires an argument `index`, `i`, `idx`, `rank` or `env_index`.
         render_mode: passed on if the factory takes a render mode.
     Raises:
         EnvironmentFault: the factory can't take the arguments, or returns no
             gymnasium.Env.
     """
-    required = _signature(factory).parameters.values()
-    indices = [p.name for p in required if p.name in _INDEX and p.default is p.empty]
-    given = {**{name: index for name in indices}, **arguments}
+    given = {**_index_arguments(factory, index), **arguments}
     made = _call(env, factory, given, render_mode)
     if isinstance(made, gym.Env):
         return made
@@ -56,10 +54,16 @@ def call_vector_factory(
     factory: Factory,
     arguments: Mapping[str, Any],
     n_envs: int,
+    first_index: int,
     render_mode: str | None = None,
 ) -> Any:
-    """Return the vector environment that a factory makes; see `call_factory`."""
-    made = _call(env, factory, {"num_envs": n_envs, **arguments}, render_mode)
+    """Return the vector environment that a factory makes; see `call_factory`.
+
+    The index that it gets is that of its first environment; the others follow.
+    """
+    indices = _index_arguments(factory, first_index)
+    given = {**indices, "num_envs": n_envs, **arguments}
+    made = _call(env, factory, given, render_mode)
     if not isinstance(made, gym.vector.VectorEnv):
         raise _wrong_kind(env, factory, made, "return a gymnasium.vector.VectorEnv")
     if made.num_envs != n_envs:
@@ -98,6 +102,14 @@ def check_arguments(env: str, factory: Factory, arguments: Mapping[str, Any]) ->
     given = f"({shown})" if shown else "no arguments"
     remedy = "give them defaults, or values with --env-kwargs"
     check_call(f"--env {env}", factory, given, remedy, **arguments)
+
+
+def _index_arguments(factory: Factory, index: int) -> dict[str, int]:
+    """Return the index by the name under which a factory requires it, if it does."""
+    required = _signature(factory).parameters.values()
+    return {
+        p.name: index for p in required if p.name in _INDEX and p.default is p.empty
+    }
 
 
 def _call(

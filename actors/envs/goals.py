@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xagents_ray.actors.envs import interface, wrapping
+from xagents_ray.actors.envs import indices, interface, wrapping
 from xagents_ray.actors.envs.make import make_single
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.objects import install_definitions
@@ -27,17 +27,28 @@ class GoalRewards:
 
     Args:
         config: settings of the environment; one instance is created.
+        shard: index of the replay shard that asks for rewards.
     Raises:
         UserError: the environment can't be created, or has no `compute_reward`.
     """
 
-    def __init__(self, config: EnvConfig) -> None:
-        self._env = env = make_single(config, None)
+    def __init__(self, config: EnvConfig, shard: int = 0) -> None:
+        index = indices.goal_rewards_index(config, shard)
+        self._env = make_single(config, None, index)
+        try:
+            self._find(str(config.env))
+        except BaseException:
+            self.close()
+            raise
+
+    def _find(self, env_id: str) -> None:
+        """Find the environment's functions of goals, and how to call them."""
+        env = self._env
         if not env.has_wrapper_attr("compute_reward"):
             place = interface.method_line(env, "step")
             remedy = "add compute_reward(achieved_goal, desired_goal, info) to it"
             what = "--her needs its rewards for other goals"
-            raise interface.env_fault(str(config.env), what, place, remedy)
+            raise interface.env_fault(env_id, what, place, remedy)
         space: Any = wrapping.space_before_flattening(env)
         goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
         two, same = np.stack(goals), np.stack(goals[:1] * 2)
@@ -80,9 +91,9 @@ class GoalRewards:
         self._env.close()
 
 
-def goal_rewards(config: Config) -> GoalRewards | None:
-    """Return the `GoalRewards` of a run; None if its replay doesn't relabel goals."""
-    return GoalRewards(config.env) if config.algorithm.relabels_goals else None
+def goal_rewards(config: Config, shard: int = 0) -> GoalRewards | None:
+    """Return the `GoalRewards` of a replay shard; None if it relabels no goals."""
+    return GoalRewards(config.env, shard) if config.algorithm.relabels_goals else None
 
 
 def check_goal_rewards(

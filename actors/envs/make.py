@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+from contextlib import closing
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ import numpy as np
 from xagents_ray.actors.envs import (
     atari,
     factory,
+    indices,
     interface,
     registry,
     vector_forms,
@@ -27,15 +29,21 @@ _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
-def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
+def probe(
+    config: EnvConfig, definitions: tuple[bytes, ...] = (), index: int = 0
+) -> EnvSpec:
     """Return the spec of an environment by making one.
 
+    Args:
+        config: settings of the environment.
+        definitions: definitions of environments that this process doesn't know.
+        index: index that the environment's factory gets.
     Raises:
         UserError: the environment doesn't exist, or its spaces are not supported.
     """
     install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
-        envs = make_envs(config, 1, 1)
+        envs = make_envs(config, 1, 1, index)
         envs.close()
     return envs.spec
 
@@ -50,10 +58,9 @@ def check_env(config: EnvConfig) -> EnvSpec:
     if config.vectorization == "async":  # its child processes would hide errors
         config = dataclasses.replace(config, vectorization="sync")
     with interface.errors_name_line(str(config.env)):
-        envs = make_envs(config, 1, 1)
-        if envs.is_checked:
-            envs.check_finite(envs.reset(0))
-        envs.close()
+        with closing(make_envs(config, 1, 1)) as envs:
+            if envs.is_checked:
+                envs.check_finite(envs.reset(0))
     return envs.spec
 
 
@@ -94,10 +101,12 @@ def choose_vectorization(config: EnvConfig) -> EnvConfig:
     return chosen if pool.has_env(env_id) else config
 
 
-def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
+def make_envs(
+    config: EnvConfig, n_envs: int, threads: int, first_index: int = 0
+) -> Envs:
     """Return vector environments that use up to `threads` cores, where supported.
 
-    Their indices in the run are `first_env` to `first_env + n_envs - 1`.
+    Their factories receive the indices `first_index` to `first_index + n_envs - 1`.
 
     Raises:
         UserError: the environment or this vectorization of it does not exist.
@@ -109,7 +118,8 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
         if mode == "envpool":
             return Envs(_envpool(config, n_envs, threads), config)
         if own is not None and factory.makes_vectors(own):
-            return Envs(vector_forms.user_vector(config, own, n_envs), config)
+            made = vector_forms.user_vector(config, own, n_envs, first_index)
+            return Envs(made, config)
         if own is None and mode in ("auto", "vector"):
             if (
                 envs := vector_forms.native_vector(config, n_envs, threads)
@@ -120,7 +130,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
                 f"{env_id} has no vector environment of its own: use "
                 "--vectorization auto."
             )
-        numbers = range(first_env, first_env + n_envs)
+        numbers = range(first_index, first_index + n_envs)
         makes = [functools.partial(_single, config, own, number) for number in numbers]
         kind = vector_forms.AsyncEnvs if mode == "async" else vector_forms.SyncEnvs
         return Envs(kind(makes), config)
@@ -135,22 +145,28 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
         ) from None
 
 
-def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
+def make_one(config: EnvConfig, render_mode: str | None, index: int = 0) -> Envs:
     """Return `Envs` of a single environment, ignoring the config's `vectorization`.
 
-    The render mode is `rgb_array` for `Envs.picture`, None for no pictures.
+    Args:
+        config: settings of the environment.
+        render_mode: `rgb_array` for `Envs.picture`, None for no pictures.
+        index: index that the environment's factory gets.
 
     Raises:
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     own = registry.find_factory(str(config.env))
     if own is not None and factory.makes_vectors(own):
-        return Envs(vector_forms.user_vector(config, own, 1, render_mode), config)
-    make = functools.partial(make_single, config, render_mode)
+        made = vector_forms.user_vector(config, own, 1, index, render_mode)
+        return Envs(made, config)
+    make = functools.partial(make_single, config, render_mode, index)
     return Envs(vector_forms.SyncEnvs([make]), config)
 
 
-def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
+def make_single(
+    config: EnvConfig, render_mode: str | None, index: int = 0
+) -> gym.Env[Any, Any]:
     """Return a single Gymnasium environment; UserError if it can't be created."""
     env_id = str(config.env)
     own = registry.find_factory(env_id)
@@ -160,7 +176,7 @@ def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
             "yourself, with num_envs=1 or more."
         )
     try:
-        return _single(config, own, 0, render_mode)
+        return _single(config, own, index, render_mode)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
     except TypeError as error:
@@ -174,10 +190,12 @@ def make_stacked(
 ) -> gym.Env[Any, Any]:
     """Return one environment as a policy sees it, with stacked frames.
 
+    Its user steps it: it has an index of its own in this process.
+
     Raises:
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
-    env = make_single(config, render_mode)
+    env = make_single(config, render_mode, indices.next_own_index(config))
     if stack == 1:
         return env
     return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")
@@ -190,7 +208,7 @@ def _single(
     index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return environment `index` of the run, with the config's wrappers."""
+    """Return the environment with this index, with the config's wrappers."""
     env_id = str(config.env)
     if own is not None:
         env = factory.call_factory(env_id, own, config.arguments, index, render_mode)

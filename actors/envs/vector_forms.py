@@ -40,7 +40,11 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
 
 
 def user_vector(
-    config: EnvConfig, own: factory.Factory, n_envs: int, render_mode: str | None = None
+    config: EnvConfig,
+    own: factory.Factory,
+    n_envs: int,
+    first_index: int,
+    render_mode: str | None = None,
 ) -> Any:
     """Return the vector environment that the user's factory makes."""
     env_id = str(config.env)
@@ -52,7 +56,7 @@ def user_vector(
         )
     refuse_single_only(config, f"a factory of vector environments, {env_id}")
     envs = factory.call_vector_factory(
-        env_id, own, config.arguments, n_envs, render_mode
+        env_id, own, config.arguments, n_envs, first_index, render_mode
     )
     _check_autoreset(envs, env_id)
     return wrapping.flatten_observations(envs)

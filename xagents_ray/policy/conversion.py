@@ -115,9 +115,10 @@ def make_env(config: EnvConfig) -> tuple["gym.Env[Any, Any]", EnvSpec]:
     Raises:
         UserError: the environment doesn't exist, or no algorithm supports it.
     """
+    from xagents_ray.actors.envs.indices import next_own_index
     from xagents_ray.actors.envs.make import make_stacked, probe
 
-    spec = probe(config)
+    spec = probe(config, index=next_own_index(config))
     return make_stacked(config, spec.stack, None), spec
 
 

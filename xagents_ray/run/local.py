@@ -11,7 +11,8 @@ from threading import Timer
 from typing import Any, TypeVar
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.goals import goal_rewards
+from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
+from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
@@ -64,12 +65,18 @@ class LocalDriver:
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
+        self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
-            rewards = goal_rewards(run.config)
+            self._goal_rewards = goal_rewards(run.config)
             self._replay = replay_for(
-                kind, run.spec, config, n_envs, run.seed, goal_rewards=rewards
+                kind,
+                run.spec,
+                config,
+                n_envs,
+                run.seed,
+                goal_rewards=self._goal_rewards,
             )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)
@@ -203,7 +210,9 @@ class LocalDriver:
         config = self._run.config.run
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
-            self._evaluator = Evaluator(ActorSetup.of(self._run, n_envs))
+            first = first_evaluation_index(self._run.config.env)
+            setup = ActorSetup.of(self._run, n_envs, first_index=first)
+            self._evaluator = Evaluator(setup)
         with errors_name_line(str(self._run.config.env.env)):
             episodes = self._evaluator.evaluate(
                 self._weights, config.eval_episodes, self._run.evaluation_seed
@@ -227,6 +236,8 @@ class LocalDriver:
         self._actor.close()
         if self._evaluator is not None:
             self._evaluator.close()
+        if self._goal_rewards is not None:
+            self._goal_rewards.close()
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Return the result of a function, run in the learner's thread."""
