@@ -23,7 +23,7 @@ from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.plugins import resolve_class
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -51,6 +51,7 @@ class ActorSetup:
         definitions: serialized definitions to install in the actor's process.
         first_index: index that the first environment's factory receives; None for
             `first_env`.
+        info: entries of `info` that trajectories hold.
     """
 
     algorithm: Algorithm
@@ -62,6 +63,7 @@ class ActorSetup:
     env_threads: int
     definitions: tuple[bytes, ...] = ()
     first_index: int | None = None
+    info: tuple[InfoField, ...] = ()
 
     @classmethod
     def of(
@@ -87,6 +89,7 @@ class ActorSetup:
             env_threads or run.cores,
             definitions,
             first_index,
+            run.spec.info,
         )
 
     @property
@@ -119,6 +122,7 @@ class EnvActor:
         self._setup = setup
         self._envs = setup.make_envs()
         self.spec = self._envs.spec
+        self._coder = self._envs.read_info(setup.info)
         self._policy = setup.make_policy(self.spec)
         self._policy.places = setup.places
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
@@ -157,7 +161,7 @@ class EnvActor:
         self._policy.load(weights)
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
-        rows = TrajectoryWriter(before, length, self.spec.is_image)
+        rows = TrajectoryWriter(before, length, self.spec.is_image, self._coder)
         episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._window = rows.last_window()
         self._midway = False

@@ -7,15 +7,18 @@ one frame per step; the trajectory stacks frames.
 import contextlib
 import dataclasses
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from xagents_ray.actors.envs import env_state, interface, wrapping
-from xagents_ray.actors.envs.vector_forms import AsyncEnvs
+from xagents_ray.actors.envs.step_info import InfoCoder
+from xagents_ray.actors.envs.vector_forms import AsyncEnvs, InfoReader
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.training import EnvConfig
 
@@ -36,6 +39,7 @@ class EnvStep(NamedTuple):
         ended: bool [B], true where the next step only resets.
         success: object [B], True or False where an episode ended and reports success or
             failure, else None; None if no environment reports it.
+        infos: all entries of `info` in the form of a vector environment.
     """
 
     observations: Array
@@ -45,6 +49,7 @@ class EnvStep(NamedTuple):
     truncated: BoolArray
     ended: BoolArray
     success: Array | None = None
+    infos: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Envs:
@@ -108,7 +113,17 @@ class Envs:
             truncated,
             ended,
             self._success(infos, ended),
+            infos,
         )
+
+    def read_info(self, fields: tuple[InfoField, ...]) -> InfoCoder | None:
+        """Make steps keep entries of `info`; return their coder, None without any."""
+        if not fields:
+            return None
+        if isinstance(self._envs, InfoReader):
+            self._envs.read_also = frozenset(each.key for each in fields)
+        place = "" if self._one is None else interface.method_line(self._one, "step")
+        return InfoCoder(fields, self._id, place)
 
     @property
     def spaces(self) -> tuple[Any, Any]:

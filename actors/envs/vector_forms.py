@@ -12,7 +12,7 @@ from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
 _READ_INFO = ("is_success", "success", "lives")
-"""Entries of `info` that training reads."""
+"""Entries of `info` that training reads, besides those of `read_also`."""
 
 
 @registry.without_version_warning()
@@ -83,20 +83,24 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
         )
 
 
-class _InfoReader:
-    """Keeps only the entries of `info` that training reads.
+class InfoReader:
+    """Keeps only the entries of `info` that are read.
 
     Gymnasium would turn other entries into arrays, which requires the same shape and
     type in all environments.
+
+    Attributes:
+        read_also: keys of further entries to keep.
     """
 
     num_envs: int
+    read_also: frozenset[Any] = frozenset()
 
     def _add_info(
         self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
     ) -> dict[str, Any]:
         """Add an environment's entries to object arrays [B], None where missing."""
-        for name in _READ_INFO:
+        for name in (*_READ_INFO, *self.read_also):
             if name in env_info:
                 if name not in vector_infos:
                     vector_infos[name] = np.full(self.num_envs, None, object)
@@ -104,11 +108,11 @@ class _InfoReader:
         return vector_infos
 
 
-class SyncEnvs(_InfoReader, gym.vector.SyncVectorEnv):
+class SyncEnvs(InfoReader, gym.vector.SyncVectorEnv):
     """Environments that are stepped one after another."""
 
 
-class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
+class AsyncEnvs(InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:

@@ -57,7 +57,7 @@ def test_what_is_open_beside_training(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(closing(EnvActor(ActorSetup.of(run, 2))))
         for shard in range(2):
-            stack.enter_context(closing(GoalRewards(run.config.env, shard)))
+            stack.enter_context(closing(GoalRewards(run.config.env, shard=shard)))
         film(run, learned, tmp_path / "video")
         assert indices(tmp_path) == [0, 1, 4, 5, 6]
         own = [make.make_stacked(run.config.env, 1, None) for _ in range(2)]

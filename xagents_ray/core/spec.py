@@ -1,7 +1,8 @@
 """The environment spec that networks are built from."""
 
+import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Goals(NamedTuple):
@@ -24,6 +25,25 @@ class Goals(NamedTuple):
         return slice(achieved, achieved + size), slice(desired, desired + size)
 
 
+class InfoField(NamedTuple):
+    """An entry of `info` that is stored with each step.
+
+    Attributes:
+        key: key of the entry.
+        dtype: dtype of its numbers.
+        shape: shape of its numbers; () for a single one.
+    """
+
+    key: Any
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of stored numbers, with the one that tells whether it is present."""
+        return 1 + math.prod(self.shape)
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """Spaces of one environment, shared by all of its copies."""
@@ -42,10 +62,17 @@ class EnvSpec:
     # Type of a space that was flattened to vectors, such as `Dict`; "" if none was.
     flattened: str = field(default="", compare=False)
     goals: Goals | None = None  # None unless it is a goal environment
+    # Entries of `info` that are stored with each step, for rewards of other goals.
+    info: tuple[InfoField, ...] = field(default=(), compare=False)
 
     @property
     def is_image(self) -> bool:
         return len(self.observation_shape) > 1
+
+    @property
+    def info_size(self) -> int:
+        """Number of stored numbers of a step's info."""
+        return sum(each.size for each in self.info)
 
     @property
     def is_discrete(self) -> bool:

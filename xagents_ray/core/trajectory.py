@@ -51,6 +51,8 @@ class Trajectory(NamedTuple):
     first_env: int = 0  # index of the first environment within the run
     # float32 [T, B, n], of all actions under the behavior policy, or None.
     probabilities: FloatArray | None = None
+    # float64 [T, B, info_size], the infos that rewards for other goals read, or None.
+    info: Array | None = None
 
     @property
     def stack(self) -> int:
@@ -94,6 +96,7 @@ def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
         "observations": (spec.observation_dtype, spec.observation_shape),
         "actions": ("int32" if spec.is_discrete else "float32", spec.action_shape),
         "probabilities": ("float32", (spec.n_actions,)),
+        "info": ("float64", (spec.info_size,)),
         "weights_version": ("int64", ()),
         **dict.fromkeys(flags, ("bool", ())),
         **dict.fromkeys(numbers, ("float32", ())),

@@ -69,7 +69,7 @@ class LocalDriver:
         self.replay_nbytes = 0
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
-            self._goal_rewards = goal_rewards(run.config)
+            self._goal_rewards = goal_rewards(run.config, run.spec)
             self._replay = replay_for(
                 kind,
                 run.spec,
