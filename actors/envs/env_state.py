@@ -35,6 +35,7 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     gym.wrappers.RescaleAction: (),
     atari.AtariPreprocessing: (),
     wrapping.FlattenedEnv: (),
+    wrapping.ChannelsLast: (),
 }
 
 

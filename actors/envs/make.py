@@ -75,7 +75,14 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
         found.append(
             f"{env_id} has {spec.flattened} observations, flattened to vectors of "
             f"{pluralize(spec.observation_shape[0], 'number')}; --state-to-input takes "
-            "another function"
+            "another function, such as one that makes images, [H, W, C] of uint8"
+        )
+    if spec is not None and spec.channels_first:
+        *sides, channels = spec.observation_shape
+        found.append(
+            f"{env_id} has images {[channels, *sides]}, whose channels come first, and "
+            f"they are read as {[*sides, channels]}; where they are frames that are "
+            "stacked already, add --frame-stack 1"
         )
     return tuple(found)
 
@@ -218,12 +225,13 @@ def _single(
     env = wrapping.wrap_env(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
-    if config.preprocess and _is_image(env, env_id):
+    if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
         env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True
     env = wrapping.flatten_observations(env)
-    return interface.InterfaceCheck(env, env_id) if is_own else env
+    env = interface.InterfaceCheck(env, env_id) if is_own else env
+    return wrapping.with_channels_last(env)
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:

@@ -70,13 +70,16 @@ class Envs:
         )
         spec = _spec_of(space, actions, config, made_at)
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
-            self.flattened = envs.flattened
+            self.flattened, first = envs.flattened, envs.has_channels_first
         else:
             one = envs if self._one is None else self._one
             self.flattened = wrapping.space_before_flattening(one)
-        kind = "" if self.flattened is None else type(self.flattened).__name__
+            first = wrapping.has_channels_first(one)
+        if self.flattened is not None:
+            spec = dataclasses.replace(spec, flattened=type(self.flattened).__name__)
         goals = wrapping.goals_of(self.flattened)
-        self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
+        first = first and len(spec.observation_shape) == 3
+        self.spec = dataclasses.replace(spec, channels_first=first, goals=goals)
         self._own_actions = wrapping.action_converter(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
         # float32 actions can exceed the bounds of another dtype: float32(0.1) > 0.1
@@ -133,7 +136,8 @@ class Envs:
     @property
     def is_checked(self) -> bool:
         """Whether the environments are user-defined and created one by one."""
-        return isinstance(self._one, interface.InterfaceCheck)
+        layers = () if self._one is None else interface.wrapper_layers(self._one)
+        return any(isinstance(layer, interface.InterfaceCheck) for layer in layers)
 
     @property
     def fps(self) -> float:
@@ -237,9 +241,11 @@ def _spec_of(
             f"{env} has {type(observations).__name__} observations, whose size isn't "
             "fixed: make an array of each with --state-to-input."
         )
-    shape = observations.shape
+    shape, flattened = observations.shape, ""
     is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
     if not is_image:
+        if len(shape) > 1:
+            flattened = f"{observations.dtype} {list(shape)}"
         shape = (int(np.prod(shape)),)
         stacked = config.frame_stack != EnvConfig.frame_stack
         if config.preprocess or stacked:
@@ -254,6 +260,7 @@ def _spec_of(
         observation_shape=shape,
         observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
         stack=config.frame_stack if is_image else 1,
+        flattened=flattened,
         **_action_facts(actions, env),
     )
 

@@ -36,7 +36,7 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return wrapping.flatten_observations(envs)
+    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
 
 
 def user_vector(
@@ -59,7 +59,7 @@ def user_vector(
         env_id, own, config.arguments, n_envs, first_index, render_mode
     )
     _check_autoreset(envs, env_id)
-    return wrapping.flatten_observations(envs)
+    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:
@@ -117,11 +117,13 @@ class AsyncEnvs(InfoReader, gym.vector.AsyncVectorEnv):
 
     Attributes:
         flattened: the space described in `Envs`, taken from a temporary environment.
+        has_channels_first: whether the environments return images as [C, H, W].
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
         one = makes[0]()
         self.flattened = wrapping.space_before_flattening(one)
+        self.has_channels_first = wrapping.has_channels_first(one)
         one.close()
         super().__init__(makes)
 

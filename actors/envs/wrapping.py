@@ -89,6 +89,74 @@ def flatten_observations(env: Any) -> Any:
     return FlattenedVector(env) if is_vector else FlattenedEnv(env)
 
 
+_LEAST_SIDE = 5
+"""Smallest last dimension that is not a number of channels."""
+_MOST_CHANNELS = 35
+
+
+class ChannelsLast(gym.ObservationWrapper[Array, Any, Array]):
+    """Returns images [C, H, W] as [H, W, C]; added by this package, not the user."""
+
+    def __init__(self, env: gym.Env[Array, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = _channels_last_space(env.observation_space)
+
+    def observation(self, observation: Array) -> Array:
+        return np.moveaxis(np.asarray(observation), 0, -1)
+
+
+class ChannelsLastVector(gym.vector.VectorWrapper):
+    """Returns images [B, C, H, W] of a vector environment as [B, H, W, C]."""
+
+    def __init__(self, envs: Any) -> None:
+        super().__init__(envs)
+        self.single_observation_space = _channels_last_space(
+            envs.single_observation_space
+        )
+        self.observation_space = gym.vector.utils.batch_space(
+            self.single_observation_space, envs.num_envs
+        )
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Begin an episode in every environment."""
+        images, infos = self.env.reset(seed=seed, options=options)
+        return np.moveaxis(images, 1, -1), infos
+
+    def step(self, actions: Any) -> Any:
+        images, *results = self.env.step(actions)
+        return np.moveaxis(images, 1, -1), *results
+
+
+def with_channels_last(env: Any) -> Any:
+    """Return a single or vector environment whose images are [H, W] or [H, W, C].
+
+    The first of three dimensions is the number of channels if it is the smallest, and
+    the last one is too large for one. If it is 1, the shape is left unchanged.
+    """
+    is_vector = isinstance(env, gym.vector.VectorEnv)
+    name = "single_observation_space" if is_vector else "observation_space"
+    space = getattr(env, name, None)
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
+        return env
+    first, *sides = space.shape if len(space.shape) == 3 else (0, 0, 0)
+    if not 1 < first <= min(_MOST_CHANNELS, *(side - 1 for side in sides)):
+        return env
+    if sides[-1] < _LEAST_SIDE:
+        return env
+    return ChannelsLastVector(env) if is_vector else ChannelsLast(env)
+
+
+def has_channels_first(env: Any) -> bool:
+    """Return whether `with_channels_last` changed a single or vector environment."""
+    layers = interface.wrapper_layers(env) if isinstance(env, gym.Env) else (env,)
+    return any(isinstance(x, ChannelsLast | ChannelsLastVector) for x in layers)
+
+
+def _channels_last_space(space: Any) -> gym.spaces.Box:
+    low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+    return gym.spaces.Box(low, high, dtype=space.dtype.type)
+
+
 def space_before_flattening(env: Any) -> gym.Space[Any] | None:
     """Return the space of one observation before flattening; None if unchanged."""
     if isinstance(env, FlattenedVector):

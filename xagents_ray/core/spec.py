@@ -59,9 +59,12 @@ class EnvSpec:
     # Number of choices for each component of a MultiDiscrete or MultiBinary action;
     # empty for other spaces.
     action_sizes: tuple[int, ...] = ()
-    # Type of a space that was flattened to vectors, such as `Dict`; "" if none was.
+    # What was flattened to vectors: the type of a space, such as `Dict`, or dtype and
+    # shape of an array; "" if nothing was.
     flattened: str = field(default="", compare=False)
     goals: Goals | None = None  # None unless it is a goal environment
+    # Whether the environment itself returns images as [C, H, W].
+    channels_first: bool = field(default=False, compare=False)
     # Entries of `info` that are stored with each step, for rewards of other goals.
     info: tuple[InfoField, ...] = field(default=(), compare=False)
 
