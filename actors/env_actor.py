@@ -130,6 +130,7 @@ class EnvActor:
         self._stopping = self._midway = False
         self._window: tuple[Array, BoolArray] | None = None
         self._restarts = 0
+        self._version = -1  # of the weights whose statistics the wrappers have
         config = setup.config.algorithm
         self._moments = RolloutMoments(config, self.spec, setup.n_envs)
 
@@ -159,6 +160,9 @@ class EnvActor:
         began, computed = time.perf_counter(), time.process_time()
         self._midway = True
         self._policy.load(weights)
+        if weights.version != self._version:
+            self._envs.statistics.load(weights.arrays)
+            self._version = weights.version
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
         rows = TrajectoryWriter(before, length, self.spec.is_image, self._coder)
@@ -173,7 +177,7 @@ class EnvActor:
         report = RolloutReport(
             steps,
             tuple(episodes),
-            statistics=self._moments.update(trajectory),
+            statistics=self._moments.update(trajectory) | self._envs.statistics.take(),
             weights_version=weights.version,
             stepping=stepping,
             acting=acting,
@@ -271,9 +275,11 @@ class EnvActor:
             return 0
         if state["envs"] is None:
             self._restarts += 1
-            self._window = self._reset()
+            if not self._envs.statistics.shapes:  # else they come with the weights
+                self._window = self._reset()
             return int(np.count_nonzero(lengths))
         observations, starts = self._reset()
+        self._envs.statistics.take()  # the checkpoint has what was measured
         self._envs.restore(state["envs"])
         frames, firsts = state["history"]
         self._window = decode_array(frames, observations), decode_array(firsts, starts)

@@ -52,6 +52,7 @@ class Evaluator:
             Stopped: `stop` was called.
         """
         self._policy.load(weights)
+        self._envs.statistics.load(weights.arrays, frozen=True)
         share, rest = divmod(episodes, self._n_envs)
         shares = [share + (env < rest) for env in range(self._n_envs)]
         played: list[list[Episode]] = [[] for _ in shares]

@@ -192,6 +192,7 @@ class Player:
             UserError: a picture or a video can't be made or written.
         """
         self._policy.load(weights)
+        self._envs.statistics.load(weights.arrays, frozen=True)
         first, generators = self._envs.reset(seed), noise_generators(seed, 0, 1)
         steps = play_forever(
             self._envs,

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import re
+from collections.abc import Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -16,12 +18,14 @@ from xagents_ray.actors.envs import (
     interface,
     registry,
     vector_forms,
+    wrapper_statistics,
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
 from xagents_ray.settings.training import EnvConfig
 
 _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
@@ -61,7 +65,7 @@ def check_env(config: EnvConfig) -> EnvSpec:
         with closing(make_envs(config, 1, 1)) as envs:
             if envs.is_checked:
                 envs.check_finite(envs.reset(0))
-    return envs.spec
+            return dataclasses.replace(envs.spec, remembering=envs.remembering())
 
 
 def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
@@ -83,6 +87,13 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
             f"{env_id} has images {[channels, *sides]}, whose channels come first, and "
             f"they are read as {[*sides, channels]}; where they are frames that are "
             "stacked already, add --frame-stack 1"
+        )
+    for name in () if spec is None else spec.remembering:
+        found.append(
+            f"The wrapper {name} keeps memory from one episode to the next, which "
+            "evaluations, play and loaded policies begin without, and --resume too "
+            "without get_state and set_state; --normalize-observations and "
+            "--normalize-rewards keep their statistics with the run"
         )
     return tuple(found)
 
@@ -193,16 +204,21 @@ def make_single(
 
 
 def make_stacked(
-    config: EnvConfig, stack: int, render_mode: str | None
+    config: EnvConfig,
+    stack: int,
+    render_mode: str | None,
+    arrays: Mapping[str, Array] = MappingProxyType({}),
 ) -> gym.Env[Any, Any]:
     """Return one environment as a policy sees it, with stacked frames.
 
-    Its user steps it: it has an index of its own in this process.
+    It has an index of its own in this process, since a user steps it. Its normalizing
+    wrappers use the statistics among the policy's `arrays`, without updating them.
 
     Raises:
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     env = make_single(config, render_mode, indices.next_own_index(config))
+    wrapper_statistics.load_into(env, arrays)
     if stack == 1:
         return env
     return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")

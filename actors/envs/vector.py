@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import env_state, interface, wrapping
+from xagents_ray.actors.envs import env_state, interface, memory, wrapping
 from xagents_ray.actors.envs.step_info import InfoCoder
 from xagents_ray.actors.envs.vector_forms import AsyncEnvs, InfoReader
+from xagents_ray.actors.envs.wrapper_statistics import WrapperStatistics
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
@@ -58,6 +59,7 @@ class Envs:
     Attributes:
         spec: the spec of one environment, for networks.
         flattened: space of one observation before flattening; None if it is an array.
+        statistics: running statistics of normalizing wrappers.
     """
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
@@ -69,17 +71,20 @@ class Envs:
             "" if self._one is None else interface.method_line(self._one, "__init__")
         )
         spec = _spec_of(space, actions, config, made_at)
+        one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
-            self.flattened, first = envs.flattened, envs.has_channels_first
-        else:
-            one = envs if self._one is None else self._one
-            self.flattened = wrapping.space_before_flattening(one)
-            first = wrapping.has_channels_first(one)
-        if self.flattened is not None:
-            spec = dataclasses.replace(spec, flattened=type(self.flattened).__name__)
-        goals = wrapping.goals_of(self.flattened)
-        first = first and len(spec.observation_shape) == 3
-        self.spec = dataclasses.replace(spec, channels_first=first, goals=goals)
+            one = envs.one
+        self.flattened = wrapping.space_before_flattening(one)
+        self.statistics = WrapperStatistics(envs, one)
+        is_color = len(spec.observation_shape) == 3
+        kind = "" if self.flattened is None else type(self.flattened).__name__
+        self.spec = dataclasses.replace(
+            spec,
+            flattened=kind or spec.flattened,
+            channels_first=is_color and wrapping.has_channels_first(one),
+            goals=wrapping.goals_of(self.flattened),
+            wrappers=self.statistics.shapes,
+        )
         self._own_actions = wrapping.action_converter(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
         # float32 actions can exceed the bounds of another dtype: float32(0.1) > 0.1
@@ -158,6 +163,10 @@ class Envs:
         if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
             raise no_pictures(self._id)
         return picture
+
+    def remembering(self) -> tuple[str, ...]:
+        """Return the user's wrappers with memory, found by stepping an environment."""
+        return () if self._one is None else memory.remembering_wrappers(self._one)
 
     def check_finite(self, observations: Array) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""

@@ -1,5 +1,6 @@
 """Vector environments: native ones, the user's, and lists of single environments."""
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import atari, factory, registry, wrapping
+from xagents_ray.actors.envs import atari, factory, interface, registry, wrapping
+from xagents_ray.actors.envs.wrapper_statistics import SharingEnv, is_normalizing
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
@@ -116,15 +118,14 @@ class AsyncEnvs(InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:
-        flattened: the space described in `Envs`, taken from a temporary environment.
-        has_channels_first: whether the environments return images as [C, H, W].
+        one: closed copy of the first environment, which describes all of them.
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
-        one = makes[0]()
-        self.flattened = wrapping.space_before_flattening(one)
-        self.has_channels_first = wrapping.has_channels_first(one)
-        one.close()
+        self.one = makes[0]()
+        self.one.close()
+        if any(map(is_normalizing, interface.wrapper_layers(self.one))):
+            makes = [functools.partial(SharingEnv, make) for make in makes]
         super().__init__(makes)
 
     def _raise_if_errors(self, successes: Any) -> None:

@@ -142,8 +142,12 @@ class Algorithm:
         extras: dict[str, tuple[int, ...]] = {}
         if model.has_log_std and not (spec.is_discrete or config.uses_sde):
             extras["log_std"] = (spec.action_units,)
-        if config.normalize_observations and model is self.models[0]:
+        if model is not self.models[0]:
+            return extras
+        if config.normalize_observations:
             extras |= moments.statistics_shapes(spec.observation_shape)
+        for i, shape in enumerate(spec.wrappers):
+            extras |= moments.moments_shapes(moments.wrapper_name(i), shape)
         return extras
 
     def check_spaces(self, spec: EnvSpec) -> None:

@@ -65,6 +65,10 @@ class EnvSpec:
     goals: Goals | None = None  # None unless it is a goal environment
     # Whether the environment itself returns images as [C, H, W].
     channels_first: bool = field(default=False, compare=False)
+    # Shapes of the statistics of its normalizing wrappers, outermost first.
+    wrappers: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+    # Class names of the user's wrappers with memory across episodes.
+    remembering: tuple[str, ...] = field(default=(), compare=False)
     # Entries of `info` that are stored with each step, for rewards of other goals.
     info: tuple[InfoField, ...] = field(default=(), compare=False)
 

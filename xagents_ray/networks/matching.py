@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xagents_ray.core.errors import UserError, pluralize
-from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.core.moments import OBSERVATION, WRAPPER
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layout
 
@@ -28,7 +28,7 @@ def match_arrays(
         arrays: decoded arrays by name.
         expected: shapes of required arrays by name.
         optional: shapes of optional arrays by name. A missing log_std becomes zeros;
-            missing observation statistics stay missing.
+            missing statistics of observations and wrappers stay missing.
         path: path of the file, for messages.
         layout: layout of the model, for messages.
     Returns:
@@ -53,6 +53,11 @@ def match_arrays(
     if mean in optional and mean not in checked:
         notes.append(
             f"{path} has no statistics of observations; they start from scratch."
+        )
+    if any(name.startswith(WRAPPER) and name not in checked for name in optional):
+        notes.append(
+            f"{path} has no statistics of the environment's wrappers; they start from "
+            "scratch."
         )
     return checked, notes
 
@@ -80,6 +85,11 @@ def _problem(
         return ""
     if expected is None and name.startswith(OBSERVATION):
         return "was trained with --normalize-observations: give that flag too"
+    if expected is None and name.startswith(WRAPPER):
+        return (
+            "was trained with a normalizing wrapper of Gymnasium: give --wrappers, or "
+            "the environment, as it was"
+        )
     if expected is None:
         return f"has {name}, which this agent's network lacks; {_REMEDY}"
     if layout is not None and len(layout.input_shape) == 3 and len(shape) == 4:
