@@ -57,14 +57,16 @@ class Envs:
     """B environments stepped together; wraps any Gymnasium vector environment.
 
     Attributes:
+        id: the name of the environment.
         spec: the spec of one environment, for networks.
         flattened: space of one observation before flattening; None if it is an array.
         statistics: running statistics of normalizing wrappers.
+        has_time_limit: whether the episodes are known to end.
     """
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
-        self._id, self._clip = str(config.env), config.preprocess
+        self.id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
         made_at = (
@@ -74,6 +76,7 @@ class Envs:
         one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
             one = envs.one
+        self.has_time_limit = wrapping.has_time_limit(one)
         self.flattened = wrapping.space_before_flattening(one)
         self.statistics = WrapperStatistics(envs, one)
         is_color = len(spec.observation_shape) == 3
@@ -131,7 +134,7 @@ class Envs:
         if isinstance(self._envs, InfoReader):
             self._envs.read_also = frozenset(each.key for each in fields)
         place = "" if self._one is None else interface.method_line(self._one, "step")
-        return InfoCoder(fields, self._id, place)
+        return InfoCoder(fields, self.id, place)
 
     @property
     def spaces(self) -> tuple[Any, Any]:
@@ -161,7 +164,7 @@ class Envs:
                 picture = self._envs.render()[0]
         shape = picture.shape if isinstance(picture, np.ndarray) else ()
         if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
-            raise no_pictures(self._id)
+            raise no_pictures(self.id)
         return picture
 
     def remembering(self) -> tuple[str, ...]:
@@ -170,7 +173,7 @@ class Envs:
 
     def check_finite(self, observations: Array) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""
-        interface.check_observations(self._id, self._one, observations)
+        interface.check_observations(self.id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
         """Return the state as JSON; None if a layer's state is not available."""
@@ -229,7 +232,7 @@ class Envs:
             return bool(value)
         place = "" if self._one is None else interface.method_line(self._one, "step")
         what = f"info[{name!r}] is {value!r:.80}"
-        raise interface.env_fault(self._id, what, place, "say True, False or nothing")
+        raise interface.env_fault(self.id, what, place, "say True, False or nothing")
 
 
 def _spec_of(

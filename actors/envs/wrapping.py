@@ -14,7 +14,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Array
-from xagents_ray.core.user_code import line_of
+from xagents_ray.core.user_code import is_library, is_of, line_of
 from xagents_ray.settings.options import flag
 from xagents_ray.settings.training import EnvConfig
 
@@ -155,6 +155,23 @@ def has_channels_first(env: Any) -> bool:
 def _channels_last_space(space: Any) -> gym.spaces.Box:
     low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
     return gym.spaces.Box(low, high, dtype=space.dtype.type)
+
+
+def has_time_limit(env: Any) -> bool:
+    """Return whether the episodes of a single or vector environment are known to end.
+
+    They end under a TimeLimit, and in environments of Gymnasium, ALE and EnvPool.
+    """
+    while isinstance(env, gym.vector.VectorWrapper):
+        env = env.env
+    if isinstance(env, gym.vector.SyncVectorEnv):
+        env = env.envs[0]
+    layers = [*interface.wrapper_layers(env)] if isinstance(env, gym.Env) else [env]
+    if any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
+        return True
+    module = type(layers[-1]).__module__
+    is_known = is_library(module) or is_of(module, "envpool")
+    return is_known and not isinstance(env, gym.vector.AsyncVectorEnv)
 
 
 def space_before_flattening(env: Any) -> gym.Space[Any] | None:

@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import EndlessEpisode
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -41,6 +43,8 @@ from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 
 _T = TypeVar("_T")
 
+_LATER = 10
+"""Factor from the env steps of an evaluation that didn't end to those of the next."""
 _SHORT_SECONDS = 0.1
 """Shorter phases may delay a signal: another thread for them would cost 0.2 ms."""
 
@@ -88,6 +92,7 @@ class LocalDriver:
         self._finished: list[dict[str, float]] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[Evaluated] = []
+        self._next_evaluation = 0  # env steps of the earliest next evaluation
 
     @property
     def weights(self) -> Weights:
@@ -213,10 +218,18 @@ class LocalDriver:
             first = first_evaluation_index(self._run.config.env)
             setup = ActorSetup.of(self._run, n_envs, first_index=first)
             self._evaluator = Evaluator(setup)
-        with errors_name_line(str(self._run.config.env.env)):
-            episodes = self._evaluator.evaluate(
-                self._weights, config.eval_episodes, self._run.evaluation_seed
-            )
+        if env_steps < self._next_evaluation:
+            return False
+        try:
+            with errors_name_line(str(self._run.config.env.env)):
+                episodes = self._evaluator.evaluate(
+                    self._weights, config.eval_episodes, self._run.evaluation_seed
+                )
+        except EndlessEpisode as error:  # another policy may end it, much later
+            self._next_evaluation = _LATER * env_steps
+            when = f"The evaluation at {env_steps} steps failed, and the next one is at"
+            warnings.warn(f"{when} {self._next_evaluation}: {error}", stacklevel=2)
+            return False
         self._evaluations.append(Evaluated.of(env_steps, episodes))
         return True
 
