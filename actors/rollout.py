@@ -58,6 +58,7 @@ class TrajectoryWriter:
         self._rewards = np.empty((length, envs), np.float32)
         self._terminated = np.empty((length, envs), np.bool_)
         self._truncated = np.empty((length, envs), np.bool_)
+        self._raw_rewards: list[Array] = []
         self._chosen: list[Actions] = []
         self._coder, self._info = coder, list[Array]()
 
@@ -74,6 +75,7 @@ class TrajectoryWriter:
         self.observations[t + self._stack] = step.observations
         self.starts[t + self._stack] = resets
         self._rewards[t] = step.rewards
+        self._raw_rewards.append(step.raw_rewards)
         self._terminated[t] = step.terminated
         self._truncated[t] = step.truncated
         self._chosen.append(chosen)
@@ -86,13 +88,15 @@ class TrajectoryWriter:
         return self.observations[length:].copy(), self.starts[length:].copy()
 
     def check_rewards(self) -> None:
-        """Raise Diverged if a reward is not finite."""
+        """Raise Diverged if a reward is not finite, or too large for float32."""
         finite = np.isfinite(self._rewards)
         if not finite.all():
             row, env = np.argwhere(~finite)[0]
+            raw = self._raw_rewards[row][env]
+            limit = ", which float32 can't hold" if np.isfinite(raw) else ""
             raise Diverged(
-                f"The environment gave a reward of {self._rewards[row, env]}: fix it, "
-                "or look at what it returns for extreme actions."
+                f"The environment gave a reward of {raw:g}{limit}: fix it, or look at "
+                "what it returns for extreme actions."
             )
 
     def trajectory(

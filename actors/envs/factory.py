@@ -1,6 +1,7 @@
 """Calls user-defined classes and functions that make environments."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,8 +26,8 @@ def call_factory(
     arguments: Mapping[str, Any],
     index: int,
     render_mode: str | None = None,
-) -> gym.Env[Any, Any]:
-    """Return the environment that a factory makes.
+) -> Any:
+    """Return the environment of Gymnasium or the old gym that a factory makes.
 
     Args:
         env: name of the environment.
@@ -37,11 +38,12 @@ def call_factory(
         render_mode: passed on if the factory takes a render mode.
     Raises:
         EnvironmentFault: the factory can't take the arguments, or returns no
-            gymnasium.Env.
+            environment.
     """
     given = {**_index_arguments(factory, index), **arguments}
     made = _call(env, factory, given, render_mode)
-    if isinstance(made, gym.Env):
+    of_old_gym = getattr(sys.modules.get("gym"), "Env", ())
+    if isinstance(made, gym.Env) or isinstance(made, of_old_gym):
         return made
     remedy = "return a gymnasium.Env"
     if isinstance(made, gym.vector.VectorEnv):

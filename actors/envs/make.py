@@ -16,6 +16,7 @@ from xagents_ray.actors.envs import (
     factory,
     indices,
     interface,
+    old_gym,
     registry,
     vector_forms,
     wrapper_statistics,
@@ -235,6 +236,8 @@ def _single(
     env_id = str(config.env)
     if own is not None:
         env = factory.call_factory(env_id, own, config.arguments, index, render_mode)
+        if not isinstance(env, gym.Env):
+            env = old_gym.adapt_made(env_id, env, render_mode)
     else:
         env = _registered(config, render_mode)
     is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
@@ -242,6 +245,12 @@ def _single(
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
     if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
+        if own is not None and (skip := atari.frames_per_step(env)) != 1:
+            raise UserError(
+                f"--preprocess repeats each action for {atari.SKIP} frames and what "
+                f"{env_id} makes does so for {skip}: make it with frameskip=1, or drop "
+                "--preprocess."
+            )
         env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True

@@ -53,6 +53,12 @@ class EnvStep(NamedTuple):
     infos: Mapping[Any, Any] = MappingProxyType({})
 
 
+def learning_rewards(raw: Array, clip: bool) -> FloatArray:
+    """Return float32 rewards for learning; infinite if float32 can't hold them."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sign(raw) if clip else raw, np.float32)
+
+
 class Envs:
     """B environments stepped together; wraps any Gymnasium vector environment.
 
@@ -115,10 +121,9 @@ class Envs:
             lives = self._count_lives(infos)
             terminated = terminated | ((lives < self._lives) & (lives > 0))
             self._lives = lives
-        rewards = np.sign(raw) if self._clip else raw
         return EnvStep(
             self._observations(observations),
-            np.asarray(rewards, np.float32),
+            learning_rewards(raw, self._clip),
             np.asarray(raw, np.float64),
             terminated,
             truncated,

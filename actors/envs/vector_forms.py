@@ -29,10 +29,13 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     if atari_settings is not None:
         if not config.preprocess or is_changed:
             return None
+        if not atari.has_ale_vector(atari_settings):
+            return None
         return atari.make_ale_vector(atari_settings, n_envs, threads, config.max_frame)
     spec = gym.spec(env) if isinstance(env, str) else env
     if config.preprocess or spec.vector_entry_point is None:
         return None
+    _refuse_num_envs(config)
     envs = gym.make_vec(env, n_envs, "vector_entry_point", **config.arguments)
     _check_autoreset(envs, str(config.env))
     actions = getattr(envs, "action_space", None)
@@ -57,6 +60,7 @@ def user_vector(
             f"can't be applied: leave {flag} out."
         )
     refuse_single_only(config, f"a factory of vector environments, {env_id}")
+    _refuse_num_envs(config)
     envs = factory.call_vector_factory(
         env_id, own, config.arguments, n_envs, first_index, render_mode
     )
@@ -70,6 +74,13 @@ def refuse_single_only(config: EnvConfig, where: str) -> None:
         raise UserError(
             f"{flag} changes environments one by one, which {where} doesn't allow: "
             "leave one of the two out."
+        )
+
+
+def _refuse_num_envs(config: EnvConfig) -> None:
+    if "num_envs" in config.arguments:
+        raise UserError(
+            "--env-kwargs num_envs is what --n-envs sets: give that instead."
         )
 
 

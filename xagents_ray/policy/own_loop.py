@@ -8,7 +8,7 @@ import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.step_info import InfoCoder, of_one_env
-from xagents_ray.actors.envs.vector import EnvStep
+from xagents_ray.actors.envs.vector import EnvStep, learning_rewards
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
 from xagents_ray.algorithms.definition import Algorithm
@@ -246,8 +246,7 @@ class Agent:
         over, cut = (
             np.reshape(x, -1).astype(np.bool_) for x in (terminated, truncated)
         )
-        rewards = np.sign(raw) if self._run.config.env.preprocess else raw
-        learned = rewards.astype(np.float32)
+        learned = learning_rewards(raw, self._run.config.env.preprocess)
         step = EnvStep(frames, learned, raw, over, cut, over | cut, infos=infos)
         self._rows.write(self._row, self._chosen, step, self._ended)
         self._policy.reset_memory(self._ended)
