@@ -1,8 +1,8 @@
 """Finds user-defined wrappers that keep memory from one episode to the next."""
 
 import random
+import sys
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from xagents_ray.core.user_code import is_library
 
 _STEPS = 10
 _DEPTH = 6
-_RANDOM = np.random.Generator, np.random.RandomState, random.Random
+_SKIPPED = gym.Env, gym.Space, np.random.Generator, np.random.RandomState, random.Random
 
 
 def remembering_wrappers(env: gym.Env[Any, Any]) -> tuple[str, ...]:
@@ -38,35 +38,36 @@ def remembering_wrappers(env: gym.Env[Any, Any]) -> tuple[str, ...]:
     with suppress(Exception):
         env.action_space.seed(0)
         env.reset(seed=0)
-        before = [_state_of(vars(layer)) for layer in layers]
+        before = [_state_of(vars(layer), set()) for layer in layers]
         for _ in range(_STEPS):
             *_, terminated, truncated, _ = env.step(env.action_space.sample())
             if terminated or truncated:
                 env.reset()
         env.reset(seed=0)
         pairs = zip(layers, before, strict=True)
-        changed = [x for x, was in pairs if _state_of(vars(x)) != was]
+        changed = [x for x, was in pairs if _state_of(vars(x), set()) != was]
         found = tuple(type(layer).__name__ for layer in changed)
     return found
 
 
-def _state_of(value: Any, depth: int = 0) -> str:
-    """Return a string that differs if attributes other than environments differ."""
-    if (
-        depth > _DEPTH
-        or callable(value)
-        or isinstance(value, (gym.Env, gym.Space, *_RANDOM))
-    ):
+def _state_of(value: Any, seen: set[int], depth: int = 0) -> str:
+    """Return a string that differs if attributes other than environments differ.
+
+    `seen` are ids of the objects that are part of it already.
+    """
+    if depth > _DEPTH or callable(value) or isinstance(value, _SKIPPED):
         return ""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{value.dtype}{value.shape}{value.tobytes()!r}"
-    if isinstance(value, Mapping):
-        parts = [f"{key!r}: {_state_of(x, depth + 1)}" for key, x in value.items()]
-        return f"{{{', '.join(parts)}}}"
-    if isinstance(value, list | tuple | deque | np.ndarray):
-        return f"[{', '.join(_state_of(x, depth + 1) for x in value)}]"
-    if isinstance(value, set | frozenset):
-        return repr(sorted(_state_of(x, depth + 1) for x in value))
-    if hasattr(value, "__dict__"):
-        return _state_of(vars(value), depth + 1)
-    return repr(value)
+    if isinstance(value, list | tuple | deque | set | frozenset | np.ndarray):
+        parts: Any = enumerate(value)
+    elif isinstance(value, dict):
+        parts = value.items()
+    elif type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
+        return repr(value)  # numbers, strings, and objects such as loggers
+    else:
+        parts = getattr(value, "__dict__", {"": repr(value)}).items()
+    if id(value) in seen:
+        return ""
+    seen.add(id(value))
+    return str([(str(key), _state_of(x, seen, depth + 1)) for key, x in parts])
