@@ -51,8 +51,7 @@ class Trajectory(NamedTuple):
     first_env: int = 0  # index of the first environment within the run
     # float32 [T, B, n], of all actions under the behavior policy, or None.
     probabilities: FloatArray | None = None
-    # float64 [T, B, info_size], the infos that rewards for other goals read, or None.
-    info: Array | None = None
+    info: Array | None = None  # float64 [T, B, info_size], for rewards of other goals
 
     @property
     def stack(self) -> int:
@@ -78,13 +77,11 @@ class Transitions(NamedTuple):
     actions: Array  # int32 [K, N], or float32 [K, N, A]
     # float32 [K, N], discounted sum of the n steps' rewards for learning.
     rewards: FloatArray
-    # float32 [K, N], discount of the next observation's value; 0 if the last step
-    # terminated.
+    # float32 [K, N], discount of the next observation's value; 0 if terminated.
     discounts: FloatArray
     # float32 [K, N], sampling priorities; None if sampled uniformly.
     priorities: FloatArray | None = None
-    # int64 [K, N, 2], environment and number of the first step, which identify the
-    # transition in a PriorityUpdate.
+    # int64 [K, N, 2], environment and number of the first step, for PriorityUpdate.
     rows: IntArray | None = None
 
 
