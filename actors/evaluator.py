@@ -42,11 +42,10 @@ class Evaluator:
     ) -> list[Episode]:
         """Play episodes, an equal number in each environment.
 
-        Counting the first episodes to end would favor short ones. If the numbers can't
-        be equal, the first environments play one more. Environment i is seeded with
-        seed + i. A greedy policy takes the most likely actions instead of sampling. A
-        fraction `random_share` of the actions is replaced by random ones. `progress` is
-        called after each vector step with the episodes and env steps completed so far.
+        Counting the first episodes to end would favor short ones. The first
+        environments may play one more. Environment i is seeded with seed + i. A greedy
+        policy takes the most likely actions; a fraction `random_share` is random. After
+        each vector step, `progress` receives the numbers of episodes and env steps.
 
         Returns:
             Episodes with raw returns, ordered by environment, then by time.
