@@ -23,7 +23,7 @@ from xagents_ray.algorithms.run_spec import SEED_LIMIT, RunSpec
 from xagents_ray.core.errors import Stopped, UserError, one_line
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.plugins import resolve_class
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import (
     Array,
     BoolArray,
@@ -49,6 +49,9 @@ class ActorSetup:
         n_envs: number of environments of this actor.
         env_threads: number of cores that the environments may use.
         definitions: serialized definitions to install in the actor's process.
+        first_index: index that the first environment's factory receives; None for
+            `first_env`.
+        info: entries of `info` that trajectories hold.
     """
 
     algorithm: Algorithm
@@ -59,6 +62,8 @@ class ActorSetup:
     n_envs: int
     env_threads: int
     definitions: tuple[bytes, ...] = ()
+    first_index: int | None = None
+    info: tuple[InfoField, ...] = ()
 
     @classmethod
     def of(
@@ -68,6 +73,7 @@ class ActorSetup:
         first_env: int = 0,
         env_threads: int | None = None,
         definitions: tuple[bytes, ...] = (),
+        first_index: int | None = None,
     ) -> "ActorSetup":
         """Return the setup of one env actor of a run; see the class for arguments.
 
@@ -82,6 +88,8 @@ class ActorSetup:
             n_envs,
             env_threads or run.cores,
             definitions,
+            first_index,
+            run.spec.info,
         )
 
     @property
@@ -94,8 +102,8 @@ class ActorSetup:
     def make_envs(self) -> Envs:
         """Create the environments; raise UserError if that fails."""
         install_definitions(self.definitions)
-        threads, first_env = self.env_threads, self.first_env
-        return make_envs(self.config.env, self.n_envs, threads, first_env)
+        first = self.first_env if self.first_index is None else self.first_index
+        return make_envs(self.config.env, self.n_envs, self.env_threads, first)
 
     def make_policy(self, spec: EnvSpec) -> ActorPolicy:
         """Return the policy, without weights, for environments with this spec."""
@@ -114,6 +122,7 @@ class EnvActor:
         self._setup = setup
         self._envs = setup.make_envs()
         self.spec = self._envs.spec
+        self._coder = self._envs.read_info(setup.info)
         self._policy = setup.make_policy(self.spec)
         self._policy.places = setup.places
         self._noise = noise_generators(setup.seed, setup.first_env, setup.n_envs)
@@ -121,6 +130,7 @@ class EnvActor:
         self._stopping = self._midway = False
         self._window: tuple[Array, BoolArray] | None = None
         self._restarts = 0
+        self._version = -1  # of the weights whose statistics the wrappers have
         config = setup.config.algorithm
         self._moments = RolloutMoments(config, self.spec, setup.n_envs)
 
@@ -150,9 +160,12 @@ class EnvActor:
         began, computed = time.perf_counter(), time.process_time()
         self._midway = True
         self._policy.load(weights)
+        if weights.version != self._version:
+            self._envs.statistics.load(weights.arrays)
+            self._version = weights.version
         noise = self._policy.noise(self._noise, length)
         before = self._window or self._reset()
-        rows = TrajectoryWriter(before, length, self.spec.is_image)
+        rows = TrajectoryWriter(before, length, self.spec.is_image, self._coder)
         episodes, acting, stepping = self._step(rows, noise, env_steps)
         self._window = rows.last_window()
         self._midway = False
@@ -164,7 +177,7 @@ class EnvActor:
         report = RolloutReport(
             steps,
             tuple(episodes),
-            statistics=self._moments.update(trajectory),
+            statistics=self._moments.update(trajectory) | self._envs.statistics.take(),
             weights_version=weights.version,
             stepping=stepping,
             acting=acting,
@@ -262,9 +275,11 @@ class EnvActor:
             return 0
         if state["envs"] is None:
             self._restarts += 1
-            self._window = self._reset()
+            if not self._envs.statistics.shapes:  # else they come with the weights
+                self._window = self._reset()
             return int(np.count_nonzero(lengths))
         observations, starts = self._reset()
+        self._envs.statistics.take()  # the checkpoint has what was measured
         self._envs.restore(state["envs"])
         frames, firsts = state["history"]
         self._window = decode_array(frames, observations), decode_array(firsts, starts)

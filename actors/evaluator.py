@@ -12,11 +12,13 @@ from xagents_ray.actors.envs.vector import Envs, EnvStep
 from xagents_ray.actors.policies.base import ActorPolicy, noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter, first_window
 from xagents_ray.algorithms.run_spec import SEED_LIMIT
-from xagents_ray.core.errors import Stopped
+from xagents_ray.core.errors import EndlessEpisode, Stopped
 from xagents_ray.core.trajectory import Array, Episode, Weights, stack_frames
 
 # Number of env steps after which all decaying exploration has ended.
 TRAINED = sys.maxsize
+_MOST_STEPS = 20_000
+"""Env steps of an episode without a time limit after which an evaluation gives up."""
 
 
 class Evaluator:
@@ -40,18 +42,19 @@ class Evaluator:
     ) -> list[Episode]:
         """Play episodes, an equal number in each environment.
 
-        Counting the first episodes to end would favor short ones. If the numbers can't
-        be equal, the first environments play one more. Environment i is seeded with
-        seed + i. A greedy policy takes the most likely actions instead of sampling. A
-        fraction `random_share` of the actions is replaced by random ones. `progress` is
-        called after each vector step with the episodes and env steps completed so far.
+        Counting the first episodes to end would favor short ones. The first
+        environments may play one more. Environment i is seeded with seed + i. A greedy
+        policy takes the most likely actions; a fraction `random_share` is random. After
+        each vector step, `progress` receives the numbers of episodes and env steps.
 
         Returns:
             Episodes with raw returns, ordered by environment, then by time.
         Raises:
+            EndlessEpisode: an episode without a time limit doesn't end.
             Stopped: `stop` was called.
         """
         self._policy.load(weights)
+        self._envs.statistics.load(weights.arrays, frozen=True)
         share, rest = divmod(episodes, self._n_envs)
         shares = [share + (env < rest) for env in range(self._n_envs)]
         played: list[list[Episode]] = [[] for _ in shares]
@@ -68,6 +71,7 @@ class Evaluator:
                 env = episode.env - self._first_env
                 if len(played[env]) < shares[env]:
                     played[env].append(episode)
+            check_end(self._envs, counter)
             progress(sum(map(len, played)), (row + 1) * self._n_envs)
             if [len(each) for each in played] == shares:
                 break
@@ -79,6 +83,16 @@ class Evaluator:
 
     def close(self) -> None:
         self._envs.close()
+
+
+def check_end(envs: Envs, counter: EpisodeCounter) -> None:
+    """Raise EndlessEpisode if an episode without a time limit doesn't end."""
+    if counter.lengths.max() >= _MOST_STEPS and not envs.has_time_limit:
+        raise EndlessEpisode(
+            f"An episode of {envs.id} has not ended after {_MOST_STEPS:,} env steps, "
+            "and no time limit ends it: set one with --env-kwargs max_episode_steps=N "
+            "if Gymnasium makes it, or wrap it in gymnasium.wrappers.TimeLimit."
+        )
 
 
 def play_forever(

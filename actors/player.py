@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from xagents_ray.actors.env_actor import ActorSetup
 from xagents_ray.actors.envs.make import make_one
-from xagents_ray.actors.evaluator import play_forever
+from xagents_ray.actors.evaluator import check_end, play_forever
 from xagents_ray.actors.policies.base import noise_generators
 from xagents_ray.actors.rollout import EpisodeCounter
 from xagents_ray.core.errors import Stopped, UserError
@@ -177,7 +177,7 @@ class Player:
         mode = "rgb_array" if self._has_pictures else None
         if config.render:
             self._window = Window(f"{setup.algorithm.name} {setup.config.env.env}")
-        self._envs = make_one(setup.config.env, mode)
+        self._envs = make_one(setup.config.env, mode, setup.first_index or 0)
         self._policy = setup.make_policy(self._envs.spec)
 
     def play(self, weights: Weights, seed: int) -> Iterator[Episode]:
@@ -189,9 +189,11 @@ class Player:
             Each episode when it has ended and its video is complete.
         Raises:
             Stopped: `stop` was called, or the user closed the window.
+            EndlessEpisode: an episode without a time limit doesn't end.
             UserError: a picture or a video can't be made or written.
         """
         self._policy.load(weights)
+        self._envs.statistics.load(weights.arrays, frozen=True)
         first, generators = self._envs.reset(seed), noise_generators(seed, 0, 1)
         steps = play_forever(
             self._envs,
@@ -214,6 +216,7 @@ class Player:
                 number += 1
             if number > self._config.episodes:
                 return
+            check_end(self._envs, counter)
             if not ended:
                 self._see(number, int(counter.lengths[0]))
 

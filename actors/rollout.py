@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from xagents_ray.actors.envs.step_info import InfoCoder
 from xagents_ray.actors.envs.vector import EnvStep
 from xagents_ray.actors.policies.base import Actions, ActorPolicy
 from xagents_ray.core.errors import Diverged
@@ -37,10 +38,15 @@ class TrajectoryWriter:
             window before row 0.
         length: number of rows, T.
         is_image: whether to stack frames for the network.
+        coder: coder of the infos of steps; None if they are not stored.
     """
 
     def __init__(
-        self, before: tuple[Array, BoolArray], length: int, is_image: bool
+        self,
+        before: tuple[Array, BoolArray],
+        length: int,
+        is_image: bool,
+        coder: InfoCoder | None = None,
     ) -> None:
         stack, envs, *shape = before[0].shape
         self._stack, self._is_image = stack, is_image
@@ -52,7 +58,9 @@ class TrajectoryWriter:
         self._rewards = np.empty((length, envs), np.float32)
         self._terminated = np.empty((length, envs), np.bool_)
         self._truncated = np.empty((length, envs), np.bool_)
+        self._raw_rewards: list[Array] = []
         self._chosen: list[Actions] = []
+        self._coder, self._info = coder, list[Array]()
 
     def input(self, t: int) -> Array:
         """Return the network's input at row t, 0 to T: [B, *input_shape]."""
@@ -67,9 +75,12 @@ class TrajectoryWriter:
         self.observations[t + self._stack] = step.observations
         self.starts[t + self._stack] = resets
         self._rewards[t] = step.rewards
+        self._raw_rewards.append(step.raw_rewards)
         self._terminated[t] = step.terminated
         self._truncated[t] = step.truncated
         self._chosen.append(chosen)
+        if self._coder is not None:
+            self._info.append(self._coder.encode_step(step.infos, ~resets))
 
     def last_window(self) -> tuple[Array, BoolArray]:
         """Return copies of the newest frames and starts, for the next rollout."""
@@ -77,13 +88,15 @@ class TrajectoryWriter:
         return self.observations[length:].copy(), self.starts[length:].copy()
 
     def check_rewards(self) -> None:
-        """Raise Diverged if a reward is not finite."""
+        """Raise Diverged if a reward is not finite, or too large for float32."""
         finite = np.isfinite(self._rewards)
         if not finite.all():
             row, env = np.argwhere(~finite)[0]
+            raw = self._raw_rewards[row][env]
+            limit = ", which float32 can't hold" if np.isfinite(raw) else ""
             raise Diverged(
-                f"The environment gave a reward of {self._rewards[row, env]}: fix it, "
-                "or look at what it returns for extreme actions."
+                f"The environment gave a reward of {raw:g}{limit}: fix it, or look at "
+                "what it returns for extreme actions."
             )
 
     def trajectory(
@@ -108,6 +121,7 @@ class TrajectoryWriter:
             weights_version=version,
             first_env=first_env,
             probabilities=policy.probabilities(rows),
+            info=np.stack(self._info) if self._info else None,
         )
 
 

@@ -9,9 +9,11 @@ from xagents_ray.core.moments import (
     CLIP_RANGE,
     OBSERVATION,
     STD_EPSILON,
+    WRAPPER,
     Moments,
     Statistics,
     merge_moments,
+    wrapper_name,
 )
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras as networks
@@ -23,6 +25,9 @@ __autograph__ = False
 
 class Normalizer:
     """Running statistics of observations and of discounted returns.
+
+    Statistics of an environment's normalizing wrappers are merged here too, only to be
+    sent back to the wrappers.
 
     `Learner.learn` decides which of them a learning phase uses. With a policy lag, its
     rollouts were collected with older statistics. Importance ratios correct for those
@@ -40,6 +45,7 @@ class Normalizer:
             shapes[OBSERVATION] = spec.observation_shape
         if config.normalize_rewards:
             shapes["return"] = ()
+        shapes |= {wrapper_name(i): shape for i, shape in enumerate(spec.wrappers)}
         powers = range(1 if config.replay is None else config.replay.n_step)
         # Bound on rewards, which are discounted sums over n steps.
         self._largest = CLIP_RANGE * sum(config.gamma**n for n in powers)
@@ -85,10 +91,12 @@ class Normalizer:
     def named(self, model: str) -> dict[str, tf.Variable]:
         """Return the variables by their names in a learner's state.
 
-        Those of observations belong to the weights of `model`, which acts.
+        Those of observations and of wrappers belong to the weights of `model`, which
+        acts.
         """
+        acting = OBSERVATION, WRAPPER
         return {
-            f"{model}/{name}" if name.startswith(OBSERVATION) else name: variable
+            f"{model}/{name}" if name.startswith(acting) else name: variable
             for name, variable in self.variables.items()
         }
 

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xagents_ray.core.errors import UserError
+from xagents_ray.core.moments import WRAPPER
 from xagents_ray.core.trajectory import Array
 from xagents_ray.learners import runtime
 from xagents_ray.networks import keras as networks
@@ -55,7 +56,9 @@ class LearnerState:
             UserError: the copy is from another kind of learner.
         """
         counters = {k for k in self.variables if k.startswith(COUNT)}
-        if missing := self.variables.keys() - counters - arrays.keys():
+        # Runs of earlier versions have no statistics of wrappers.
+        optional = counters | {k for k in self.variables if f"/{WRAPPER}" in k}
+        if missing := self.variables.keys() - optional - arrays.keys():
             raise UserError(
                 f"The checkpoint has no {min(missing)}: it is of another agent or "
                 "model; resume with the versions that wrote it."

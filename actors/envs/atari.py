@@ -30,18 +30,33 @@ def emulator_settings(env: str | EnvSpec) -> dict[str, Any] | None:
     return dict(spec.kwargs)
 
 
+_VECTOR_SETTINGS = (
+    "game",
+    "repeat_action_probability",
+    "full_action_space",
+    "max_num_frames_per_episode",
+)
+"""Emulator settings that ALE's vector environment supports."""
+
+
+def has_ale_vector(settings: dict[str, Any]) -> bool:
+    """Return whether ALE's vector environment supports preprocessing with settings."""
+    others = settings.keys() - {*_VECTOR_SETTINGS, "frameskip", "obs_type"}
+    return not others and settings.get("obs_type", "rgb") == "rgb"
+
+
+def frames_per_step(env: gym.Env[Any, Any]) -> Any:
+    """Return the frames of a step of ALE, an int or a range; 1 if it isn't ALE."""
+    own = env.unwrapped
+    return own._frameskip if isinstance(own, ale_py.AtariEnv) else 1
+
+
 def make_ale_vector(
     settings: dict[str, Any], n_envs: int, threads: int, max_frame: bool
 ) -> Any:
     """Return ALE's vector environment: uint8 [B, 1, 84, 84] frames, raw rewards."""
-    names = (
-        "game",
-        "repeat_action_probability",
-        "full_action_space",
-        "max_num_frames_per_episode",
-    )
     return AtariVectorEnv(
-        **{name: settings[name] for name in names if name in settings},
+        **{name: settings[name] for name in _VECTOR_SETTINGS if name in settings},
         num_envs=n_envs,
         num_threads=threads,
         stack_num=1,

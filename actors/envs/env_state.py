@@ -34,7 +34,10 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     gym.wrappers.ClipAction: (),
     gym.wrappers.RescaleAction: (),
     atari.AtariPreprocessing: (),
+    gym.wrappers.NormalizeObservation: (),  # their statistics come with the weights
+    gym.wrappers.NormalizeReward: ("discounted_reward",),
     wrapping.FlattenedEnv: (),
+    wrapping.ChannelsLast: (),
 }
 
 

@@ -1,6 +1,7 @@
 """Calls user-defined classes and functions that make environments."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,25 +26,24 @@ def call_factory(
     arguments: Mapping[str, Any],
     index: int,
     render_mode: str | None = None,
-) -> gym.Env[Any, Any]:
-    """Return the environment that a factory makes.
+) -> Any:
+    """Return the environment of Gymnasium or the old gym that a factory makes.
 
     Args:
         env: name of the environment.
         factory: the class or function that makes it.
         arguments: keyword arguments of the factory.
-        index: index of the environment in the run; passed if the factory requires an
-            argument `index`, `i`, `idx`, `rank` or `env_index`.
+        index: index of the environment, unique among those that are open; passed if the
+            factory requires an argument `index`, `i`, `idx`, `rank` or `env_index`.
         render_mode: passed on if the factory takes a render mode.
     Raises:
         EnvironmentFault: the factory can't take the arguments, or returns no
-            gymnasium.Env.
+            environment.
     """
-    required = _signature(factory).parameters.values()
-    indices = [p.name for p in required if p.name in _INDEX and p.default is p.empty]
-    given = {**{name: index for name in indices}, **arguments}
+    given = {**_index_arguments(factory, index), **arguments}
     made = _call(env, factory, given, render_mode)
-    if isinstance(made, gym.Env):
+    of_old_gym = getattr(sys.modules.get("gym"), "Env", ())
+    if isinstance(made, gym.Env) or isinstance(made, of_old_gym):
         return made
     remedy = "return a gymnasium.Env"
     if isinstance(made, gym.vector.VectorEnv):
@@ -56,10 +56,16 @@ def call_vector_factory(
     factory: Factory,
     arguments: Mapping[str, Any],
     n_envs: int,
+    first_index: int,
     render_mode: str | None = None,
 ) -> Any:
-    """Return the vector environment that a factory makes; see `call_factory`."""
-    made = _call(env, factory, {"num_envs": n_envs, **arguments}, render_mode)
+    """Return the vector environment that a factory makes; see `call_factory`.
+
+    The index that it gets is that of its first environment; the others follow.
+    """
+    indices = _index_arguments(factory, first_index)
+    given = {**indices, "num_envs": n_envs, **arguments}
+    made = _call(env, factory, given, render_mode)
     if not isinstance(made, gym.vector.VectorEnv):
         raise _wrong_kind(env, factory, made, "return a gymnasium.vector.VectorEnv")
     if made.num_envs != n_envs:
@@ -98,6 +104,14 @@ def check_arguments(env: str, factory: Factory, arguments: Mapping[str, Any]) ->
     given = f"({shown})" if shown else "no arguments"
     remedy = "give them defaults, or values with --env-kwargs"
     check_call(f"--env {env}", factory, given, remedy, **arguments)
+
+
+def _index_arguments(factory: Factory, index: int) -> dict[str, int]:
+    """Return the index by the name under which a factory requires it, if it does."""
+    required = _signature(factory).parameters.values()
+    return {
+        p.name: index for p in required if p.name in _INDEX and p.default is p.empty
+    }
 
 
 def _call(

@@ -1,17 +1,19 @@
 """Rewards of goal environments for relabeled goals."""
 
-import dis
-from collections.abc import Callable
-from contextlib import closing
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from xagents_ray.actors.envs import interface, wrapping
+from xagents_ray.actors.envs import indices, interface, wrapping
+from xagents_ray.actors.envs.goal_functions import Infos, texts_in, vectorized
 from xagents_ray.actors.envs.make import make_single
+from xagents_ray.actors.envs.step_info import InfoCoder, ReadInfo, find_fields
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.objects import install_definitions
-from xagents_ray.core.spec import EnvSpec, Goals
+from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.config import Config
 from xagents_ray.settings.training import EnvConfig
@@ -19,140 +21,197 @@ from xagents_ray.settings.training import EnvConfig
 _TRIED_STEPS = 20
 
 
+class _GoalSteps(NamedTuple):
+    """N steps of a goal environment."""
+
+    achieved: FloatArray  # float32 [N, G], after each step
+    desired: FloatArray  # float32 [N, G], before each step
+    rewards: list[float]
+    infos: list[dict[Any, Any]]
+
+
 class GoalRewards:
     """Computes rewards and terminations for goals with an environment's functions.
 
     `compute_reward` and, if defined, `compute_terminated` are called with arrays [N, G]
-    if they accept these, else once per row. Their `info` is empty.
+    if they accept these, else once per row. They get the stored entries of `info`: one
+    dict for a row, and N dicts for arrays, or one if nothing is read.
 
     Args:
         config: settings of the environment; one instance is created.
+        info: entries of `info` that are stored; None to find those that the functions
+            read.
+        shard: index of the replay shard that asks for rewards.
+    Attributes:
+        info: entries of `info` that are stored.
     Raises:
-        UserError: the environment can't be created, or has no `compute_reward`.
+        UserError: the environment can't be created, or has no `compute_reward`, or
+            reads entries that can't be stored.
     """
 
-    def __init__(self, config: EnvConfig) -> None:
-        self._env = env = make_single(config, None)
-        if not env.has_wrapper_attr("compute_reward"):
-            place = interface.method_line(env, "step")
-            remedy = "add compute_reward(achieved_goal, desired_goal, info) to it"
-            what = "--her needs its rewards for other goals"
-            raise interface.env_fault(str(config.env), what, place, remedy)
-        space: Any = wrapping.space_before_flattening(env)
-        goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
-        two, same = np.stack(goals), np.stack(goals[:1] * 2)
-        self._reward = _by_rows(env.get_wrapper_attr("compute_reward"), two, same)
-        self._terminated = None
-        if env.has_wrapper_attr("compute_terminated"):
-            ends = env.get_wrapper_attr("compute_terminated")
-            self._terminated = _by_rows(ends, two, same)
+    def __init__(
+        self,
+        config: EnvConfig,
+        info: tuple[InfoField, ...] | None = (),
+        shard: int = 0,
+    ) -> None:
+        self._id = str(config.env)
+        index = indices.goal_rewards_index(config, shard)
+        self._env = make_single(config, None, index)
+        try:
+            functions = self._find_functions()
+            self.info = self._find_info(functions) if info is None else info
+            place = interface.method_line(self._env, "step")
+            self._coder = InfoCoder(self.info, self._id, place)
+            achieved, desired, infos = self._sample_rows()
+            self._reward, *ends = (
+                vectorized(each, achieved, desired, infos, self.info)
+                for each in functions
+            )
+        except BaseException:
+            self.close()
+            raise
+        self._terminated = ends[0] if ends else None
 
     def __call__(
-        self, achieved: FloatArray, desired: FloatArray
+        self, achieved: FloatArray, desired: FloatArray, info: Array | None = None
     ) -> tuple[FloatArray, BoolArray | None]:
         """Return rewards, float32 [N], and terminations, bool [N], for goals [N, G].
 
         The terminations are None without `compute_terminated`.
+
+        Args:
+            achieved: float32 [N, G], achieved goals.
+            desired: float32 [N, G], desired goals.
+            info: float64 [N, info_size], stored infos of the steps; None if nothing
+                reads them.
         """
-        rewards = self._reward(achieved, desired).astype(np.float32)
+        stored = np.zeros((1, 0)) if info is None else info
+        infos = self._coder.decode(stored)
+        if info is None:
+            infos *= len(achieved)
+        rewards = self._reward(achieved, desired, infos).astype(np.float32)
         if self._terminated is None:
             return rewards, None
-        return rewards, self._terminated(achieved, desired).astype(np.bool_)
+        return rewards, self._terminated(achieved, desired, infos).astype(np.bool_)
 
-    def differing(self, goals: Goals) -> tuple[float, float] | None:
+    def differing(self) -> tuple[float, float] | None:
         """Return the environment's and the computed reward of a step where they differ.
 
         It is the first of some random steps; return None if they agree in all of these.
         """
-        env, (achieved, desired) = self._env, goals.slices
-        env.action_space.seed(0)
-        before, _ = env.reset(seed=0)
-        for _ in range(_TRIED_STEPS):
-            after, reward, *ends, _ = env.step(env.action_space.sample())
-            pair = after[None, achieved], before[None, desired]
-            computed = self(*map(np.float32, pair))[0].item()
-            if not np.isclose(float(reward), computed, rtol=1e-3, atol=1e-4):
-                return float(reward), computed
-            before = env.reset()[0] if any(ends) else after
+        steps = self._sample_steps(_TRIED_STEPS)
+        info = self._coder.encode(steps.infos) if self.info else None
+        computed, _ = self(steps.achieved, steps.desired, info)
+        for stepped, found in zip(steps.rewards, computed.tolist(), strict=True):
+            if not np.isclose(stepped, found, rtol=1e-3, atol=1e-4):
+                return stepped, found
         return None
 
     def close(self) -> None:
         self._env.close()
 
+    def _find_functions(self) -> list[Callable[..., Any]]:
+        """Return `compute_reward` and, if the environment has it, the other one."""
+        env = self._env
+        if not env.has_wrapper_attr("compute_reward"):
+            place = interface.method_line(env, "step")
+            remedy = "add compute_reward(achieved_goal, desired_goal, info) to it"
+            what = "--her needs its rewards for other goals"
+            raise interface.env_fault(self._id, what, place, remedy)
+        names = "compute_reward", "compute_terminated"
+        return [env.get_wrapper_attr(x) for x in names if env.has_wrapper_attr(x)]
 
-def goal_rewards(config: Config) -> GoalRewards | None:
-    """Return the `GoalRewards` of a run; None if its replay doesn't relabel goals."""
-    return GoalRewards(config.env) if config.algorithm.relabels_goals else None
+    def _find_info(
+        self, functions: Sequence[Callable[..., Any]]
+    ) -> tuple[InfoField, ...]:
+        """Return the entries of `info` that the functions read.
+
+        They are those read for some random steps, and for the goals achieved there, and
+        those that the functions' code names, if they can be stored.
+        """
+        steps, read, named = self._sample_steps(_TRIED_STEPS), set[Any](), set[Any]()
+        for function in functions:
+            own = set[Any]()
+            infos = [ReadInfo(info, own.add) for info in steps.infos]
+            call = vectorized(function, steps.achieved, steps.desired, infos, own)
+            own.clear()  # calls in another form may have read more
+            for desired in (steps.desired, steps.achieved):
+                call(steps.achieved, desired, infos)
+            read, named = read | own, named | texts_in(function)
+        place = interface.method_line(self._env, "step")
+        fields = find_fields(steps.infos, read, self._id, place)
+        present = {key for info in steps.infos for key in info}
+        for key in sorted(named & present - read):
+            with suppress(UserError):
+                fields += find_fields(steps.infos, {key}, self._id, place)
+        return fields
+
+    def _sample_steps(self, count: int) -> _GoalSteps:
+        """Return random steps, the same ones in each call."""
+        env, goal_steps = self._env, list[tuple[Any, ...]]()
+        goals = wrapping.goals_of(wrapping.space_before_flattening(env))
+        assert goals is not None
+        achieved, desired = goals.slices
+        env.action_space.seed(0)
+        before, _ = env.reset(seed=0)
+        for _ in range(count):
+            after, reward, *ends, info = env.step(env.action_space.sample())
+            pair = np.float32(after[achieved]), np.float32(before[desired])
+            goal_steps.append((*pair, float(reward), dict(info)))
+            before = env.reset()[0] if any(ends) else after
+        reached, wanted, rewards, infos = zip(*goal_steps, strict=True)
+        return _GoalSteps(np.stack(reached), np.stack(wanted), [*rewards], [*infos])
+
+    def _sample_rows(self) -> tuple[FloatArray, FloatArray, Infos]:
+        """Return two different goals, each beside the first one, and two infos."""
+        space: Any = wrapping.space_before_flattening(self._env)
+        goals = [np.float32(space["desired_goal"].sample()) for _ in range(2)]
+        infos: Infos = [{}, {}]
+        if self.info:
+            infos = self._coder.decode(self._coder.encode(self._sample_steps(2).infos))
+        return np.stack(goals), np.stack(goals[:1] * 2), infos
+
+
+def goal_rewards(config: Config, spec: EnvSpec, shard: int = 0) -> GoalRewards | None:
+    """Return the `GoalRewards` of a replay shard; None if it relabels no goals."""
+    if not config.algorithm.relabels_goals:
+        return None
+    return GoalRewards(config.env, spec.info, shard)
 
 
 def check_goal_rewards(
     config: Config, spec: EnvSpec, definitions: tuple[bytes, ...] = ()
-) -> tuple[str, ...]:
-    """Return notes for the user; raise UserError if --her can't compute rewards.
+) -> tuple[EnvSpec, tuple[str, ...]]:
+    """Return the spec with the entries of `info` to store, and notes for the user.
 
     `definitions` are those of `registry.export_definitions`.
+
+    Raises:
+        UserError: --her can't compute rewards.
     """
     if not config.algorithm.relabels_goals:
-        return ()
+        return spec, ()
     install_definitions(definitions)
     env_id = str(config.env.env)
     if spec.goals is None:
         raise UserError(
-            f"--her is for goal environments, whose observations are a Dict of "
+            "--her is for goal environments, whose observations are a Dict of "
             "observation, achieved_goal and desired_goal (vectors of one size), and "
             f"{env_id} is none: leave it out."
         )
-    with interface.errors_name_line(env_id), closing(GoalRewards(config.env)) as found:
-        differing = found.differing(spec.goals)
+    with (
+        interface.errors_name_line(env_id),
+        closing(GoalRewards(config.env, None)) as found,
+    ):
+        spec = replace(spec, info=found.info)
+        differing = found.differing()
     if differing is None:
-        return ()
+        return spec, ()
     stepped, computed = differing
-    return (
+    note = (
         f"A step of {env_id} gave {stepped:g} and its compute_reward {computed:g} for "
         "the same goals: --her learns from both. Let a wrapper that changes rewards "
-        "change compute_reward too",
+        "change compute_reward too"
     )
-
-
-def _by_rows(
-    function: Callable[..., Any], achieved: FloatArray, desired: FloatArray
-) -> Callable[[FloatArray, FloatArray], Array]:
-    """Return a vectorized form of a function that may accept only single rows.
-
-    The function is tried on the two given rows, unless it is constant.
-    """
-
-    def at_once(achieved: FloatArray, desired: FloatArray) -> Array:
-        return np.asarray(function(achieved, desired, {}))
-
-    def by_rows(achieved: FloatArray, desired: FloatArray) -> Array:
-        rows = zip(achieved, desired, strict=True)
-        return np.array([function(*row, {}) for row in rows])
-
-    def repeated(achieved: FloatArray, desired: FloatArray) -> Array:
-        return np.repeat(function(achieved, desired, {}), len(achieved))
-
-    if _is_constant(function):
-        return repeated
-    expected = by_rows(achieved, desired)
-    try:
-        found = at_once(achieved, desired)
-    except Exception:  # raised by user code that expects one row
-        return by_rows
-    fits = found.shape == expected.shape and np.allclose(found, expected)
-    return at_once if fits else by_rows
-
-
-_READING_NOTHING = {"RESUME", "LOAD_CONST", "LOAD_SMALL_INT", "RETURN_VALUE"}
-_READING_NOTHING |= {"RETURN_CONST", "NOP"}
-
-
-def _is_constant(function: Callable[..., Any]) -> bool:
-    """Return whether a function returns a constant and reads no argument.
-
-    For example, `compute_terminated` of Gymnasium-Robotics is `return False`.
-    """
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if code is None:
-        return False
-    return {each.opname for each in dis.get_instructions(code)} <= _READING_NOTHING
+    return spec, (note,)

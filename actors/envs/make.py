@@ -3,6 +3,9 @@
 import dataclasses
 import functools
 import re
+from collections.abc import Mapping
+from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -11,15 +14,19 @@ import numpy as np
 from xagents_ray.actors.envs import (
     atari,
     factory,
+    indices,
     interface,
+    old_gym,
     registry,
     vector_forms,
+    wrapper_statistics,
     wrapping,
 )
 from xagents_ray.actors.envs.vector import Envs, no_pictures
 from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.core.objects import install_definitions
 from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.trajectory import Array
 from xagents_ray.settings.training import EnvConfig
 
 _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
@@ -27,15 +34,21 @@ _OTHER_SPACES = "[Ss]ub-environment|Some environments have an action space"
 _SIMULATED = ("gymnasium.envs.box2d", "gymnasium.envs.mujoco")
 
 
-def probe(config: EnvConfig, definitions: tuple[bytes, ...] = ()) -> EnvSpec:
+def probe(
+    config: EnvConfig, definitions: tuple[bytes, ...] = (), index: int = 0
+) -> EnvSpec:
     """Return the spec of an environment by making one.
 
+    Args:
+        config: settings of the environment.
+        definitions: definitions of environments that this process doesn't know.
+        index: index that the environment's factory gets.
     Raises:
         UserError: the environment doesn't exist, or its spaces are not supported.
     """
     install_definitions(definitions)
     with interface.errors_name_line(str(config.env)):
-        envs = make_envs(config, 1, 1)
+        envs = make_envs(config, 1, 1, index)
         envs.close()
     return envs.spec
 
@@ -50,11 +63,10 @@ def check_env(config: EnvConfig) -> EnvSpec:
     if config.vectorization == "async":  # its child processes would hide errors
         config = dataclasses.replace(config, vectorization="sync")
     with interface.errors_name_line(str(config.env)):
-        envs = make_envs(config, 1, 1)
-        if envs.is_checked:
-            envs.check_finite(envs.reset(0))
-        envs.close()
-    return envs.spec
+        with closing(make_envs(config, 1, 1)) as envs:
+            if envs.is_checked:
+                envs.check_finite(envs.reset(0))
+            return dataclasses.replace(envs.spec, remembering=envs.remembering())
 
 
 def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
@@ -68,7 +80,21 @@ def notes(config: EnvConfig, spec: EnvSpec | None = None) -> tuple[str, ...]:
         found.append(
             f"{env_id} has {spec.flattened} observations, flattened to vectors of "
             f"{pluralize(spec.observation_shape[0], 'number')}; --state-to-input takes "
-            "another function"
+            "another function, such as one that makes images, [H, W, C] of uint8"
+        )
+    if spec is not None and spec.channels_first:
+        *sides, channels = spec.observation_shape
+        found.append(
+            f"{env_id} has images {[channels, *sides]}, whose channels come first, and "
+            f"they are read as {[*sides, channels]}; where they are frames that are "
+            "stacked already, add --frame-stack 1"
+        )
+    for name in () if spec is None else spec.remembering:
+        found.append(
+            f"The wrapper {name} keeps memory from one episode to the next, which "
+            "evaluations, play and loaded policies begin without, and --resume too "
+            "without get_state and set_state; --normalize-observations and "
+            "--normalize-rewards keep their statistics with the run"
         )
     return tuple(found)
 
@@ -94,10 +120,12 @@ def choose_vectorization(config: EnvConfig) -> EnvConfig:
     return chosen if pool.has_env(env_id) else config
 
 
-def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) -> Envs:
+def make_envs(
+    config: EnvConfig, n_envs: int, threads: int, first_index: int = 0
+) -> Envs:
     """Return vector environments that use up to `threads` cores, where supported.
 
-    Their indices in the run are `first_env` to `first_env + n_envs - 1`.
+    Their factories receive the indices `first_index` to `first_index + n_envs - 1`.
 
     Raises:
         UserError: the environment or this vectorization of it does not exist.
@@ -109,7 +137,8 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
         if mode == "envpool":
             return Envs(_envpool(config, n_envs, threads), config)
         if own is not None and factory.makes_vectors(own):
-            return Envs(vector_forms.user_vector(config, own, n_envs), config)
+            made = vector_forms.user_vector(config, own, n_envs, first_index)
+            return Envs(made, config)
         if own is None and mode in ("auto", "vector"):
             if (
                 envs := vector_forms.native_vector(config, n_envs, threads)
@@ -120,7 +149,7 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
                 f"{env_id} has no vector environment of its own: use "
                 "--vectorization auto."
             )
-        numbers = range(first_env, first_env + n_envs)
+        numbers = range(first_index, first_index + n_envs)
         makes = [functools.partial(_single, config, own, number) for number in numbers]
         kind = vector_forms.AsyncEnvs if mode == "async" else vector_forms.SyncEnvs
         return Envs(kind(makes), config)
@@ -135,22 +164,28 @@ def make_envs(config: EnvConfig, n_envs: int, threads: int, first_env: int = 0) 
         ) from None
 
 
-def make_one(config: EnvConfig, render_mode: str | None) -> Envs:
+def make_one(config: EnvConfig, render_mode: str | None, index: int = 0) -> Envs:
     """Return `Envs` of a single environment, ignoring the config's `vectorization`.
 
-    The render mode is `rgb_array` for `Envs.picture`, None for no pictures.
+    Args:
+        config: settings of the environment.
+        render_mode: `rgb_array` for `Envs.picture`, None for no pictures.
+        index: index that the environment's factory gets.
 
     Raises:
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
     own = registry.find_factory(str(config.env))
     if own is not None and factory.makes_vectors(own):
-        return Envs(vector_forms.user_vector(config, own, 1, render_mode), config)
-    make = functools.partial(make_single, config, render_mode)
+        made = vector_forms.user_vector(config, own, 1, index, render_mode)
+        return Envs(made, config)
+    make = functools.partial(make_single, config, render_mode, index)
     return Envs(vector_forms.SyncEnvs([make]), config)
 
 
-def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:
+def make_single(
+    config: EnvConfig, render_mode: str | None, index: int = 0
+) -> gym.Env[Any, Any]:
     """Return a single Gymnasium environment; UserError if it can't be created."""
     env_id = str(config.env)
     own = registry.find_factory(env_id)
@@ -160,7 +195,7 @@ def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
             "yourself, with num_envs=1 or more."
         )
     try:
-        return _single(config, own, 0, render_mode)
+        return _single(config, own, index, render_mode)
     except gym.error.Error as error:
         raise registry.unknown_environment(env_id, error) from None
     except TypeError as error:
@@ -170,14 +205,21 @@ def make_single(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]
 
 
 def make_stacked(
-    config: EnvConfig, stack: int, render_mode: str | None
+    config: EnvConfig,
+    stack: int,
+    render_mode: str | None,
+    arrays: Mapping[str, Array] = MappingProxyType({}),
 ) -> gym.Env[Any, Any]:
     """Return one environment as a policy sees it, with stacked frames.
+
+    It has an index of its own in this process, since a user steps it. Its normalizing
+    wrappers use the statistics among the policy's `arrays`, without updating them.
 
     Raises:
         UserError: the environment doesn't exist, or doesn't take the render mode.
     """
-    env = make_single(config, render_mode)
+    env = make_single(config, render_mode, indices.next_own_index(config))
+    wrapper_statistics.load_into(env, arrays)
     if stack == 1:
         return env
     return gym.wrappers.FrameStackObservation(env, stack, padding_type="zero")
@@ -190,22 +232,31 @@ def _single(
     index: int,
     render_mode: str | None = None,
 ) -> gym.Env[Any, Any]:
-    """Return environment `index` of the run, with the config's wrappers."""
+    """Return the environment with this index, with the config's wrappers."""
     env_id = str(config.env)
     if own is not None:
         env = factory.call_factory(env_id, own, config.arguments, index, render_mode)
+        if not isinstance(env, gym.Env):
+            env = old_gym.adapt_made(env_id, env, render_mode)
     else:
         env = _registered(config, render_mode)
     is_own = bool(config.wrappers) or registry.is_user_defined(env_id, own, env)
     env = wrapping.wrap_env(env, config)
     if is_own and (config.preprocess or config.state_to_input is not None):
         env = interface.InterfaceCheck(env, env_id)
-    if config.preprocess and _is_image(env, env_id):
+    if config.preprocess and _is_image(env := wrapping.with_channels_last(env), env_id):
+        if own is not None and (skip := atari.frames_per_step(env)) != 1:
+            raise UserError(
+                f"--preprocess repeats each action for {atari.SKIP} frames and what "
+                f"{env_id} makes does so for {skip}: make it with frameskip=1, or drop "
+                "--preprocess."
+            )
         env, is_own = atari.AtariPreprocessing(env, config.max_frame), False
     if config.state_to_input is not None:
         env, is_own = wrapping.transform_observations(env, config.state_to_input), True
     env = wrapping.flatten_observations(env)
-    return interface.InterfaceCheck(env, env_id) if is_own else env
+    env = interface.InterfaceCheck(env, env_id) if is_own else env
+    return wrapping.with_channels_last(env)
 
 
 def _registered(config: EnvConfig, render_mode: str | None) -> gym.Env[Any, Any]:

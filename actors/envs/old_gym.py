@@ -11,7 +11,10 @@ import numpy as np
 from xagents_ray.actors.envs import factory, interface
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.process import quiet_stderr
-from xagents_ray.core.user_code import line_of
+from xagents_ray.core.user_code import is_of, line_of
+
+_REPLACED = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
+"""Names of gym's wrappers around the environments that it makes."""
 
 
 def make_old_gym(env_id: str, render_mode: str | None = None, **arguments: Any) -> Any:
@@ -42,8 +45,23 @@ def make_old_gym(env_id: str, render_mode: str | None = None, **arguments: Any) 
     if render_mode is not None and _takes(creator, "render_mode"):
         arguments["render_mode"] = render_mode
     factory.check_arguments(f"gym:{env_id}", creator, arguments)
-    env = OldGymAdapter(env_id, creator(**arguments), render_mode, str(place))
+    env = OldGymAdapter(f"gym:{env_id}", creator(**arguments), render_mode, str(place))
     return env if limit is None else gym.wrappers.TimeLimit(env, limit)
+
+
+def adapt_made(env_id: str, env: Any, render_mode: str | None) -> gym.Env[Any, Any]:
+    """Return an environment of gym that a user's factory made, for Gymnasium.
+
+    Gymnasium's TimeLimit replaces gym's wrappers, as in `make_old_gym`.
+    """
+    _import(env_id)
+    limit = None
+    while type(env).__name__ in _REPLACED and is_of(type(env).__module__, "gym"):
+        limit = getattr(env, "_max_episode_steps", limit)
+        env = env.env
+    place = type(env.unwrapped).__module__
+    adapted = OldGymAdapter(env_id, env, render_mode, place)
+    return adapted if limit is None else gym.wrappers.TimeLimit(adapted, limit)
 
 
 def _import(env_id: str) -> Any:
@@ -68,16 +86,16 @@ class OldGymAdapter(gym.Env[Any, Any]):
     before gym 0.22, seeding was a method, and `render` took the mode.
 
     Args:
-        env_id: id of the environment.
+        env_id: name of the environment, for messages.
         env: the environment of gym.
         render_mode: render mode of the environment; None for no pictures.
-        entry_point: import path of the environment in gym's registry.
+        entry_point: import path of the environment, which says whether it is gym's.
     """
 
     def __init__(
         self, env_id: str, env: Any, render_mode: str | None, entry_point: str
     ) -> None:
-        self._id, self._env, self.render_mode = f"gym:{env_id}", env, render_mode
+        self._id, self._env, self.render_mode = env_id, env, render_mode
         self.is_library = entry_point.startswith("gym.")
         self.metadata = dict(env.metadata)
         fps = self.metadata.get("video.frames_per_second")

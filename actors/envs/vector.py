@@ -6,15 +6,19 @@ one frame per step; the trajectory stacks frames.
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import env_state, interface, wrapping
-from xagents_ray.actors.envs.vector_forms import AsyncEnvs
+from xagents_ray.actors.envs import env_state, interface, memory, wrapping
+from xagents_ray.actors.envs.step_info import InfoCoder
+from xagents_ray.actors.envs.vector_forms import AsyncEnvs, InfoReader
+from xagents_ray.actors.envs.wrapper_statistics import WrapperStatistics
 from xagents_ray.core.errors import UserError
-from xagents_ray.core.spec import EnvSpec
+from xagents_ray.core.spec import EnvSpec, InfoField
 from xagents_ray.core.trajectory import Array, BoolArray, FloatArray
 from xagents_ray.settings.training import EnvConfig
 
@@ -35,6 +39,7 @@ class EnvStep(NamedTuple):
         ended: bool [B], true where the next step only resets.
         success: object [B], True or False where an episode ended and reports success or
             failure, else None; None if no environment reports it.
+        infos: all entries of `info` in the form of a vector environment.
     """
 
     observations: Array
@@ -44,33 +49,50 @@ class EnvStep(NamedTuple):
     truncated: BoolArray
     ended: BoolArray
     success: Array | None = None
+    infos: Mapping[Any, Any] = MappingProxyType({})
+
+
+def learning_rewards(raw: Array, clip: bool) -> FloatArray:
+    """Return float32 rewards for learning; infinite if float32 can't hold them."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sign(raw) if clip else raw, np.float32)
 
 
 class Envs:
     """B environments stepped together; wraps any Gymnasium vector environment.
 
     Attributes:
+        id: the name of the environment.
         spec: the spec of one environment, for networks.
         flattened: space of one observation before flattening; None if it is an array.
+        statistics: running statistics of normalizing wrappers.
+        has_time_limit: whether the episodes are known to end.
     """
 
     def __init__(self, envs: Any, config: EnvConfig) -> None:
         self._envs = envs
-        self._id, self._clip = str(config.env), config.preprocess
+        self.id, self._clip = str(config.env), config.preprocess
         space, actions = envs.single_observation_space, envs.single_action_space
         self._one = envs.envs[0] if isinstance(envs, gym.vector.SyncVectorEnv) else None
         made_at = (
             "" if self._one is None else interface.method_line(self._one, "__init__")
         )
         spec = _spec_of(space, actions, config, made_at)
+        one = envs if self._one is None else self._one
         if isinstance(envs, AsyncEnvs):  # its environments are in other processes
-            self.flattened = envs.flattened
-        else:
-            one = envs if self._one is None else self._one
-            self.flattened = wrapping.space_before_flattening(one)
+            one = envs.one
+        self.has_time_limit = wrapping.has_time_limit(one)
+        self.flattened = wrapping.space_before_flattening(one)
+        self.statistics = WrapperStatistics(envs, one)
+        is_color = len(spec.observation_shape) == 3
         kind = "" if self.flattened is None else type(self.flattened).__name__
-        goals = wrapping.goals_of(self.flattened)
-        self.spec = dataclasses.replace(spec, flattened=kind, goals=goals)
+        self.spec = dataclasses.replace(
+            spec,
+            flattened=kind or spec.flattened,
+            channels_first=is_color and wrapping.has_channels_first(one),
+            goals=wrapping.goals_of(self.flattened),
+            wrappers=self.statistics.shapes,
+        )
         self._own_actions = wrapping.action_converter(actions)
         is_shifted = isinstance(actions, gym.spaces.Discrete) and actions.start != 0
         # float32 actions can exceed the bounds of another dtype: float32(0.1) > 0.1
@@ -98,16 +120,25 @@ class Envs:
             lives = self._count_lives(infos)
             terminated = terminated | ((lives < self._lives) & (lives > 0))
             self._lives = lives
-        rewards = np.sign(raw) if self._clip else raw
         return EnvStep(
             self._observations(observations),
-            np.asarray(rewards, np.float32),
+            learning_rewards(raw, self._clip),
             np.asarray(raw, np.float64),
             terminated,
             truncated,
             ended,
             self._success(infos, ended),
+            infos,
         )
+
+    def read_info(self, fields: tuple[InfoField, ...]) -> InfoCoder | None:
+        """Make steps keep entries of `info`; return their coder, None without any."""
+        if not fields:
+            return None
+        if isinstance(self._envs, InfoReader):
+            self._envs.read_also = frozenset(each.key for each in fields)
+        place = "" if self._one is None else interface.method_line(self._one, "step")
+        return InfoCoder(fields, self.id, place)
 
     @property
     def spaces(self) -> tuple[Any, Any]:
@@ -117,7 +148,8 @@ class Envs:
     @property
     def is_checked(self) -> bool:
         """Whether the environments are user-defined and created one by one."""
-        return isinstance(self._one, interface.InterfaceCheck)
+        layers = () if self._one is None else interface.wrapper_layers(self._one)
+        return any(isinstance(layer, interface.InterfaceCheck) for layer in layers)
 
     @property
     def fps(self) -> float:
@@ -136,12 +168,16 @@ class Envs:
                 picture = self._envs.render()[0]
         shape = picture.shape if isinstance(picture, np.ndarray) else ()
         if picture is None or shape[2:] != (3,) or picture.dtype != np.uint8:
-            raise no_pictures(self._id)
+            raise no_pictures(self.id)
         return picture
+
+    def remembering(self) -> tuple[str, ...]:
+        """Return the user's wrappers with memory, found by stepping an environment."""
+        return () if self._one is None else memory.remembering_wrappers(self._one)
 
     def check_finite(self, observations: Array) -> None:
         """Raise EnvironmentFault if an observation of a rollout is not finite."""
-        interface.check_observations(self._id, self._one, observations)
+        interface.check_observations(self.id, self._one, observations)
 
     def state(self) -> dict[str, Any] | None:
         """Return the state as JSON; None if a layer's state is not available."""
@@ -200,7 +236,7 @@ class Envs:
             return bool(value)
         place = "" if self._one is None else interface.method_line(self._one, "step")
         what = f"info[{name!r}] is {value!r:.80}"
-        raise interface.env_fault(self._id, what, place, "say True, False or nothing")
+        raise interface.env_fault(self.id, what, place, "say True, False or nothing")
 
 
 def _spec_of(
@@ -221,9 +257,11 @@ def _spec_of(
             f"{env} has {type(observations).__name__} observations, whose size isn't "
             "fixed: make an array of each with --state-to-input."
         )
-    shape = observations.shape
+    shape, flattened = observations.shape, ""
     is_image = observations.dtype == np.uint8 and len(shape) in (2, 3)
     if not is_image:
+        if len(shape) > 1:
+            flattened = f"{observations.dtype} {list(shape)}"
         shape = (int(np.prod(shape)),)
         stacked = config.frame_stack != EnvConfig.frame_stack
         if config.preprocess or stacked:
@@ -238,6 +276,7 @@ def _spec_of(
         observation_shape=shape,
         observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
         stack=config.frame_stack if is_image else 1,
+        flattened=flattened,
         **_action_facts(actions, env),
     )
 

@@ -1,5 +1,6 @@
 """Vector environments: native ones, the user's, and lists of single environments."""
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,12 +8,13 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from xagents_ray.actors.envs import atari, factory, registry, wrapping
+from xagents_ray.actors.envs import atari, factory, interface, registry, wrapping
+from xagents_ray.actors.envs.wrapper_statistics import SharingEnv, is_normalizing
 from xagents_ray.core.errors import UserError
 from xagents_ray.settings.training import EnvConfig
 
 _READ_INFO = ("is_success", "success", "lives")
-"""Entries of `info` that training reads."""
+"""Entries of `info` that training reads, besides those of `read_also`."""
 
 
 @registry.without_version_warning()
@@ -27,20 +29,27 @@ def native_vector(config: EnvConfig, n_envs: int, threads: int) -> Any:
     if atari_settings is not None:
         if not config.preprocess or is_changed:
             return None
+        if not atari.has_ale_vector(atari_settings):
+            return None
         return atari.make_ale_vector(atari_settings, n_envs, threads, config.max_frame)
     spec = gym.spec(env) if isinstance(env, str) else env
     if config.preprocess or spec.vector_entry_point is None:
         return None
+    _refuse_num_envs(config)
     envs = gym.make_vec(env, n_envs, "vector_entry_point", **config.arguments)
     _check_autoreset(envs, str(config.env))
     actions = getattr(envs, "action_space", None)
     if type(actions) is gym.spaces.MultiDiscrete:
         envs.action_space = _OwnActions(actions.nvec, start=actions.start)
-    return wrapping.flatten_observations(envs)
+    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
 
 
 def user_vector(
-    config: EnvConfig, own: factory.Factory, n_envs: int, render_mode: str | None = None
+    config: EnvConfig,
+    own: factory.Factory,
+    n_envs: int,
+    first_index: int,
+    render_mode: str | None = None,
 ) -> Any:
     """Return the vector environment that the user's factory makes."""
     env_id = str(config.env)
@@ -51,11 +60,12 @@ def user_vector(
             f"can't be applied: leave {flag} out."
         )
     refuse_single_only(config, f"a factory of vector environments, {env_id}")
+    _refuse_num_envs(config)
     envs = factory.call_vector_factory(
-        env_id, own, config.arguments, n_envs, render_mode
+        env_id, own, config.arguments, n_envs, first_index, render_mode
     )
     _check_autoreset(envs, env_id)
-    return wrapping.flatten_observations(envs)
+    return wrapping.with_channels_last(wrapping.flatten_observations(envs))
 
 
 def refuse_single_only(config: EnvConfig, where: str) -> None:
@@ -64,6 +74,13 @@ def refuse_single_only(config: EnvConfig, where: str) -> None:
         raise UserError(
             f"{flag} changes environments one by one, which {where} doesn't allow: "
             "leave one of the two out."
+        )
+
+
+def _refuse_num_envs(config: EnvConfig) -> None:
+    if "num_envs" in config.arguments:
+        raise UserError(
+            "--env-kwargs num_envs is what --n-envs sets: give that instead."
         )
 
 
@@ -79,20 +96,24 @@ def _check_autoreset(envs: Any, env_id: str) -> None:
         )
 
 
-class _InfoReader:
-    """Keeps only the entries of `info` that training reads.
+class InfoReader:
+    """Keeps only the entries of `info` that are read.
 
     Gymnasium would turn other entries into arrays, which requires the same shape and
     type in all environments.
+
+    Attributes:
+        read_also: keys of further entries to keep.
     """
 
     num_envs: int
+    read_also: frozenset[Any] = frozenset()
 
     def _add_info(
         self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
     ) -> dict[str, Any]:
         """Add an environment's entries to object arrays [B], None where missing."""
-        for name in _READ_INFO:
+        for name in (*_READ_INFO, *self.read_also):
             if name in env_info:
                 if name not in vector_infos:
                     vector_infos[name] = np.full(self.num_envs, None, object)
@@ -100,21 +121,22 @@ class _InfoReader:
         return vector_infos
 
 
-class SyncEnvs(_InfoReader, gym.vector.SyncVectorEnv):
+class SyncEnvs(InfoReader, gym.vector.SyncVectorEnv):
     """Environments that are stepped one after another."""
 
 
-class AsyncEnvs(_InfoReader, gym.vector.AsyncVectorEnv):
+class AsyncEnvs(InfoReader, gym.vector.AsyncVectorEnv):
     """AsyncVectorEnv that prints a user error once, without Gymnasium's red text.
 
     Attributes:
-        flattened: the space described in `Envs`, taken from a temporary environment.
+        one: closed copy of the first environment, which describes all of them.
     """
 
     def __init__(self, makes: Sequence[Callable[[], Any]]) -> None:
-        one = makes[0]()
-        self.flattened = wrapping.space_before_flattening(one)
-        one.close()
+        self.one = makes[0]()
+        self.one.close()
+        if any(map(is_normalizing, interface.wrapper_layers(self.one))):
+            makes = [functools.partial(SharingEnv, make) for make in makes]
         super().__init__(makes)
 
     def _raise_if_errors(self, successes: Any) -> None:

@@ -14,7 +14,7 @@ from xagents_ray.core import objects
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import Goals
 from xagents_ray.core.trajectory import Array
-from xagents_ray.core.user_code import line_of
+from xagents_ray.core.user_code import is_library, is_of, line_of
 from xagents_ray.settings.options import flag
 from xagents_ray.settings.training import EnvConfig
 
@@ -87,6 +87,91 @@ def flatten_observations(env: Any) -> Any:
     if not has_size or isinstance(space, gym.spaces.Box | gym.spaces.Text):
         return env
     return FlattenedVector(env) if is_vector else FlattenedEnv(env)
+
+
+_LEAST_SIDE = 5
+"""Smallest last dimension that is not a number of channels."""
+_MOST_CHANNELS = 35
+
+
+class ChannelsLast(gym.ObservationWrapper[Array, Any, Array]):
+    """Returns images [C, H, W] as [H, W, C]; added by this package, not the user."""
+
+    def __init__(self, env: gym.Env[Array, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = _channels_last_space(env.observation_space)
+
+    def observation(self, observation: Array) -> Array:
+        return np.moveaxis(np.asarray(observation), 0, -1)
+
+
+class ChannelsLastVector(gym.vector.VectorWrapper):
+    """Returns images [B, C, H, W] of a vector environment as [B, H, W, C]."""
+
+    def __init__(self, envs: Any) -> None:
+        super().__init__(envs)
+        self.single_observation_space = _channels_last_space(
+            envs.single_observation_space
+        )
+        self.observation_space = gym.vector.utils.batch_space(
+            self.single_observation_space, envs.num_envs
+        )
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Begin an episode in every environment."""
+        images, infos = self.env.reset(seed=seed, options=options)
+        return np.moveaxis(images, 1, -1), infos
+
+    def step(self, actions: Any) -> Any:
+        images, *results = self.env.step(actions)
+        return np.moveaxis(images, 1, -1), *results
+
+
+def with_channels_last(env: Any) -> Any:
+    """Return a single or vector environment whose images are [H, W] or [H, W, C].
+
+    The first of three dimensions is the number of channels if it is the smallest, and
+    the last one is too large for one. If it is 1, the shape is left unchanged.
+    """
+    is_vector = isinstance(env, gym.vector.VectorEnv)
+    name = "single_observation_space" if is_vector else "observation_space"
+    space = getattr(env, name, None)
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
+        return env
+    first, *sides = space.shape if len(space.shape) == 3 else (0, 0, 0)
+    if not 1 < first <= min(_MOST_CHANNELS, *(side - 1 for side in sides)):
+        return env
+    if sides[-1] < _LEAST_SIDE:
+        return env
+    return ChannelsLastVector(env) if is_vector else ChannelsLast(env)
+
+
+def has_channels_first(env: Any) -> bool:
+    """Return whether `with_channels_last` changed a single or vector environment."""
+    layers = interface.wrapper_layers(env) if isinstance(env, gym.Env) else (env,)
+    return any(isinstance(x, ChannelsLast | ChannelsLastVector) for x in layers)
+
+
+def _channels_last_space(space: Any) -> gym.spaces.Box:
+    low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+    return gym.spaces.Box(low, high, dtype=space.dtype.type)
+
+
+def has_time_limit(env: Any) -> bool:
+    """Return whether the episodes of a single or vector environment are known to end.
+
+    They end under a TimeLimit, and in environments of Gymnasium, ALE and EnvPool.
+    """
+    while isinstance(env, gym.vector.VectorWrapper):
+        env = env.env
+    if isinstance(env, gym.vector.SyncVectorEnv):
+        env = env.envs[0]
+    layers = [*interface.wrapper_layers(env)] if isinstance(env, gym.Env) else [env]
+    if any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
+        return True
+    module = type(layers[-1]).__module__
+    is_known = is_library(module) or is_of(module, "envpool")
+    return is_known and not isinstance(env, gym.vector.AsyncVectorEnv)
 
 
 def space_before_flattening(env: Any) -> gym.Space[Any] | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
+from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.cluster.ray.calls import RayCalls
@@ -223,7 +224,8 @@ class RunParts:
 
     def evaluator(self, n_envs: int) -> Any:
         """Create an actor that evaluates in `n_envs` environments."""
-        setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions)
+        first = first_evaluation_index(self._run.config.env)
+        setup = ActorSetup.of(self._run, n_envs, 0, 1, self._definitions, first)
         made = self._ray.remote(Evaluator).options(**self._anywhere).remote(setup)
         return self._keep("evaluator", 0, made)
 

@@ -52,7 +52,7 @@ class ReplayService:
         bounds = shard_bounds(n_envs, config.replay_shards)
         self._first, self._end = bounds[self._shard : self._shard + 2]
         install_definitions(self._definitions)
-        rewards = goal_rewards(run.config)
+        rewards = goal_rewards(run.config, run.spec, self._shard)
         self._replay = replay_for(
             kind, run.spec, config, n_envs, run.seed, self._shard, rewards
         )

@@ -1,5 +1,6 @@
 """Environments of every kind behind `Envs`, the real ones, and those of EnvPool."""
 
+import dataclasses
 import functools
 import importlib.util
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from acting import run_of, weights_of
+from acting import run_of, setup_of, weights_of
 from stepping import Stepping
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
@@ -21,7 +22,7 @@ from xagents_ray.actors.envs.make import (
     probe,
 )
 from xagents_ray.actors.envs.vector import Envs, _action_facts
-from xagents_ray.core.errors import UserError
+from xagents_ray.core.errors import Diverged, UserError
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.settings.training import EnvConfig
 
@@ -175,7 +176,7 @@ def test_environment_i_has_seed_plus_i(settings: dict[str, Any]) -> None:
         step = together.step(actions)
         apart = [env.step(actions[i : i + 1]) for i, env in enumerate(alone)]
         ended += int(step.ended.sum())
-        for name in step._fields:
+        for name in {*step._fields} - {"infos"}:
             of_each = [getattr(s, name) for s in apart]
             if of_each[0] is None:  # whether goals were reached, where there are none
                 assert getattr(step, name) is None
@@ -242,6 +243,54 @@ def test_a_frame_skip_beside_preprocessing_is_refused() -> None:
     config = EnvConfig(env="ALE/Pong-v5", env_kwargs=("frameskip=2",), preprocess=True)
     with pytest.raises(UserError, match="leave frameskip out of --env-kwargs"):
         make_envs(config, 1, 1)
+
+
+@pytest.mark.parametrize("frameskip", [4, (2, 5)])
+def test_a_factory_that_skips_frames_is_refused_beside_preprocessing(
+    frameskip: Any,
+) -> None:
+    """Each action would be repeated 4 times as often."""
+
+    def game() -> Any:
+        return gymnasium.make("ALE/Pong-v5", frameskip=frameskip)
+
+    config = EnvConfig(env=game, preprocess=True)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"does so for .*: make it with frameskip=1"):
+        make_envs(config, 1, 1)
+
+
+def test_emulator_settings_of_a_spec_are_kept_by_preprocessing() -> None:
+    """ALE's vector environment lacks some, such as `mode`."""
+    spec = gymnasium.spec("ALE/Pong-v5")
+    changed = dataclasses.replace(spec, kwargs={**spec.kwargs, "difficulty": 1})
+    envs = make_envs(EnvConfig(env=changed, preprocess=True), 1, 1)  # type: ignore[arg-type]
+    within: Any = envs._envs
+    assert within.envs[0].unwrapped.ale.getDifficulty() == 1
+    envs.close()
+
+
+class Huge(Stepping):
+    def reward(self, action: Any) -> float:
+        return -1e300
+
+
+def test_a_reward_that_float32_can_not_hold_is_not_called_infinite() -> None:
+    actor = EnvActor(setup_of("ppo", 2, env="test_environments:Huge", n_steps=8))
+    words = r"gave a reward of -1e\+300, which float32 can't hold: fix it"
+    with pytest.raises(Diverged, match=words):
+        actor.rollout(weights_of(actor._setup), 8, 0)
+    actor.close()
+
+
+def vectors(num_envs: int) -> Any:
+    return gymnasium.make_vec("CartPole-v1", num_envs)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "test_environments:vectors"])
+def test_a_number_of_environments_is_no_argument(env: str) -> None:
+    config = EnvConfig(env=env, env_kwargs=("num_envs=2",), vectorization="vector")
+    with pytest.raises(UserError, match="is what --n-envs sets"):
+        make_envs(config, 2, 1)
 
 
 def test_the_largest_number_is_no_bound_of_actions() -> None:

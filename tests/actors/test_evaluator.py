@@ -3,6 +3,7 @@
 import itertools
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -12,13 +13,16 @@ from acting import FIXED, SEED, SHORT_ATARI, actors_games, setup_of, weights_of
 from naive import naive_stacks
 from stepping import Stepping
 
+import xagents_ray
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
 from xagents_ray.actors.envs.make import make_envs
 from xagents_ray.actors.evaluator import Evaluator, play_forever
+from xagents_ray.actors.player import Player
 from xagents_ray.actors.policies.actor_critic import ActorCriticPolicy
-from xagents_ray.core.errors import Stopped
+from xagents_ray.core.errors import Stopped, UserError
 from xagents_ray.core.trajectory import Episode
 from xagents_ray.networks.forward import bind_network
+from xagents_ray.settings.run import PlayConfig
 
 pytestmark = pytest.mark.usefixtures("short_atari")
 
@@ -266,3 +270,56 @@ def test_a_stopped_evaluator_raises() -> None:
     with pytest.raises(Stopped):
         evaluator.evaluate(weights_of(setup), 1, SEED)
     evaluator.close()
+
+
+class Endless(Stepping):
+    length = 10**9
+
+
+def limited() -> Any:
+    return gym.wrappers.TimeLimit(Endless(), 4_000)
+
+
+def vectors(num_envs: int) -> Any:
+    return gym.vector.SyncVectorEnv([Endless] * num_envs)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async", "vector"])
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_an_episode_without_end_is_said(
+    n_envs: int, vectorization: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    env = "vectors" if vectorization == "vector" else "Endless"
+    settings = {"env": f"test_evaluator:{env}", "vectorization": vectorization}
+    setup = setup_of("ppo", n_envs, **settings)
+    words = "has not ended after 3,000 env steps.*max_episode_steps=N.*TimeLimit"
+    with pytest.raises(UserError, match=words):
+        evaluated(setup, n_envs)
+    if n_envs == 1:
+        player = Player(setup, PlayConfig())
+        with closing(player), pytest.raises(UserError, match=words):
+            list(player.play(weights_of(setup), SEED))
+
+
+def test_a_time_limit_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xagents_ray.actors.evaluator._MOST_STEPS", 3_000)
+    (episode,) = evaluated(setup_of("ppo", 1, env="test_evaluator:limited"), 1)
+    assert episode.length == 4_000
+
+
+def test_a_run_trains_on(tmp_path: Path) -> None:
+    """On Ray, what fails in an evaluation is a warning in any case."""
+    words = r"evaluation at 100 steps failed, and the next one is at 1000: .* not ended"
+    with pytest.warns(UserWarning, match=words) as warned:
+        result = xagents_ray.train(
+            "a2c",
+            env="test_evaluator:Endless",
+            max_steps=400,
+            eval_every=100,
+            eval_episodes=1,
+            local=True,
+            quiet=True,
+            run_dir=str(tmp_path),
+        )
+    assert result.env_steps >= 400 and len(warned) == 1

@@ -184,8 +184,9 @@ def test_what_hindsight_needs_is_checked_first(env: str, said: str) -> None:
         goals.check_goal_rewards(config, make.check_env(config.env))
     assert re.search(said, str(error.value)), str(error.value)
     plain = Config.of(DDPGConfig, {"env": env, "max_steps": 1})
-    assert goals.check_goal_rewards(plain, make.check_env(plain.env)) == ()
-    assert goals.goal_rewards(plain) is None
+    spec = make.check_env(plain.env)
+    assert goals.check_goal_rewards(plain, spec) == (spec, ())
+    assert goals.goal_rewards(plain, spec) is None
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,8 @@ def tenfold(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 def test_rewards_that_only_steps_have_are_noted(env: str) -> None:
     settings = {"env": env, "max_steps": 1, "her": "future"}
     plain = Config.of(DDPGConfig, settings)
-    assert goals.check_goal_rewards(plain, make.check_env(plain.env)) == ()
+    spec, noted = goals.check_goal_rewards(plain, make.check_env(plain.env))
+    assert (spec.info, noted) == ((), ())
     more = Config.of(DDPGConfig, {**settings, "wrappers": ("test_goals:tenfold",)})
-    (note,) = goals.check_goal_rewards(more, make.check_env(more.env))
+    _, (note,) = goals.check_goal_rewards(more, make.check_env(more.env))
     assert "gave -10 and its compute_reward -1 for the same goals" in note

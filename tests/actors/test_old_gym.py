@@ -163,6 +163,45 @@ def test_those_of_gym_itself_and_of_a_module() -> None:
     assert check_env(EnvConfig(env=f"gym:{__name__}:New-v0")).observation_shape == (2,)
 
 
+class Doubled(gym.RewardWrapper):  # type: ignore[misc]
+    def reward(self, reward: float) -> float:
+        return 2 * reward
+
+
+@pytest.mark.parametrize(
+    ("factory", "is_limited", "reward"),
+    [
+        (New, False, 1),
+        (Old, False, 1),
+        (lambda length=5: gym.make("New-v0", length=length), False, 1),
+        (lambda length=5: gym.make("Limited-v0", length=length), True, 1),
+        (lambda length=5: Doubled(New(length)), False, 2),
+    ],
+)
+def test_factories_may_make_them(factory: Any, is_limited: bool, reward: int) -> None:
+    """As `gym:ID` does, with gym's own wrappers replaced and the user's kept."""
+    config = EnvConfig(env=factory, env_kwargs={"length": 4})  # type: ignore[arg-type]
+    envs = make_envs(config, 2, 1)
+    np.testing.assert_array_equal(envs.reset(7), [[7, 0], [8, 0]])
+    steps = [envs.step(np.zeros(2, np.int32)) for _ in range(4)]
+    last = steps[2 if is_limited else 3]
+    assert (last.terminated[0], last.truncated[0]) == (not is_limited, is_limited)
+    assert envs.has_time_limit == is_limited and envs.is_checked
+    assert last.raw_rewards[0] == reward
+    envs.close()
+
+
+def test_factories_of_gyms_own() -> None:
+    envs = make_envs(EnvConfig(env=lambda: gym.make("CartPole-v1")), 2, 1)  # type: ignore[arg-type]
+    assert envs.reset(0).shape == (2, 4) and not envs.is_checked
+    assert envs.has_time_limit
+    envs.close()
+    shown = make_one(EnvConfig(env=New), "rgb_array")  # type: ignore[arg-type]
+    shown.reset(0)
+    assert shown.picture().shape == (8, 8, 3)
+    shown.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -170,7 +170,7 @@ def test_a_function_of_the_index(vectorization: str) -> None:
         lambda rank, i=0: Corridor(rank + 1),
     ):
         config = EnvConfig(env=env, vectorization=vectorization)  # type: ignore[arg-type]
-        envs = make_envs(config, 2, 1, first_env=4)
+        envs = make_envs(config, 2, 1, first_index=4)
         envs.reset(0)
         ends = [envs.step(np.zeros(2, np.int32)).ended for _ in range(6)]
         assert np.argmax(ends, axis=0).tolist() == [4, 5]

@@ -1,11 +1,12 @@
 """Relabeled goals against lists of episodes, worked out step by step."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from xagents_ray.core.spec import EnvSpec, Goals
+from xagents_ray.core.spec import EnvSpec, Goals, InfoField
 from xagents_ray.core.trajectory import Trajectory
 from xagents_ray.replay.transitions import TransitionReplay
 
@@ -19,7 +20,7 @@ def reward_of(achieved: Any, desired: Any) -> Any:
     return achieved + desired / 1024
 
 
-def rewards(achieved: Any, desired: Any) -> Any:
+def rewards(achieved: Any, desired: Any, info: Any) -> Any:
     """Steps end at goals that are multiples of 7 where these were desired.
 
     Of the goals pursued the first one, -1, ends its episode.
@@ -94,7 +95,7 @@ def replay_of(her: str, capacity: int = 100, **more: Any) -> TransitionReplay:
         "gamma": GAMMA,
     }
     settings |= {"relabeling": (her, more.pop("count", 4)), **more}
-    replay = TransitionReplay(SPEC, capacity, **settings)
+    replay = TransitionReplay(settings.pop("spec", SPEC), capacity, **settings)
     replay.goal_rewards = rewards
     return replay
 
@@ -245,12 +246,35 @@ def test_rewards_and_ends_are_those_of_the_goal(n_step: int) -> None:
     assert min(ends, others) > 20
 
 
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_rewards_get_the_info_of_their_step(n_step: int) -> None:
+    """Each step's own, in a ring that has gone round; none of rows that only reset."""
+    spec, asked = replace(SPEC, info=(InfoField("n", "<i8", ()),)), []
+
+    def told(achieved: Any, desired: Any, info: Any) -> Any:
+        is_told, numbers = info.T
+        assert is_told.all()
+        asked.extend(numbers.tolist())
+        own = numbers + 1 == achieved[:, 0]
+        assert own.all() if n_step == 1 else own.mean() > 0.5
+        return rewards(achieved, desired, info)
+
+    replay = replay_of("future", 40, n_step=n_step, spec=spec)
+    replay.goal_rewards = told
+    world = World([9] * 12)
+    for _ in range(10):
+        rolled = world.rollout(11)
+        numbers = rolled.observations[:-1, :, 1]
+        info = np.stack([np.ones((11, 1)), numbers], axis=-1)
+        info[~rolled.valid] = 0
+        replay.insert(rolled._replace(info=info))
+        replay.sample(2, 50)
+    assert "info" in replay.arrays() and len(set(asked)) > 80
+
+
 def test_an_environment_may_not_say_where_its_steps_end() -> None:
     world, replay = World([6, 6]), replay_of("future")
-    replay.goal_rewards = lambda achieved, desired: (
-        rewards(achieved, desired)[0],
-        None,
-    )
+    replay.goal_rewards = lambda *given: (rewards(*given)[0], None)
     replay.insert(world.rollout(12))
     drawn = replay.sample(1, 500)
     ended = drawn.observations[0, :, 1, 1] == 7

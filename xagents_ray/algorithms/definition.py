@@ -144,8 +144,12 @@ class Algorithm:
                 extras["log_std"] = (spec.action_units,)
             if config.scales_actions:
                 extras["action_scaling"] = ()
-        if config.normalize_observations and model is self.models[0]:
+        if model is not self.models[0]:
+            return extras
+        if config.normalize_observations:
             extras |= moments.statistics_shapes(spec.observation_shape)
+        for i, shape in enumerate(spec.wrappers):
+            extras |= moments.moments_shapes(moments.wrapper_name(i), shape)
         return extras
 
     def check_spaces(self, spec: EnvSpec) -> None:

@@ -33,6 +33,10 @@ class EnvironmentFault(UserError):
         self.trace = trace
 
 
+class EndlessEpisode(UserError):
+    """An episode of an environment without a time limit doesn't end."""
+
+
 class Mistakes:
     """Collects the mistakes of a user, so that all of them are reported at once.
 

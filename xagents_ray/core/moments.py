@@ -14,6 +14,8 @@ CLIP_RANGE = 10.0
 """Largest absolute value of normalized numbers; others are clipped."""
 OBSERVATION = "observation"
 """Prefix of a normalizing policy's arrays: `observation/mean`, …."""
+WRAPPER = "wrapper-"
+"""Prefix of the names of statistics of an environment's normalizing wrappers."""
 
 
 class Moments(NamedTuple):
@@ -90,10 +92,16 @@ def from_json(data: Mapping[str, Any]) -> Statistics:
     }
 
 
+def wrapper_name(index: int) -> str:
+    """Return the name of the statistics of normalizing wrapper `index`."""
+    return f"{WRAPPER}{index}"
+
+
 def statistics_shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a normalizing policy's arrays, by name."""
-    return {
-        f"{OBSERVATION}/size": (),
-        f"{OBSERVATION}/mean": observation_shape,
-        f"{OBSERVATION}/variance": observation_shape,
-    }
+    return moments_shapes(OBSERVATION, observation_shape)
+
+
+def moments_shapes(name: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays that hold moments, by name."""
+    return {f"{name}/size": (), f"{name}/mean": shape, f"{name}/variance": shape}

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Goals(NamedTuple):
@@ -25,6 +25,25 @@ class Goals(NamedTuple):
         return slice(achieved, achieved + size), slice(desired, desired + size)
 
 
+class InfoField(NamedTuple):
+    """An entry of `info` that is stored with each step.
+
+    Attributes:
+        key: key of the entry.
+        dtype: dtype of its numbers.
+        shape: shape of its numbers; () for a single one.
+    """
+
+    key: Any
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of stored numbers, with the one that tells whether it is present."""
+        return 1 + math.prod(self.shape)
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """Spaces of one environment, shared by all of its copies."""
@@ -41,13 +60,27 @@ class EnvSpec:
     # Number of choices for each component of a MultiDiscrete or MultiBinary action;
     # empty for other spaces.
     action_sizes: tuple[int, ...] = ()
-    # Type of a space that was flattened to vectors, such as `Dict`; "" if none was.
+    # What was flattened to vectors: the type of a space, such as `Dict`, or dtype and
+    # shape of an array; "" if nothing was.
     flattened: str = field(default="", compare=False)
     goals: Goals | None = None  # None unless it is a goal environment
+    # Whether the environment itself returns images as [C, H, W].
+    channels_first: bool = field(default=False, compare=False)
+    # Shapes of the statistics of its normalizing wrappers, outermost first.
+    wrappers: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
+    # Class names of the user's wrappers with memory across episodes.
+    remembering: tuple[str, ...] = field(default=(), compare=False)
+    # Entries of `info` that are stored with each step, for rewards of other goals.
+    info: tuple[InfoField, ...] = field(default=(), compare=False)
 
     @property
     def is_image(self) -> bool:
         return len(self.observation_shape) > 1
+
+    @property
+    def info_size(self) -> int:
+        """Number of stored numbers of a step's info."""
+        return sum(each.size for each in self.info)
 
     @property
     def is_discrete(self) -> bool:

@@ -51,6 +51,7 @@ class Trajectory(NamedTuple):
     first_env: int = 0  # index of the first environment within the run
     # float32 [T, B, n], of all actions under the behavior policy, or None.
     probabilities: FloatArray | None = None
+    info: Array | None = None  # float64 [T, B, info_size], for rewards of other goals
 
     @property
     def stack(self) -> int:
@@ -76,13 +77,11 @@ class Transitions(NamedTuple):
     actions: Array  # int32 [K, N], or float32 [K, N, A]
     # float32 [K, N], discounted sum of the n steps' rewards for learning.
     rewards: FloatArray
-    # float32 [K, N], discount of the next observation's value; 0 if the last step
-    # terminated.
+    # float32 [K, N], discount of the next observation's value; 0 if terminated.
     discounts: FloatArray
     # float32 [K, N], sampling priorities; None if sampled uniformly.
     priorities: FloatArray | None = None
-    # int64 [K, N, 2], environment and number of the first step, which identify the
-    # transition in a PriorityUpdate.
+    # int64 [K, N, 2], environment and number of the first step, for PriorityUpdate.
     rows: IntArray | None = None
 
 
@@ -94,6 +93,7 @@ def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
         "observations": (spec.observation_dtype, spec.observation_shape),
         "actions": ("int32" if spec.is_discrete else "float32", spec.action_shape),
         "probabilities": ("float32", (spec.n_actions,)),
+        "info": ("float64", (spec.info_size,)),
         "weights_version": ("int64", ()),
         **dict.fromkeys(flags, ("bool", ())),
         **dict.fromkeys(numbers, ("float32", ())),

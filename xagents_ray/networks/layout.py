@@ -16,7 +16,8 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.networks import keras_files
 from xagents_ray.networks.kinds import find_kind, known_kinds
 from xagents_ray.networks.layers import Layer
-from xagents_ray.networks.section import read_sections
+from xagents_ray.networks.section import Section, read_sections
+from xagents_ray.networks.small_images import fit_to_image
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,21 @@ def read_layout(
         UserError: the file doesn't fit; the message names the file, section and key,
             and a remedy.
     """
+    return _laid_out(path, read_sections(path), input_shape, outputs, scale)
+
+
+def _laid_out(
+    path: Path,
+    sections: Sequence[Section],
+    input_shape: tuple[int, ...],
+    outputs: Sequence[int],
+    scale: float,
+) -> Layout:
+    """Return the layout of a file's sections; see `read_layout` for arguments."""
     layers: list[Layer] = []
     ends: list[int] = []
     source = common = -1
-    for section in read_sections(path):
+    for section in sections:
         kind = find_kind(section.kind) or Layer
         section.check(kind.keys, known_kinds() if kind is Layer else [section.kind])
         units = None
@@ -160,7 +172,7 @@ def layout_for(
 
     Args:
         model: path of the user's .cfg or .keras file, or name of a Python object saved
-            as one; None for the default.
+            as one; None for the default, which is fitted to small images.
         default: name of the default file; `{kind}` becomes `vector` or `image`.
         spec: specification of the environment.
         outputs: units of each output.
@@ -178,4 +190,8 @@ def layout_for(
         layers, ends = keras_files.read_keras_layers(model, file, shape, outputs, scale)
         return Layout(layers, ends, shape, scale, spec.stack)
     path = Path(model) if model else Path(__file__).parent / default.format(kind=kind)
-    return replace(read_layout(path, shape, outputs, scale), stack=spec.stack)
+    sections = read_sections(path)
+    if model is None and spec.is_image:
+        fit_to_image(sections, shape)
+    layout = _laid_out(path, sections, shape, outputs, scale)
+    return replace(layout, stack=spec.stack)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xagents_ray.core.errors import UserError, pluralize
-from xagents_ray.core.moments import OBSERVATION
+from xagents_ray.core.moments import OBSERVATION, WRAPPER
 from xagents_ray.core.trajectory import Array, FloatArray
 from xagents_ray.networks.layout import Layout
 
@@ -28,7 +28,8 @@ def match_arrays(
         arrays: decoded arrays by name.
         expected: shapes of required arrays by name.
         optional: shapes of optional arrays by name. A missing log_std becomes zeros, a
-            missing action_scaling 1; missing observation statistics stay missing.
+            missing action_scaling 1; missing statistics of observations and wrappers
+            stay missing.
         path: path of the file, for messages.
         layout: layout of the model, for messages.
     Returns:
@@ -60,6 +61,11 @@ def match_arrays(
         notes.append(
             f"{path} has no statistics of observations; they start from scratch."
         )
+    if any(name.startswith(WRAPPER) and name not in checked for name in optional):
+        notes.append(
+            f"{path} has no statistics of the environment's wrappers; they start from "
+            "scratch."
+        )
     return checked, notes
 
 
@@ -90,6 +96,11 @@ def _problem(
         return (
             "was trained on continuous actions with --action-scaling: take such an "
             "environment, and leave out --no-action-scaling"
+        )
+    if expected is None and name.startswith(WRAPPER):
+        return (
+            "was trained with a normalizing wrapper of Gymnasium: give --wrappers, or "
+            "the environment, as it was"
         )
     if expected is None:
         return f"has {name}, which this agent's network lacks; {_REMEDY}"

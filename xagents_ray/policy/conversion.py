@@ -41,6 +41,9 @@ class Conversion:
         self.spaces = observations, actions
         self.actions = action_converter(actions)
         self._own, self._flatten = own, flatten
+        *sides, channels = spec.observation_shape
+        # Shape of the environment's own images if their channels come first.
+        self._own_image = (channels, *sides) if spec.channels_first else ()
 
     @classmethod
     def of(cls, config: EnvConfig, spec: EnvSpec) -> "Conversion":
@@ -53,6 +56,8 @@ class Conversion:
 
     def array(self, observation: Any) -> Array:
         """Return an observation of the environment, or a batch, as an array.
+
+        Images [C, H, W] become [H, W, C].
 
         Raises:
             UserError: the value includes other results of `reset` or `step`, isn't
@@ -75,6 +80,8 @@ class Conversion:
                 f"one is {_short(observation)}: pass what the environment of "
                 "make_env() gives."
             )
+        if self._own_image and array.shape[-3:] == self._own_image:
+            return np.moveaxis(array, -3, -1)
         return array
 
     def rows(self, observation: Any) -> tuple[Array, bool]:
@@ -115,9 +122,10 @@ def make_env(config: EnvConfig) -> tuple["gym.Env[Any, Any]", EnvSpec]:
     Raises:
         UserError: the environment doesn't exist, or no algorithm supports it.
     """
+    from xagents_ray.actors.envs.indices import next_own_index
     from xagents_ray.actors.envs.make import make_stacked, probe
 
-    spec = probe(config)
+    spec = probe(config, index=next_own_index(config))
     return make_stacked(config, spec.stack, None), spec
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xagents_ray.algorithms.definition import Algorithm
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core import moments
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.installation import check_complete
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
@@ -113,6 +116,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
     if checkpoint is not None:
         own, name = model.own(checkpoint.arrays), str(checkpoint.path)
         arrays, notes = match_arrays(own, layout.shapes, extras, name, layout)
+        arrays |= _with_newest(arrays, checkpoint)
         notes = [f"Weights of {name}: {reason}", *notes]
     else:
         assert source.weights is not None
@@ -182,6 +186,24 @@ def _chosen(
     if evaluation is None:
         return best, "the best mean reward in training"
     return best, f"the best evaluation, mean reward {evaluation:.2f}"
+
+
+def _with_newest(
+    arrays: Mapping[str, Array], checkpoint: checkpoints.Checkpoint
+) -> dict[str, Array]:
+    """Return statistics of wrappers with those that no learning phase has merged yet.
+
+    A short run with a replay may not have learned at all.
+    """
+    newest: dict[str, Array] = {}
+    progress = checkpoint.facts.get("progress", {})
+    for name, new in moments.from_json(progress.get("statistics", {})).items():
+        if name.startswith(moments.WRAPPER) and f"{name}/mean" in arrays:
+            parts = (arrays[f"{name}/{part}"] for part in moments.Moments._fields[1:])
+            before = moments.Moments(float(arrays[f"{name}/size"]), *parts)
+            merged = moments.merge_moments(before, new)._asdict()
+            newest |= {f"{name}/{k}": np.float32(v) for k, v in merged.items()}
+    return newest
 
 
 def _read(

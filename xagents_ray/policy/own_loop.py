@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from xagents_ray.actors.env_actor import ActorSetup
-from xagents_ray.actors.envs.vector import EnvStep
+from xagents_ray.actors.envs.step_info import InfoCoder, of_one_env
+from xagents_ray.actors.envs.vector import EnvStep, learning_rewards
 from xagents_ray.actors.policies.base import Actions, noise_generators
 from xagents_ray.actors.rollout import RolloutMoments, TrajectoryWriter, first_window
 from xagents_ray.algorithms.definition import Algorithm
@@ -83,6 +84,9 @@ class Agent:
         self._schedule, self._statistics = UpdateSchedule(run), Statistics()
         # Environments whose episodes have ended; they only reset in the next row.
         self._ended = np.zeros(self._n_envs, np.bool_)
+        self._coder = None
+        if run.spec.info:
+            self._coder = InfoCoder(run.spec.info, str(run.config.env.env))
         self._rows: TrajectoryWriter | None = None
         self._chosen: Actions | None = None
         self._metrics: dict[str, float] = {}  # of a learning phase within `act`
@@ -109,7 +113,7 @@ class Agent:
         elif is_single and self._ended[0]:
             self._choose()
             nothing = np.zeros(1)
-            self._write(frames, nothing, nothing, nothing)
+            self._write(frames, nothing, nothing, nothing, {})
             if self._row == 0:  # a rollout ended; the next one acts with new weights
                 self._metrics = self.learn()
         else:
@@ -118,7 +122,12 @@ class Agent:
         return actions[0] if is_single else actions
 
     def observe(
-        self, observation: Any, reward: Any, terminated: Any, truncated: Any
+        self,
+        observation: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        info: Mapping[Any, Any] | None = None,
     ) -> None:
         """Record the results of the environment's step with the action of `act`.
 
@@ -127,13 +136,25 @@ class Agent:
             reward: the environment's unscaled reward; a number, or [B].
             terminated: whether the episode ended by itself; a bool, or [B].
             truncated: whether the episode was cut off; a bool, or [B].
+            info: the info of the environment or vector environment; required only with
+                `her`, if `compute_reward` reads it.
         Raises:
-            UserError: an observation has another shape, or `act` wasn't called.
+            UserError: an observation has another shape, `act` wasn't called, or the
+                info is needed.
             Diverged: a reward is not finite.
         """
         if self._chosen is None:
             raise UserError("observe takes what followed an action: call act before.")
-        self._write(self._frames(observation)[0], reward, terminated, truncated)
+        if info is None and self._coder is not None:
+            raise UserError(
+                "--her computes rewards from the info of each step: call observe with "
+                "info=info too."
+            )
+        infos = info or {}
+        if self._n_envs == 1 and np.ndim(terminated) == 0:
+            infos = of_one_env(infos)
+        frames = self._frames(observation)[0]
+        self._write(frames, reward, terminated, truncated, infos)
 
     def learn(self) -> dict[str, float]:
         """Learn if enough steps were observed.
@@ -196,7 +217,8 @@ class Agent:
     def _begin(self, before: tuple[Array, BoolArray]) -> None:
         """Begin a rollout, given the frames and episode starts that precede it."""
         length = self._config.batch_steps
-        self._rows = TrajectoryWriter(before, length, self._run.spec.is_image)
+        is_image = self._run.spec.is_image
+        self._rows = TrajectoryWriter(before, length, is_image, self._coder)
         self._noise = self._policy.noise(self._generators, length)
         self._row = 0
 
@@ -211,7 +233,12 @@ class Agent:
         return self._chosen
 
     def _write(
-        self, frames: Array, reward: Any, terminated: Any, truncated: Any
+        self,
+        frames: Array,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        infos: Mapping[Any, Any],
     ) -> None:
         """Write a row; finish the rollout if it is the last one."""
         assert self._rows is not None and self._chosen is not None
@@ -219,8 +246,8 @@ class Agent:
         over, cut = (
             np.reshape(x, -1).astype(np.bool_) for x in (terminated, truncated)
         )
-        rewards = np.sign(raw) if self._run.config.env.preprocess else raw
-        step = EnvStep(frames, rewards.astype(np.float32), raw, over, cut, over | cut)
+        learned = learning_rewards(raw, self._run.config.env.preprocess)
+        step = EnvStep(frames, learned, raw, over, cut, over | cut, infos=infos)
         self._rows.write(self._row, self._chosen, step, self._ended)
         self._policy.reset_memory(self._ended)
         self._ended, self._chosen = step.ended, None

@@ -84,7 +84,8 @@ class Policy:
     def make_env(self, render_mode: str | None = None) -> "gym.Env[Any, Any]":
         """Make the environment as the policy sees it: preprocessed, frames stacked.
 
-        At the beginning of an episode, frame stacks are padded with zeros.
+        At the beginning of an episode, frame stacks are padded with zeros. Gymnasium's
+        NormalizeObservation and NormalizeReward use the statistics of training.
 
         Args:
             render_mode: `human` or `rgb_array`, passed to the environment.
@@ -100,7 +101,8 @@ class Policy:
         """
         from xagents_ray.actors.envs.make import make_stacked
 
-        return make_stacked(self._run.config.env, self._spec.stack, render_mode)
+        config, arrays = self._run.config.env, self._trained.weights.arrays
+        return make_stacked(config, self._spec.stack, render_mode, arrays)
 
     def predict(
         self,

@@ -18,11 +18,12 @@ from xagents_ray.core.trajectory import (
 )
 
 GoalRewardFunction = Callable[
-    [FloatArray, FloatArray], tuple[FloatArray, BoolArray | None]
+    [FloatArray, FloatArray, Array | None], tuple[FloatArray, BoolArray | None]
 ]
-"""Function of achieved and desired goals, float32 [N, G] each.
+"""Function of achieved and desired goals, float32 [N, G] each, and stored infos.
 
-It returns rewards, float32 [N], and terminations, bool [N], or None if unknown.
+The infos are float64 [N, info_size], or None if nothing reads them. It returns rewards,
+float32 [N], and terminations, bool [N], or None if unknown.
 """
 _STATE_BYTES = 512
 """Size of a generator's state as JSON, with padding."""

@@ -43,6 +43,9 @@ class TransitionRings(Replay):
         self._rewards = np.zeros(shape, np.float32)
         self._terminated = np.zeros(shape, np.bool_)
         self._valid = np.zeros(shape, np.bool_)
+        self._info = None
+        if spec.info:
+            self._info = np.zeros((*shape, spec.info_size))
         self._head = np.zeros(n_envs, np.int64)
         self._tail = np.zeros(n_envs, np.int64)
         self._count = np.zeros(n_envs, np.int64)
@@ -86,6 +89,8 @@ class TransitionRings(Replay):
         self._actions[env, steps] = trajectory.actions[:, column]
         self._rewards[env, steps] = trajectory.rewards[:, column]
         self._terminated[env, steps] = trajectory.terminated[:, column]
+        if self._info is not None and trajectory.info is not None:
+            self._info[env, steps] = trajectory.info[:, column]
         self._make_room(env, end)
         self._valid[env, rows[:older]] = False
         self._valid[env, steps] = valid

@@ -169,7 +169,7 @@ class TransitionReplay(TransitionRings):
     def _relabel(
         self, envs: IntArray, rows: IntArray, places: IntArray
     ) -> Relabeled | None:
-        """Return new goals for some of the transitions; None without HER."""
+        """Return new goals for some of the transitions; None if none get one."""
         if self._hindsight is None:
             return None
         head, tail = self._head.take(envs), self._tail.take(envs)
@@ -177,6 +177,8 @@ class TransitionReplay(TransitionRings):
         step = head - (head - rows) % self._length
         last = self._last_steps.take(places)
         chosen, steps = self._hindsight.draw(first, step, last, self._random)
+        if not len(chosen):
+            return None
         return Relabeled(chosen, self._achieved(envs[chosen], steps))
 
     def _achieved(self, envs: IntArray, steps: IntArray) -> FloatArray:
@@ -194,30 +196,46 @@ class TransitionReplay(TransitionRings):
         They are float32 and bool [M, n]; terminations are None if the environment
         doesn't define them.
         """
-        assert self.goal_rewards is not None
         achieved = self._achieved(envs, steps)
         desired = np.broadcast_to(goals[:, None], achieved.shape)
-        size = goals.shape[-1]
-        rewards, over = self.goal_rewards(
-            achieved.reshape(-1, size), desired.reshape(-1, size)
+        size, places = goals.shape[-1], envs * self._length + steps % self._length
+        rewards, over = self._goal_rewards(
+            achieved.reshape(-1, size), desired.reshape(-1, size), places.reshape(-1)
         )
         over = None if over is None else over.reshape(steps.shape)
         return rewards.reshape(steps.shape), over
+
+    def _goal_rewards(
+        self, achieved: FloatArray, desired: FloatArray, places: IntArray
+    ) -> tuple[FloatArray, BoolArray | None]:
+        """Return rewards and terminations of steps at places [N] for goals [N, G].
+
+        At least one step must be valid.
+        """
+        assert self.goal_rewards is not None
+        info = None
+        if self._info is not None:
+            # An invalid step has no info. Its results are not used, but the function
+            # must not fail: it gets the info of a valid one.
+            valid = self._valid.take(places)
+            info = _take(self._info, np.where(valid, places, places[valid.argmax()]))
+        return self.goal_rewards(achieved, desired, info)
 
     def _ends_of_other_causes(
         self, envs: IntArray, steps: IntArray, at: IntArray
     ) -> BoolArray:
         """Return which steps, at places [M, n], terminated regardless of their goals.
 
-        These are the terminations, bool [M, n], that the desired goal doesn't explain.
+        These are the terminations, bool [M, n], that the desired goal doesn't explain;
+        invalid steps have none.
         """
-        assert self.goal_rewards is not None and self._hindsight is not None
-        found = self._terminated.take(at)
+        assert self._hindsight is not None
+        found = self._terminated.take(at) & self._valid.take(at)
         if found.any():
             achieved = self._achieved(envs, steps)[found]
             before = _take(self._observations, at[found])
             desired = before[..., self._hindsight.desired].astype(np.float32)
-            _, over = self.goal_rewards(achieved, desired)
+            _, over = self._goal_rewards(achieved, desired, at[found])
             assert over is not None
             found[found] = ~over
         return found

@@ -17,6 +17,7 @@ def play_episodes(
     weights: Weights,
     config: PlayConfig,
     ended: Callable[[Episode], object],
+    index: int = 0,
 ) -> int | None:
     """Play episodes in one environment, seeded with the run's seed.
 
@@ -25,6 +26,7 @@ def play_episodes(
         weights: the weights of the network that acts.
         config: settings of the display, the files and the number of episodes.
         ended: function that is called with each ended episode.
+        index: index that the environment's factory receives.
     Returns:
         The number of the signal that ended the episodes early; None without one.
     """
@@ -33,7 +35,8 @@ def play_episodes(
     from xagents_ray.actors.envs.interface import errors_name_line
     from xagents_ray.actors.player import Player
 
-    with Signals() as signals, closing(Player(ActorSetup.of(run, 1), config)) as player:
+    setup = ActorSetup.of(run, 1, first_index=index)
+    with Signals() as signals, closing(Player(setup, config)) as player:
         signals.on_first = player.stop
         with suppress(Stopped), errors_name_line(str(run.config.env.env)):
             for episode in player.play(weights, run.seed):
@@ -49,6 +52,9 @@ def film(run: RunSpec, learned: Mapping[str, Array], folder: Path) -> None:
         learned: the arrays of the learner's state by name.
         folder: folder of the video; created if needed.
     """
+    from xagents_ray.actors.envs.indices import film_index
+
     weights = Weights(1, run.algorithm.models[0].own(learned))
     run = dataclasses.replace(run, seed=run.evaluation_seed)
-    play_episodes(run, weights, PlayConfig(video_dir=str(folder)), lambda _: None)
+    config, index = PlayConfig(video_dir=str(folder)), film_index(run.config.env)
+    play_episodes(run, weights, config, lambda _: None, index)

@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,12 @@ from threading import Timer
 from typing import Any, TypeVar
 
 from xagents_ray.actors.env_actor import ActorSetup, EnvActor
-from xagents_ray.actors.envs.goals import goal_rewards
+from xagents_ray.actors.envs.goals import GoalRewards, goal_rewards
+from xagents_ray.actors.envs.indices import first_evaluation_index
 from xagents_ray.actors.envs.interface import errors_name_line
 from xagents_ray.actors.evaluator import Evaluator
 from xagents_ray.algorithms.run_spec import RunSpec
+from xagents_ray.core.errors import EndlessEpisode
 from xagents_ray.core.moments import Statistics
 from xagents_ray.core.reports import Collected, Evaluated
 from xagents_ray.core.signals import GRACE_SECONDS, Signals
@@ -40,6 +43,8 @@ from xagents_ray.storage.checkpoints import Checkpoint, replay_files
 
 _T = TypeVar("_T")
 
+_LATER = 10
+"""Factor from the env steps of an evaluation that didn't end to those of the next."""
 _SHORT_SECONDS = 0.1
 """Shorter phases may delay a signal: another thread for them would cost 0.2 ms."""
 
@@ -64,12 +69,18 @@ class LocalDriver:
         n_envs = run.config.env.n_envs
         self._actor = actor or EnvActor(ActorSetup.of(run, n_envs))
         self._replay: Replay | None = None
+        self._goal_rewards: GoalRewards | None = None
         self.replay_nbytes = 0
         kind, config = run.algorithm.replay, self._config.replay
         if kind is not None and config is not None:
-            rewards = goal_rewards(run.config)
+            self._goal_rewards = goal_rewards(run.config, run.spec)
             self._replay = replay_for(
-                kind, run.spec, config, n_envs, run.seed, goal_rewards=rewards
+                kind,
+                run.spec,
+                config,
+                n_envs,
+                run.seed,
+                goal_rewards=self._goal_rewards,
             )
             self.replay_nbytes = self._replay.nbytes
         self._weights: Weights = self._learner.policy_weights(1)
@@ -81,6 +92,7 @@ class LocalDriver:
         self._finished: list[dict[str, float]] = []
         self._evaluator: Evaluator | None = None
         self._evaluations: list[Evaluated] = []
+        self._next_evaluation = 0  # env steps of the earliest next evaluation
 
     @property
     def weights(self) -> Weights:
@@ -203,11 +215,21 @@ class LocalDriver:
         config = self._run.config.run
         if self._evaluator is None:
             n_envs = min(config.eval_episodes, self._run.config.env.n_envs)
-            self._evaluator = Evaluator(ActorSetup.of(self._run, n_envs))
-        with errors_name_line(str(self._run.config.env.env)):
-            episodes = self._evaluator.evaluate(
-                self._weights, config.eval_episodes, self._run.evaluation_seed
-            )
+            first = first_evaluation_index(self._run.config.env)
+            setup = ActorSetup.of(self._run, n_envs, first_index=first)
+            self._evaluator = Evaluator(setup)
+        if env_steps < self._next_evaluation:
+            return False
+        try:
+            with errors_name_line(str(self._run.config.env.env)):
+                episodes = self._evaluator.evaluate(
+                    self._weights, config.eval_episodes, self._run.evaluation_seed
+                )
+        except EndlessEpisode as error:  # another policy may end it, much later
+            self._next_evaluation = _LATER * env_steps
+            when = f"The evaluation at {env_steps} steps failed, and the next one is at"
+            warnings.warn(f"{when} {self._next_evaluation}: {error}", stacklevel=2)
+            return False
         self._evaluations.append(Evaluated.of(env_steps, episodes))
         return True
 
@@ -227,6 +249,8 @@ class LocalDriver:
         self._actor.close()
         if self._evaluator is not None:
             self._evaluator.close()
+        if self._goal_rewards is not None:
+            self._goal_rewards.close()
 
     def _learning(self, work: Callable[[], _T]) -> _T:
         """Return the result of a function, run in the learner's thread."""

@@ -181,9 +181,9 @@ def prepare_run(
         note = f"EnvPool steps {env.env}; --vectorization sync takes Gymnasium's own"
         notes = (*notes, note)
     config = replace(config, env=env)
-    notes = (*notes, *goals.check_goal_rewards(config, spec))
+    spec, more = goals.check_goal_rewards(config, spec)
     run = build_run(algorithm, config, spec, resumed)
-    return replace(run, notes=(*notes, *run.notes))
+    return replace(run, notes=(*notes, *more, *run.notes))
 
 
 def build_run(

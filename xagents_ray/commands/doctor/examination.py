@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -123,23 +123,25 @@ class _Examination:
         made, noted = "one made, in a process of its own", notes(self._config.env)
         remedy = f"{noted[0]}." if noted else ""
         yield Check("environment", made, remedy, "warning" if noted else "ok")
-        yield from self._goals(found, env)
-        yield from self._fit(found)
+        spec = yield from self._goals(found, env)
+        yield from self._fit(spec)
         if self._run is not None:
             yield from self._trial(self._run, env)
 
-    def _goals(self, spec: EnvSpec, env: str) -> Iterator[Check]:
-        """Check whether --her can relabel goals and compute their rewards."""
+    def _goals(self, spec: EnvSpec, env: str) -> Generator[Check, None, EnvSpec]:
+        """Check whether --her can relabel goals; return the spec with their info."""
         if not self._config.algorithm.relabels_goals:
-            return
+            return spec
         path = "xagents_ray.actors.envs.goals:check_goal_rewards"
         check = self._start(path, self._config, spec, self._definitions)
         found = _answer(check, "goals", "can't be relabeled", env)
         if isinstance(found, Check):
             yield found
-            return
-        remedy = f"{found[0]}." if found else ""
-        yield Check("goals", "relabeled by --her", remedy, "warning" if found else "ok")
+            return spec
+        spec, noted = found
+        remedy = f"{noted[0]}." if noted else ""
+        yield Check("goals", "relabeled by --her", remedy, "warning" if noted else "ok")
+        return spec
 
     def _fit(self, spec: EnvSpec) -> Iterator[Check]:
         """Check that the algorithm supports the spaces and has a network for them."""

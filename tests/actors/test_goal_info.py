@@ -1,0 +1,312 @@
+"""Rewards of goals that are computed from the `info` of a step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import xagents_ray
+from xagents_ray.actors.envs import goals, make
+from xagents_ray.actors.envs.step_info import InfoCoder, find_fields
+from xagents_ray.algorithms.ddpg import DDPGConfig
+from xagents_ray.core.errors import UserError
+from xagents_ray.settings.config import Config
+
+BOX = gym.spaces.Box(-9, 9, (1,), np.float32)
+GOAL = np.ones(1, np.float32)
+
+
+class Costly(gym.Env[Any, Any]):
+    """A goal environment whose rewards read `info`; `pay` says how."""
+
+    observation_space = gym.spaces.Dict(
+        observation=BOX, achieved_goal=BOX, desired_goal=BOX
+    )
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    place, steps = np.zeros(1, np.float32), 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.place, self.steps = np.zeros(1, np.float32), 0
+        return self.seen(), {"cost": "none yet"}
+
+    def seen(self) -> Any:
+        return {
+            "observation": self.place,
+            "achieved_goal": self.place,
+            "desired_goal": GOAL,
+        }
+
+    def step(self, action: Any) -> Any:
+        self.place, self.steps = self.place + action, self.steps + 1
+        reward, info = self.paid(), self.info()
+        return self.seen(), reward, False, self.steps == 5, info
+
+    def info(self) -> dict[Any, Any]:
+        """Return an info of all kinds, some of them in every other step."""
+        n = self.steps
+        sometimes = {"bonus": n, 3: None} if n % 2 else {}
+        return {
+            "cost": 0.1 * n,
+            "vector": np.arange(3) * n,
+            "pair": (n, 2 * n),
+            "is_late": n > 2,
+            "text": "never read",
+            **sometimes,
+        }
+
+    def paid(self) -> float:
+        return float(self.compute_reward(self.place, GOAL, self.info()))
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return -np.abs(achieved - desired).sum() - info["cost"]
+
+
+class Sometimes(Costly):
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return info.get("bonus", -1.0) + (info.get(3) or 0.5)
+
+
+class Shapes(Costly):
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        a, b = info["pair"]
+        assert info["is_late"] is True or info["is_late"] is False
+        return info["vector"].sum() + [0, 1, 4, 9, 16, 25][a] + b + info["is_late"]
+
+
+class Whole(Costly):
+    def info(self) -> dict[Any, Any]:
+        return {"a": self.steps, "b": 2.0}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return sum(value for value in {**info}.values())
+
+
+class Branching(Costly):
+    """Reads an entry only far from where its first steps lead, and names it."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return info["cost"] if abs(desired).max() > 5 else 0.0
+
+
+class Listed(Costly):
+    """Of many goals and a list of infos only, as Stable-Baselines3 calls it."""
+
+    def paid(self) -> float:
+        (found,) = self.compute_reward(self.place[None], GOAL[None], [self.info()])
+        return float(found)
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        costs = np.array([each["cost"] for each in info])
+        return -np.linalg.norm(achieved - desired, axis=-1) - costs
+
+
+class Both(Listed):
+    """Of one goal and one info too."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        if isinstance(info, dict):
+            return self.compute_reward(achieved[None], desired[None], [info])[0]
+        return super().compute_reward(achieved, desired, info)
+
+
+class Blind(Listed):
+    """Takes a list of infos and reads none."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        pairs = zip(achieved, desired, info, strict=True)
+        return np.array([float(np.abs(a - d).sum()) for a, d, _ in pairs])
+
+
+def config_of(name: str, **settings: Any) -> Config:
+    given = {"env": f"test_goal_info:{name}", "max_steps": 1, "her": "future"}
+    return Config.of(DDPGConfig, {**given, **settings})
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("Costly", {"cost"}),
+        ("Sometimes", {3, "bonus"}),
+        ("Shapes", {"pair", "is_late", "vector"}),
+        ("Whole", {"a", "b"}),
+        ("Branching", {"cost"}),
+        ("Listed", {"cost"}),
+        ("Both", {"cost"}),
+        ("Blind", set()),
+    ],
+)
+def test_stored_infos_give_the_rewards_of_steps(
+    name: str, keys: set[Any], vectorization: str
+) -> None:
+    """Two environments, of which one is half an episode ahead, and its resets."""
+    config = config_of(name, vectorization=vectorization)
+    spec, notes = goals.check_goal_rewards(config, make.check_env(config.env))
+    assert {each.key for each in spec.info} == keys and notes == ()
+    computed = goals.goal_rewards(config, spec)
+    envs = make.make_envs(config.env, 2, 1)
+    coder, generator = envs.read_info(spec.info), np.random.default_rng(1)
+    assert computed is not None and (coder is None) == (not keys)
+    envs.reset(0)
+    resets = np.zeros(2, np.bool_)
+    for _ in range(20):
+        step = envs.step(generator.uniform(-1, 1, (2, 1)).astype(np.float32))
+        info = None
+        if coder is not None:
+            info = coder.encode_step(step.infos, ~resets)[~resets]
+        assert spec.info_size == (0 if info is None else info.shape[1])
+        pair = [step.observations[~resets, each] for each in spec.goals.slices]
+        np.testing.assert_allclose(
+            computed(*pair, info)[0], step.rewards[~resets], rtol=1e-5
+        )
+        resets = step.ended
+    envs.close()
+    computed.close()
+
+
+class Worded(Costly):
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return 1.0 if info["text"] == "never read" else 0.0
+
+
+class Many(Costly):
+    def paid(self) -> float:
+        return 0.0
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return np.zeros(3)
+
+
+class Keyless(Listed):
+    """Of many goals, and one of their infos lacks what is read."""
+
+    def paid(self) -> float:
+        return 0.0
+
+    def info(self) -> dict[Any, Any]:
+        return {"cost": 1.0} if self.steps % 2 else {}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Worded", r"her stores info\['text'\].*'never read' \(.*line \d+\); give a"),
+        ("Many", r"her: compute_reward\(\) returned array.*line \d+\); return one"),
+        ("Keyless", r"KeyError: 'cost' \(.*test_goal_info.py, line \d+\)"),
+    ],
+)
+def test_rewards_that_can_not_be_computed_are_refused(name: str, said: str) -> None:
+    config = config_of(name)
+    spec = make.check_env(config.env)
+    with pytest.raises(UserError, match=said):
+        goals.check_goal_rewards(config, spec)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("text", "is 'text'"),
+        (np.zeros(2), r"has the shape \(2,\) after \(\)"),
+        ([[1], [1, 2]], r"is \[\[1\], \[1, 2\]\]"),
+        ({"a": 1}, "is {'a': 1}"),
+    ],
+)
+def test_an_entry_stays_what_it_was(value: Any, said: str) -> None:
+    fields = find_fields([{"cost": 1}, {}], {"cost", "late"}, "Env-v0", "a.py")
+    coder = InfoCoder(fields, "Env-v0", "a.py")
+    good = [{"cost": 2}, {"cost": 3, "late": 0.5}, {}]
+    decoded = coder.decode(coder.encode(good))
+    assert decoded == good and isinstance(decoded[0]["cost"], int)
+    assert coder.decode(coder.encode([{"cost": 0.5}, {"cost": None}])) == [
+        {"cost": 0.5},
+        {},
+    ]
+    with pytest.raises(UserError, match=said):
+        coder.encode([{"cost": value}])
+
+
+def test_shapes_that_differ_are_refused() -> None:
+    with pytest.raises(UserError, match=r"shapes \(1,\) and \(2,\) \(a.py\)"):
+        find_fields([{"a": [1]}, {"a": [1, 2]}], {"a"}, "Env-v0", "a.py")
+
+
+def test_gymnasiums_own_arrays_are_read() -> None:
+    """Those of vector environments, with masks."""
+    fields = find_fields([{"a": 1, "b": [2.5]}], {"a", "b"}, "Env-v0", "")
+    infos = {
+        "a": np.array([7, 0, 8]),
+        "_a": np.array([True, False, True]),
+        "b": np.array([[0.0], [3.5], [4.5]]),
+        "_b": np.array([False, True, True]),
+    }
+    coder = InfoCoder(fields, "Env-v0")
+    rows = np.array([True, True, False])
+    assert coder.decode(coder.encode_step(infos, rows)) == [{"a": 7}, {"b": [3.5]}, {}]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda info: info["bonus"],
+        lambda info: info.get("bonus", 0),
+        lambda info: "bonus" in info,
+        lambda info: "bonus" in info.keys(),
+    ],
+)
+def test_what_is_read_late_is_no_default(read: Callable[[Any], Any]) -> None:
+    fields = find_fields([{"cost": 1.0}], {"cost", "known"}, "Env-v0", "")
+    coder = InfoCoder(fields, "Env-v0")
+    (info,) = coder.decode(coder.encode([{"cost": 1.0}]))
+    assert info["cost"] == info.get("cost") == 1 and "known" not in info
+    assert info.get("known", 7) == 7 and [*info.items()] == [("cost", 1.0)]
+    with pytest.raises(UserError, match=r"Env-v0 reads info\['bonus'\], which it"):
+        read(info)
+
+
+@pytest.mark.parametrize("env", [Costly, Listed])
+def test_an_own_loop_passes_the_info(env: type) -> None:
+    agent = xagents_ray.Agent(
+        "ddpg",
+        env=env,
+        her="future",
+        n_step=2,
+        buffer_initial_size=20,
+        buffer_batch_size=16,
+    )
+    stepped, metrics = env(), {}
+    observation, info = stepped.reset(seed=1)
+    for _ in range(60):
+        action = agent.act(observation)
+        observation, *results, info = stepped.step(action)
+        agent.observe(observation, *results, info)
+        metrics |= agent.learn()
+        if any(results[1:]):
+            observation, info = stepped.reset()
+    assert metrics
+    agent.act(observation)
+    with pytest.raises(UserError, match="info=info"):
+        agent.observe(observation, 0.0, False, False)
+    agent.close()
+
+
+@pytest.mark.parametrize("name", ["Costly", "Listed"])
+@pytest.mark.parametrize("where", ["local", "ray"])
+def test_runs(name: str, where: str, train: Callable[..., dict[str, Any]]) -> None:
+    placed: dict[str, Any] = {"local": True}
+    if where == "ray":
+        placed = {"n_actors": 2, "replay_shards": 2, "prioritized": True}
+    result = train(
+        "ddpg",
+        env=f"test_goal_info:{name}",
+        her="future",
+        n_envs=2,
+        n_step=2,
+        max_steps=300,
+        buffer_initial_size=60,
+        quiet=True,
+        **placed,
+    )
+    assert result["env_steps"] >= 300
