@@ -240,6 +240,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"output": "out.jpg"}, "out.jpg is no picture.*end its name in .png or .svg"),
     ({"output": "h.parquet/o.png"}, "h.parquet/o.png cannot be written"),
     ({"output": "folder.png"}, "folder.png cannot be written .*name another output"),
+    ({"plot": ["mean_rewards"]}, r"plot takes one name, got \['mean_rewards'\]: call"),
+    ({"plot": None}, "plot takes one name, got None"),
+    ({"benchmark": ["step"]}, "benchmark takes one name, got .*: call once for each"),
+    ({"time_unit": 60}, "time_unit takes one name, got 60"),
+    ({"agents": "a"}, r"agents takes a list of labels, got 'a': write agents=\['a'\]"),
+    ({"smoothing": "3"}, "smoothing takes a whole number, got '3'"),
+    ({"history_interval": 1.5}, "history_interval takes a whole number, got 1.5"),
     ({"plot": "evaluation_reward"}, "evaluation_reward of h.parquet has no values"),
 ]
 

@@ -165,7 +165,7 @@ ASKED: list[Case] = [
     ("ppo", {"callbacks": ["json"]}, "--callbacks json: name it as package.module:"),
     ("ppo", {"callbacks": ["nosuch:fn"]}, "module nosuch can't be imported"),
     ("ppo", {"callbacks": ["json:dumbs"]}, "json has no dumbs; did you mean dumps"),
-    ("ppo", {"callbacks": ["json:decoder"]}, "take an xagents_ray.Callback, or a"),
+    ("ppo", {"callbacks": ["json:decoder"]}, "take an xagents_ray.Callback, another"),
     (
         "ppo",
         {"callbacks": ["test_refusals:Odd"]},
@@ -183,6 +183,10 @@ ASKED: list[Case] = [
     ("ppo", {"seeds": [1], "seed": 2}, "--seed can't be given with --seeds: --seeds"),
 ]
 NAMED: list[Case] = [  # that a command line can't give, or answers as it knows flags
+    ("ppo", {"callbacks": [3]}, "--callbacks takes callbacks: objects with methods"),
+    ("ppo", {"callbacks": 3}, "--callbacks takes callbacks: objects with methods"),
+    ("ppo", {"wrappers": [3]}, "--wrappers takes module:Class of a wrapper, or"),
+    ("ppo", {"env": 3}, "--env takes the id of an environment, package.module"),
     ("ppo", {"seeds": []}, "--seeds takes one value or more, got ()."),
     ("ppo", {"seeds": 3}, "--seeds takes one value or more"),
     ("ppo", {"seeds": [-1]}, "--seeds must be"),

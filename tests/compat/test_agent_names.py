@@ -153,6 +153,9 @@ def test_mistakes_are_told_with_a_remedy(tmp_path: Path) -> None:
         create_envs("PongNoFrameskip-v4", frame_skips=2)
     with pytest.raises(UserError, match="call fit, or load_weights"):
         xagents_ray.PPO(envs).play()
+    for settings in ({}, {"max_steps": None}, {"local": True}):
+        with pytest.raises(UserError, match="fit needs an end: give target_reward=, m"):
+            xagents_ray.PPO(envs).fit(**settings)
     with pytest.raises(UserError, match="no such weights file"):
         model("ddpg", "actor_model").load_weights("missing.tf")
     trained = model("ddpg", "actor_model")

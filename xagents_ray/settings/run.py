@@ -84,9 +84,12 @@ class RunConfig(Checked):
     callbacks: tuple[str, ...] | None = option(
         None,
         "Own code that is called during the run: package.module:name of an "
-        "xagents_ray.Callback, or of a function that is called after each rollout; "
-        "from Python also the objects themselves",
+        "xagents_ray.Callback, of another object with methods such as on_episode, or "
+        "of a function that is called after each rollout; from Python also the "
+        "objects themselves",
         known_as=("callback",),
+        expected="callbacks: objects with methods such as on_episode, functions of the "
+        "run's context, or package.module:name of one",
         takes="OwnCallbacks",
         to_plain=from_python.callbacks,
         in_presets=False,

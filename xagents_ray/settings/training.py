@@ -20,7 +20,10 @@ class EnvConfig(Checked):
         "the module registers, or package.module:factory for an own one; from Python "
         "also a class, a function that makes one, or a Gymnasium EnvSpec",
         known_as=("env_id", "env_name", "environment", "env_maker", "make_env"),
+        free_with="--run",
         takes="Callable[..., Any] | gymnasium.envs.registration.EnvSpec",
+        expected="the id of an environment, package.module:factory, or from Python a "
+        "class or a function that makes one",
         to_plain=from_python.environment,
     )
     env_kwargs: tuple[str, ...] | None = option(
@@ -28,7 +31,9 @@ class EnvConfig(Checked):
         "Arguments of the environment, key=value …, or one JSON object; a dict from "
         "Python",
         known_as=("env_config", "env_args"),
+        free_with="--run",
         takes="Mapping[str, Any]",
+        expected="key=value, a JSON object, or from Python a dict",
         to_plain=from_python.arguments,
     )
     wrappers: tuple[str, ...] | None = option(
@@ -37,6 +42,8 @@ class EnvConfig(Checked):
         "Python also classes and functions of an environment",
         known_as=("wrapper", "wrapper_class", "env_wrappers"),
         takes="Sequence[Callable[..., Any]]",
+        expected="module:Class of a wrapper, or from Python classes and functions of "
+        "an environment",
         to_plain=from_python.wrappers,
     )
     state_to_input: str | None = option(
@@ -44,6 +51,7 @@ class EnvConfig(Checked):
         "Function of an observation, module:function, that returns what the network "
         "reads; from Python also the function itself",
         takes="Callable[[Any], Any]",
+        expected="module:function, or from Python a function of an observation",
         to_plain=from_python.state_to_input,
     )
     n_envs: int = count(
