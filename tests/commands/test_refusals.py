@@ -20,6 +20,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from sources import tree_of
 
 import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
@@ -410,7 +411,7 @@ def test_what_is_refused_of_environments(front: str, case: Case) -> None:
 
 def sentences_of(path: Path) -> Iterator[str]:
     """Yield the longest constant part of each sentence of a UserError in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
             parts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
             texts = [x.strip() for x in parts if isinstance(x, str)]
