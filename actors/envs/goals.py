@@ -100,7 +100,7 @@ def check_goal_rewards(
         raise UserError(
             f"--her is for goal environments, whose observations are a Dict of "
             "observation, achieved_goal and desired_goal (vectors of one size), and "
-            f"{env_id} is none: leave it out."
+            f"{env_id} is not one: leave it out."
         )
     with interface.errors_name_line(env_id), closing(GoalRewards(config.env)) as found:
         differing = found.differing(spec.goals)

@@ -180,7 +180,7 @@ def test_predict_refuses_nan() -> None:
     policy = policy_of("ppo", env="CartPole-v1")
     for observation in ([0, np.nan, 0, 0], np.full((3, 4), np.nan, np.float32)):
         with pytest.raises(
-            UserError, match=r"of CartPole-v1 has NaN in it.*: put numb"
+            UserError, match=r"of CartPole-v1 contains NaN.*: replace it"
         ):
             policy.predict(observation)
 
@@ -310,7 +310,7 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
         (DQN, {"env": "Pendulum-v1"}, "--env Pendulum-v1 has other spaces than CartP"),
-        (DQN, {"preprocess": True}, "--preprocess is the run's own with --run"),
+        (DQN, {"preprocess": True}, "--preprocess comes from the run that --run names"),
         (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
         (DQN, {"seed": -1}, "--seed must be ≥ 0"),
         (DQN, {"lr": 0.1}, "There is no setting 'lr'"),

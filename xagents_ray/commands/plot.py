@@ -164,7 +164,7 @@ def _check(
     _choose("A history", "benchmark", benchmark, BENCHMARKS)
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise UserError(
-            f"{output} is no picture that can be written; "
+            f"{output} doesn't name a picture in a known format; "
             f"end its name in {' or '.join(SUFFIXES)}."
         )
 

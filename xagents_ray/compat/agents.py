@@ -168,8 +168,8 @@ class CompatAgent:
             return {}
         if not all(paths):
             raise UserError(
-                "Some models have weights and others not: load weights into all of "
-                "them, or into none."
+                "Some models have loaded weights and others haven't: load weights into "
+                "all of them, or into none."
             )
         return {"weights": tuple(paths)}
 
@@ -208,7 +208,7 @@ class CompatAgent:
 def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:
     if len(parts) > len(names):
         raise UserError(
-            f"An agent takes environments and then {', '.join(names)} by place, got "
+            f"An agent takes environments and then {', '.join(names)} by position, got "
             f"{1 + len(parts)} arguments: give settings by name, as in seed=1."
         )
     return dict(zip(names, parts, strict=False))

@@ -144,8 +144,8 @@ def _stored(
     for each in fixed:
         if each.name in given and given[each.name] != stored.get(each.name):
             raise UserError(
-                f"{each.flag} is the run's own with --run: leave it out, or give "
-                "--weights in place of --run."
+                f"{each.flag} comes from the run that --run names: leave it out, or "
+                "give --weights in place of --run."
             )
     env = EnvConfig.of(stored)
     if given.get("env", env.env) != env.env:
@@ -258,7 +258,7 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
         write_file(file)
     except OSError as error:
         raise UserError(
-            f"{path} can't be written ({error.strerror}): name a place that can be."
+            f"{path} can't be written ({error.strerror}): choose a path that can be."
         ) from None
 
 
