@@ -96,7 +96,7 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             "Give either --weights with the trained files, or --run with a run's "
             "directory."
         )
-    values, trained_in = dict(given), None
+    values, trained_in = dict(given), EnvConfig.of(given)
     checkpoint = None
     if source.run is not None:
         found = locate_run("--run", source.run, source.run_dir, algorithm.name)
@@ -154,22 +154,18 @@ def _stored(
     return {**stored, **given}, env
 
 
-def _check_other_env(
-    env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig | None
-) -> list[str]:
+def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> list[str]:
     """Return a note if the environment isn't that of the run.
 
     Args:
         env: the environment in which the policy acts.
         spec: its spec.
-        trained_in: the run's environment; None without a run.
+        trained_in: the run's environment, or the same one without a run.
     Raises:
         UserError: the spaces of the two differ.
     """
     from xagents_ray.actors.envs import make as environments
 
-    if trained_in is None:
-        return []
     name, trained = (
         " ".join((str(each.env), *(each.env_kwargs or ())))
         for each in (env, trained_in)
