@@ -56,7 +56,7 @@ class Video:
         """Add an RGB picture, uint8 [H, W, 3], of the same size as the first."""
         if picture.shape != self._shape:
             raise UserError(
-                f"A video can't hold pictures of {self._shape} and {picture.shape}: "
+                f"A video can't have frames of {self._shape} and {picture.shape}: "
                 "leave out --video-dir and use --frame-dir."
             )
         padded = np.ascontiguousarray(np.pad(picture, self._pad, mode="edge"))

@@ -1,16 +1,19 @@
 """Learning results of presets: scores by seed, and the table of all pairs."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.provenance import has_changed, resolved_settings, settings_digest
 from benchmarks.report import markdown
-from benchmarks.zoo import reported
-from xagents_ray.core.errors import UserError
+from benchmarks.zoo import parts_beyond, reported
+from xagents_ray.algorithms.presets import AUTO_PRESET
+from xagents_ray.core.errors import UserError, pluralize
 from xagents_ray.tuning import scores
 
 SUFFIX = ".json"
@@ -45,6 +48,13 @@ class Learned:
     episodes: int
     seeds: dict[int, Reached]
     settings: Mapping[str, Any] = field(default_factory=dict)  # added to the preset's
+    # Seed of the first evaluation episode's start state, the same for all training
+    # seeds; None in earlier results, which have start states of their own.
+    start_seed: int | None = None
+    # All settings that affect what is learned, by flat name; empty in earlier results.
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""  # of the resolved settings
+    commit: str = ""  # commit of the training
 
     @property
     def means(self) -> list[float]:
@@ -55,6 +65,46 @@ class Learned:
     def worst_seed(self) -> int:
         """Seed with the smallest mean return."""
         return min(self.seeds, key=lambda seed: self.seeds[seed].mean)
+
+    @property
+    def is_at_zoo(self) -> bool | None:
+        """Whether the mean is at RL Zoo's, before rounding; None without one of it.
+
+        It is if RL Zoo's is at most one standard error larger, or above 495 on
+        CartPole, where 500 is the maximum.
+        """
+        zoo, found = reported(self.agent, self.env), np.array(self.means)
+        if zoo is None:
+            return None
+        mean, error = float(found.mean()), scores.standard_error(found) or 0.0
+        return mean + error >= zoo.mean or ("CartPole" in self.env and mean > 495)
+
+    def remarks(self) -> list[str]:
+        """Return what a reader of the table's row has to know, in a few words each."""
+        today = self._resolved_today()
+        found = parts_beyond(self.agent, self.resolved or today)
+        zoo = reported(self.agent, self.env)
+        if zoo is not None and zoo.agent:
+            found.append(f"RL Zoo: {zoo.agent}")
+        if self.start_seed is None:
+            found.append("own starts")
+        if self.digest and self.digest != settings_digest(today):
+            found.append("other settings")
+        first = re.match("[0-9a-f]+", self.commit)
+        if first is None:
+            return found
+        if first[0] != self.commit:  # as in 15ebc54+
+            found.append("uncommitted changes")
+        has_aged = {True: ["older code"], None: ["commit not in this clone"]}
+        return found + has_aged.get(has_changed(first[0], self.agent), [])
+
+    def _resolved_today(self) -> dict[str, Any]:
+        """Return the settings that the same command has today; {} if it fails."""
+        asked = {"env": self.env, "preset": AUTO_PRESET, "local": True, **self.settings}
+        try:
+            return resolved_settings(self.agent, asked)
+        except UserError:
+            return {}
 
     def row(self) -> list[str]:
         """Return the cells of the table's row."""
@@ -72,6 +122,7 @@ class Learned:
             _robust_mean(found),
             "–" if zoo is None else f"{zoo.mean:g} @ {_steps(zoo.env_steps)}",
             _minutes(sum(one.seconds for one in each)),
+            ", ".join(self.remarks()) or "–",
         ]
 
     def sentence(self) -> str:
@@ -82,19 +133,19 @@ class Learned:
 
 HEADS = (
     "agent", "environment", "env steps", "seeds, worst first", "worst seed",
-    "mean ± standard error", "IQM [95 %]", "RL Zoo", "time",
+    "mean ± standard error", "IQM [95 %]", "RL Zoo", "time", "remarks",
 )  # fmt: skip
 
 
 def read_all(results: Path) -> list[Learned]:
     """Return the results in a directory, sorted by environment and agent."""
+    names = {each.name for each in fields(Learned)}
     found = []
     for path in results.glob(f"*{SUFFIX}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         seeds = {int(seed): Reached(**each) for seed, each in stored["seeds"].items()}
-        names = ("agent", "env", "episodes")
-        facts = [stored[name] for name in names]
-        found.append(Learned(*facts, seeds, stored["settings"]))
+        facts = {name: stored[name] for name in names & stored.keys()}
+        found.append(Learned(**{**facts, "seeds": seeds}))
     return sorted(found, key=lambda each: (each.env, each.agent))
 
 
@@ -121,10 +172,25 @@ def replace_table(page: Path, learned: Sequence[Learned]) -> None:
     """Replace the table of all pairs in a page; UserError if that fails."""
     before, after = around_table(page)
     table = markdown([HEADS, *(each.row() for each in learned)])
+    shown = f"{_BEGIN}\n\n{table}\n\n{comparison(learned)}\n\n{_END}"
     try:
-        page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", "utf-8")
+        page.write_text(f"{before}{shown}{after}", "utf-8")
     except OSError as error:
         raise UserError(f"{page}: {error.strerror}.") from None
+
+
+def comparison(learned: Sequence[Learned]) -> str:
+    """Return a paragraph on how many results are at RL Zoo's, and which aren't."""
+    compared = [each for each in learned if each.is_at_zoo is not None]
+    others = [each for each in compared if not each.is_at_zoo]
+    reached = len(compared) - len(others)
+    text = (
+        f"Of the {pluralize(len(compared), 'pair')} that both have, {reached} are at "
+        "RL Zoo's mean, within a standard error of it, or above 495 on CartPole, all "
+        "compared before rounding."
+    )
+    names = ", ".join(f"{each.agent} on {each.env}" for each in others)
+    return f"{text} The others: {names}." if others else text
 
 
 def _beside(settings: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """Trains presets with several seeds, and evaluates the final weights greedily."""
 
 import hashlib
-import json
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -23,18 +22,26 @@ from benchmarks.learned import (
     read_all,
     replace_table,
 )
+from benchmarks.provenance import (
+    clean_commit,
+    resolved_settings,
+    settings_digest,
+    source_digest,
+)
 from benchmarks.report import ran_on, write
 from benchmarks.subprocesses import ROOT
 from benchmarks.works import Settings, settings_option
-from xagents_ray.algorithms.presets import AUTO_PRESET, all_presets, apply, find_preset
-from xagents_ray.algorithms.table import find_algorithm
+from xagents_ray import Evaluation, Policy
+from xagents_ray.algorithms.presets import AUTO_PRESET, all_presets, find_preset
 from xagents_ray.core.errors import Broken, Stopped, UserError
+from xagents_ray.core.trajectory import Episode
 from xagents_ray.storage.history import read_history
-from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seeds_result import SeedsResult
 
 RESULTS = ROOT / "docs" / "results"
 _PAGE = ROOT / "docs" / "results.md"
+_START_SEED = 1_000_000  # environment i takes this + i
+_AT_ONCE = 100  # evaluation environments
 _COLUMNS = ["step", "time", "episode_reward"]
 
 
@@ -47,6 +54,7 @@ class Bench:
         episodes: number of greedy episodes per seed with the final weights.
         run_dir: directory of the runs; unfinished ones are resumed.
         results: directory for numbers, histories and curves.
+        commit: commit of this checkout, without changes.
         settings: settings in addition to the preset's, by flat name.
     """
 
@@ -54,6 +62,7 @@ class Bench:
     episodes: int
     run_dir: Path
     results: Path
+    commit: str
     settings: Settings = field(default_factory=dict)
 
     def learn(self, agent: str, env: str) -> Learned:
@@ -63,43 +72,56 @@ class Bench:
             UserError: there is no such preset, or a run failed.
             Broken: all runs failed.
         """
+        resolved = resolved_settings(agent, self._asked(env))
         trained = xagents_ray.train(agent, **self.run_settings(agent, env))
         if trained.failures:
             raise UserError(trained.failure())
         reached = {}
         for seed, result in trained.results.items():
             policy = xagents_ray.load(result.directory, which="last")
-            # Environment i takes this seed + i, so no two evaluations share seeds.
-            found = policy.evaluate(self.episodes, seed=1_000 * (1 + seed))
+            found = evaluate_from_same_starts(policy, self.episodes)
             reached[seed] = Reached(
                 found.mean, found.std, found.success_rate, result.env_steps,
                 round(result.seconds),
             )  # fmt: skip
-        learned = Learned(agent, env, self.episodes, reached, dict(self.settings))
+        learned = Learned(
+            agent,
+            env,
+            self.episodes,
+            reached,
+            dict(self.settings),
+            _START_SEED,
+            resolved,
+            settings_digest(resolved),
+            self.commit,
+        )
         self._record(learned, trained)
         return learned
 
     def run_settings(self, agent: str, env: str) -> dict[str, Any]:
         """Return the settings of a preset's runs.
 
-        Their name depends on the preset's content, so that runs of earlier versions of
-        it aren't reused.
+        Their name depends on the settings' content and on the sources that train, so
+        that runs of earlier versions aren't reused.
 
         Raises:
             UserError: there is no such preset, or `settings` has a reserved setting.
         """
+        asked = self._asked(env)
+        resolved = settings_digest(resolved_settings(agent, asked))
+        whole = f"{resolved} {source_digest(self.commit)}"
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+        own = {"seeds": self.seeds, "run_dir": str(self.run_dir)}
+        return {**asked, **own, "name": f"{file_name(agent, env)}-{digest}"}
+
+    def _asked(self, env: str) -> dict[str, Any]:
+        """Return the settings that all seeds share; UserError for reserved ones."""
         if taken := {"env", "seeds", "run_dir", "name"} & self.settings.keys():
             raise UserError(
                 f"--set can't give {taken.pop()}, which the benchmark sets."
             )
         usual = {"env": env, "preset": AUTO_PRESET, "local": True, "quiet": True}
-        asked = {**usual, **self.settings}
-        whole = json.dumps(
-            apply(find_algorithm(agent), asked), sort_keys=True, default=str
-        )
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-        own = {"seeds": self.seeds, "run_dir": str(self.run_dir)}
-        return {**asked, **own, "name": f"{file_name(agent, env)}-{digest}"}
+        return {**usual, **self.settings}
 
     def _record(self, learned: Learned, trained: SeedsResult) -> None:
         """Write the numbers, the histories and the curve."""
@@ -115,11 +137,21 @@ class Bench:
             compression="zstd",
         )
         facts = {"date": time.strftime("%Y-%m-%d"), **ran_on()}
-        starts = [start for run in runs for start in RunDirectory(run).starts()]
-        if commits := {start["commit"] for start in starts} - {None}:
-            short = sorted(f"{each[:7]}{each[40:]}" for each in commits)
-            facts["commit"] = ", ".join(short)  # of the training, maybe long ago
         write(path.with_suffix(SUFFIX), {**facts, **asdict(learned)})
+
+
+def evaluate_from_same_starts(policy: Policy, episodes: int) -> Evaluation:
+    """Play greedy episodes whose start states are the same for all policies.
+
+    Each episode has an environment of its own, as the start of an environment's second
+    episode depends on how long the first one was.
+    """
+    played: list[Episode] = []
+    for first in range(0, episodes, _AT_ONCE):
+        count = min(_AT_ONCE, episodes - first)
+        found = policy.evaluate(count, n_envs=count, seed=_START_SEED + first)
+        played += found.episodes
+    return Evaluation(tuple(played), _START_SEED)
 
 
 def file_name(agent: str, env: str) -> str:
@@ -181,9 +213,9 @@ def _seeds(context: click.Context, option: click.Parameter, text: str) -> Iterab
 @click.option(
     "--episodes",
     type=click.IntRange(min=1),
-    default=100,
+    default=500,
     show_default=True,
-    help="Greedy episodes with each seed's final weights.",
+    help="Greedy episodes with each seed's final weights, from the same start states.",
 )
 @settings_option("A setting beside the preset's, as local=false; repeatable.")
 @click.option(
@@ -213,12 +245,15 @@ def learning(
     results: Path,
     **others: Any,
 ) -> None:
-    """What presets learn, on several seeds; resumable."""
+    """What presets learn, on several seeds, in a checkout without changes; resumable.
+
+    Runs are resumed while neither their settings nor the sources have changed.
+    """
     if page is None and results.resolve() == RESULTS:
         page = _PAGE
     if page is not None:  # check the page now, as training takes hours
         around_table(page)
-    bench = Bench(results=results, **others)
+    bench = Bench(results=results, commit=clean_commit(), **others)
     failures = []
     for agent, env in pairs(agents, envs):
         try:

@@ -155,6 +155,7 @@ def _curves(agent: str) -> str:
     for path in sorted((DOCS / "results").glob(f"{agent}-*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
         seeds, env, commit = found["seeds"], found["env"], found["commit"]
+        commit = commit[:7] if len(commit) == 40 else commit
         means = sorted(each["mean"] for each in seeds.values())
         reached = " · ".join(f"{mean:.4g}" for mean in means)
         own = "".join(f", `{name}={x}`" for name, x in found["settings"].items())

@@ -2,24 +2,35 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import deque
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
 from click.testing import CliRunner
+from policies import policy_of
 from processes import python, start
+from stepping import Stepping
 
 from benchmarks import learning, peer, peer_rlox
 from benchmarks.__main__ import cli
-from benchmarks.learned import Learned, Reached, read_all
-from benchmarks.learning import RESULTS, pairs
+from benchmarks.learned import HEADS, Learned, Reached, comparison, read_all
+from benchmarks.learning import RESULTS, evaluate_from_same_starts, pairs
 from benchmarks.one_run import Clock
 from benchmarks.parts import Parts, measure
+from benchmarks.provenance import (
+    clean_commit,
+    has_changed,
+    learning_sources,
+    settings_digest,
+)
 from benchmarks.recording import Stopwatch
 from benchmarks.report import Result, joined, losses, read, report, table
 from benchmarks.roofline import costs, grid, variants
@@ -30,6 +41,17 @@ from xagents_ray.run.prepare import prepare_run
 from xagents_ray.watch.progress import Progress
 
 LEARN_PPO = "learning --agent ppo --env CartPole-v1"
+
+
+COMMIT = subprocess.run(
+    ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+).stdout.strip()
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let changes of whoever works on the tests count as committed."""
+    monkeypatch.setattr("benchmarks.learning.clean_commit", lambda: COMMIT)
 
 
 def run(words: str) -> str:
@@ -241,6 +263,7 @@ def test_time_within_another_part_counts_once() -> None:
     assert watch.seconds["inner"] >= 0.02
 
 
+@pytest.mark.usefixtures("committed")
 def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     """A pair that is complete is evaluated again, and not trained again."""
     page, results = tmp_path / "results.md", tmp_path / "results"
@@ -252,6 +275,12 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     (found,) = read_all(results)
     stored = json.loads((results / "ppo-CartPole-v1.json").read_text())
     assert stored["settings"] == {"max_steps": 600}
+    resolved = stored["resolved"]
+    assert (resolved["max_steps"], resolved["env"]) == (600, "CartPole-v1")
+    assert resolved["gamma"] < 1 and "seed" not in resolved  # the preset's too
+    assert stored["digest"] == settings_digest(resolved) == found.digest
+    assert stored["commit"] == COMMIT == found.commit
+    assert found.start_seed is not None and "own starts" not in found.remarks()
     assert (found.agent, found.env, [*found.seeds]) == ("ppo", "CartPole-v1", [1])
     rows = pq.read_table(results / "ppo-CartPole-v1.parquet")
     assert set(rows["seed"].to_pylist()) == {1}
@@ -263,9 +292,11 @@ def test_what_presets_learned_is_recorded_and_shown(tmp_path: Path) -> None:
     (line,) = (line for line in text.splitlines() if "CartPole" in line)
     assert line.startswith("| ppo | CartPole-v1 with `max_steps=600` |")
     assert "| 500 @ 100k |" in line
+    assert "Of the 1 pair that both have, 0 are at RL Zoo's mean" in text
     assert len(list((tmp_path / "runs").rglob("config.yaml"))) == 1
 
 
+@pytest.mark.usefixtures("committed")
 def test_other_results_leave_the_page_of_results_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,8 +317,10 @@ def test_other_results_leave_the_page_of_results_alone(
         assert (page.read_text() == before) == is_same
 
 
+@pytest.mark.usefixtures("committed")
 def test_a_pair_of_which_every_run_fails_is_reported(tmp_path: Path) -> None:
-    bench = learning.Bench((1,), 100, tmp_path / "runs", tmp_path / "results")
+    folders = tmp_path / "runs", tmp_path / "results"
+    bench = learning.Bench((1,), 100, *folders, COMMIT)
     name = bench.run_settings("ppo", "CartPole-v1")["name"]
     runs = tmp_path / "runs" / "seeds" / name
     runs.mkdir(parents=True)
@@ -303,7 +336,7 @@ def test_runs_of_other_settings_are_not_taken_for_those_of_a_preset(
     preset = tmp_path / "preset.yaml"
 
     def name(**settings: object) -> object:
-        bench = learning.Bench((1,), 100, tmp_path, tmp_path, settings)
+        bench = learning.Bench((1,), 100, tmp_path, tmp_path, COMMIT, settings)
         return bench.run_settings("ppo", "CartPole-v1")["name"]
 
     preset.write_text("settings: {n_envs: 8}")
@@ -323,14 +356,163 @@ def test_a_row_of_what_was_learned_has_its_worst_seed_first() -> None:
         "ppo", "CartPole-v1", "100k", "400 · 450 · 500", "2", "450 ± 29",
     ]  # fmt: skip
     assert row[6].startswith("450 [4")
-    assert row[7:] == ["500 @ 100k", "4 min"]
+    assert row[7:] == ["500 @ 100k", "4 min", "own starts"]
     on_ray = {"local": False, "n_actors": 2}
     one = Learned("ppo", "CartPole-v1", 100, {1: reached[1]}, on_ray).row()
     assert one[1] == "CartPole-v1 with `local=False`, `n_actors=2`"
     assert one[5:7] == ["500", "500"]  # no error and no interval
 
 
+def learned(agent: str, env: str, means: list[float], **more: Any) -> Learned:
+    seeds = {n: Reached(mean, 1.0, None, 1, 1) for n, mean in enumerate(means)}
+    return Learned(agent, env, 500, seeds, start_seed=0, **more)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "means", "is_at"),
+    [
+        ("ddpg", "FetchReach-v4", [-1.68], False),  # RL Zoo's is -1.659
+        ("ddpg", "FetchReach-v4", [-1.69, -1.63], True),  # -1.66 ± 0.03
+        ("ddpg", "FetchReach-v4", [-1.7, -1.69], False),
+        ("a2c", "Acrobot-v1", [-83.353], True),
+        ("a2c", "Acrobot-v1", [-83.4], False),
+        ("dqn", "CartPole-v1", [495.1], True),
+        ("dqn", "CartPole-v1", [494.9], False),
+        ("a3c", "CartPole-v1", [500.0], None),
+    ],
+)
+def test_what_is_at_rl_zoo_is_decided_before_rounding(
+    agent: str, env: str, means: list[float], is_at: bool | None
+) -> None:
+    assert learned(agent, env, means).is_at_zoo is is_at
+
+
+def test_a_row_says_where_the_algorithm_or_the_settings_differ() -> None:
+    def said(agent: str, env: str, **more: Any) -> list[str]:
+        return learned(agent, env, [1.0], **more).remarks()
+
+    own = {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
+    parts = ["double", "dueling", "prioritized", "3-step"]
+    assert said("dqn", "CartPole-v1", resolved=own) == parts
+    assert said("dqn", "PongNoFrameskip-v4") == parts  # of its preset
+    more = {"noisy": "factorised", "distributional": True, "n_step": 1}
+    assert said("dqn", "CartPole-v1", resolved=more) == ["noisy", "C51"]
+    assert said("a2c", "Pendulum-v1") == ["replay"]
+    assert said("acer", "CartPole-v1") == said("ppo", "CartPole-v1") == []
+    fetch = "gymnasium_robotics:FetchReach-v4"
+    assert said("sac", fetch) == ["RL Zoo: TQC"]
+    assert said("ppo", "CartPole-v1", digest="of others") == ["other settings"]
+    assert "uncommitted changes" in said("ppo", "CartPole-v1", commit=f"{COMMIT}+")
+    missing = said("ppo", "CartPole-v1", commit="0" * 40)
+    assert missing == ["commit not in this clone"]
+
+
+def test_the_page_shows_the_stored_results() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    found = read_all(RESULTS)
+    assert comparison(found) in page
+    for each in found:  # what is older than the code changes with every commit
+        cells = each.row()[: HEADS.index("remarks")]
+        assert f"| {' | '.join(cells)} | " in page
+
+
+def git(folder: Path, *words: str) -> str:
+    who = "-c", "user.name=a", "-c", "user.email=a@b"
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def commit(folder: Path, name: str, text: str) -> str:
+    """Commit a file; return the commit."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", name)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_results_are_of_a_commit_without_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="is no git checkout with a commit: results"):
+        clean_commit(tmp_path)
+    git(tmp_path, "init", "-q")
+    head = commit(tmp_path, "learners/ppo.py", "first")
+    for written in ("docs/results.md", "docs/results/ppo-CartPole-v1.json"):
+        (tmp_path / written).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / written).write_text("new")  # by the benchmark itself
+    assert clean_commit(tmp_path) == head
+    (tmp_path / "learners/ppo.py").write_text("second")
+    with pytest.raises(UserError, match=r"learners/ppo\.py isn't committed: results"):
+        clean_commit(tmp_path)
+    (tmp_path / "more.py").write_text("")
+    with pytest.raises(UserError, match=r"learners/ppo\.py and 1 more isn't committed"):
+        clean_commit(tmp_path)
+    monkeypatch.setattr(
+        "benchmarks.learning.clean_commit", lambda: clean_commit(tmp_path)
+    )
+    runs = tmp_path / "runs"
+    with pytest.raises(UserError, match="commit or stash the changes first"):
+        run(f"{LEARN_PPO} --seeds 1 --run-dir {runs} --results {tmp_path / 'r'}")
+    assert not runs.exists()
+
+
+def test_a_result_is_older_than_its_learner_or_replay(tmp_path: Path) -> None:
+    sources = {str(path) for path in learning_sources("dqn")}
+    assert {"learners/dqn.py", "learners/optimizer.py"} < sources
+    assert "xagents_ray/replay/transitions.py" in sources
+    assert "learners/ppo.py" not in sources
+    git(tmp_path, "init", "-q")
+    first = commit(tmp_path, "learners/dqn.py", "1")
+    second = commit(tmp_path, "learners/ppo.py", "1")
+    third = commit(tmp_path, "xagents_ray/replay/transitions.py", "1")
+    commit(tmp_path, "docs/index.md", "1")
+    is_old = {
+        agent: [has_changed(each, agent, tmp_path) for each in (first, second, third)]
+        for agent in ("dqn", "ppo", "trpo")
+    }
+    assert is_old == {
+        "dqn": [True, True, False],
+        "ppo": [True, False, False],
+        "trpo": [False, False, False],
+    }
+    assert has_changed("0" * 40, "dqn", tmp_path) is None
+
+
+class Drawn(Stepping):
+    """Pays a number that it draws at the start; actions say how long an episode is."""
+
+    first = 0.0
+
+    def reset(self, **settings: Any) -> Any:
+        observation, info = super().reset(**settings)
+        self.first = float(observation[0])
+        return observation, info
+
+    def observe(self) -> Any:
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+    def reward(self, action: Any) -> float:
+        self.length = max(self.steps, 3 + 3 * int(action))
+        return self.first if self.steps == 1 else 0.0
+
+
+def test_all_policies_are_evaluated_from_the_same_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policies = [policy_of(agent, env=Drawn) for agent in ("dqn", "ppo")]
+    first, other = (evaluate_from_same_starts(each, 7) for each in policies)
+    assert len({*first.returns}) == 7
+    assert first.returns == other.returns
+    monkeypatch.setattr("benchmarks.learning._AT_ONCE", 3)
+    assert evaluate_from_same_starts(policies[0], 7).returns == first.returns
+
+
 @pytest.mark.parametrize("text", [None, "<!-- learned -->\n"])
+@pytest.mark.usefixtures("committed")
 def test_a_page_that_takes_no_table_is_refused_before_training(
     tmp_path: Path, text: str | None
 ) -> None:
@@ -351,6 +533,7 @@ def test_seeds_that_are_no_numbers(seeds: str) -> None:
         CliRunner().invoke(cli, ["learning", "--seeds", seeds], catch_exceptions=False)
 
 
+@pytest.mark.usefixtures("committed")
 def test_interrupted_learning_says_how_to_resume(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -363,6 +546,7 @@ def test_interrupted_learning_says_how_to_resume(
     assert done.output == "Interrupted: the same command resumes its runs.\n"
 
 
+@pytest.mark.usefixtures("committed")
 def test_what_the_benchmark_sets_is_refused() -> None:
     with pytest.raises(UserError, match="--set can't give seeds, which the benchmark"):
         run(f"{LEARN_PPO} --set seeds=1")

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 import xagents_ray
 from examples import complaints, examples_of
+from xagents_ray.algorithms.table import ALGORITHMS, all_algorithms
+from xagents_ray.core import objects
+from xagents_ray.networks.kinds import known_kinds
 
 ELSEWHERE = {"tune", "TuneResult", "SeedsResult", "plot_seeds"}
 """They take long, so they run in other programs: `test_own_code.py` has a Ray,
@@ -41,6 +45,19 @@ def test_every_public_name_has_an_example() -> None:
         assert set(members(found, name)) <= examples_of(found, name).keys()
 
 
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Remove the algorithms, layers and classes that examples register here."""
+    all_algorithms(), known_kinds()  # those of plugins stay
+    found: list[dict[Any, Any]] = [ALGORITHMS, objects._kept]
+    before = [dict(each) for each in found]
+    yield
+    for registry, content in zip(found, before, strict=True):
+        registry.clear()
+        registry.update(content)
+
+
+@pytest.mark.usefixtures("registries")
 def test_the_examples_run() -> None:
     """In one process and one folder, as a reader would try them in turn."""
     namespace = {"xagents_ray": xagents_ray, "np": np, "pathlib": pathlib}
@@ -52,3 +69,9 @@ def test_the_examples_run() -> None:
     ]
     assert len(failed) > 25
     assert not any(failed), "\n".join(failed)
+
+
+def test_the_examples_leave_no_algorithm_or_layer() -> None:
+    """`register` and `register_layer` have examples; other tests list all of them."""
+    assert not any(name.startswith("my-") for name in ALGORITHMS)
+    assert ("layer", "identity") not in objects._kept

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import python
+from sources import tree_of
 
 from xagents_ray.algorithms.table import ALGORITHMS
 
@@ -82,7 +83,7 @@ def module(path: Path) -> str:
 def imports(path: Path) -> Iterator[str]:
     """Yield what a file imports anywhere, also inside functions."""
     package = module(path.parent / "__init__.py")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -95,7 +96,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def resolved_by_name(path: Path) -> Iterator[str]:
     """Yield strings that name a module of ours, `module` or `module:name`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             is_name = re.fullmatch(r"xagents_ray(\.\w+)+(:\w+)?", node.value)
@@ -242,7 +243,7 @@ def lengths() -> Iterator[tuple[str, int, int]]:
         for path in files(folder):
             name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
             yield name, len(text.splitlines()), FILE_LINES
-            for node in ast.walk(ast.parse(text)):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     lines = (node.end_lineno or 0) - node.lineno + 1
                     yield f"{name}:{node.name}", lines, FUNCTION_LINES
@@ -360,7 +361,7 @@ FRAGMENT = re.compile(
 
 def described(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the documented arguments and attributes of a file, each with its text."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             is_listed = False
             for line in (ast.get_docstring(node) or "").splitlines():
@@ -383,7 +384,7 @@ IN_TWO_MODULES: dict[str, str] = {}
 
 def public_names(path: Path) -> Iterator[str]:
     """Yield what a module defines at its top, without an underscore."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         names: list[str] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = [node.name]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sources import tree_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("xagents_ray", "actors", "learners", "cluster", "benchmarks")
@@ -59,9 +60,8 @@ def only_splatted(function: Function) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield from ((x, value) for x in splats if x.id == target.id)
 
 
-def packed_splats(text: str) -> set[str]:
+def packed_splats(tree: ast.Module) -> set[str]:
     """Return the splats of a module that only save writing out arguments."""
-    tree = ast.parse(text)
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     packers = {"dict", "tuple", "list"} | {
         each.name for each in classes if "NamedTuple" in map(ast.unparse, each.bases)
@@ -91,7 +91,7 @@ def packed_splats(text: str) -> set[str]:
 )
 def test_what_packed_splats_sees(lines: str) -> None:
     pair = "class Pair(NamedTuple): pass\n"
-    assert packed_splats(f"{pair}def made(a, b): {lines}")
+    assert packed_splats(ast.parse(f"{pair}def made(a, b): {lines}"))
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_what_packed_splats_sees(lines: str) -> None:
 )
 def test_other_splats_stay(lines: str) -> None:
     body = lines.replace("\n", "\n ")
-    assert packed_splats(f"def made(a, b):\n {body}") == set()
+    assert packed_splats(ast.parse(f"def made(a, b):\n {body}")) == set()
 
 
 def test_nothing_is_packed_only_to_be_splatted() -> None:
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 150
-    found = {path: packed_splats(path.read_text(encoding="utf-8")) for path in paths}
+    found = {path: packed_splats(tree_of(path)) for path in paths}
     assert not {str(path): splats for path, splats in found.items() if splats}

@@ -198,7 +198,7 @@ def check_goal_rewards(
         raise UserError(
             "--her is for goal environments, whose observations are a Dict of "
             "observation, achieved_goal and desired_goal (vectors of one size), and "
-            f"{env_id} is none: leave it out."
+            f"{env_id} is not one: leave it out."
         )
     with (
         interface.errors_name_line(env_id),

@@ -37,8 +37,8 @@ def make_envpool(config: EnvConfig, n_envs: int, threads: int) -> Any:
     env_id = str(config.env)
     if config.env_kwargs:
         raise UserError(
-            "--env-kwargs are for Gymnasium's environments and EnvPool has its own: "
-            "use --vectorization auto."
+            "--env-kwargs are arguments of Gymnasium's environments, which EnvPool's "
+            "don't take: use --vectorization auto."
         )
     settings = atari.emulator_settings(env_id) if env_id in gym.registry else None
     known = envpool.list_all_envs()

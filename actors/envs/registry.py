@@ -131,7 +131,7 @@ def unknown_environment(env_id: str, error: Exception) -> UserError:
     )
     reason = str(error).split("`")
     if isinstance(error, gym.error.DeprecatedEnv) and len(reason) > 3:
-        return UserError(f"{env_id} is no longer there; use {reason[-2]}.")
+        return UserError(f"{env_id} no longer exists; use {reason[-2]}.")
     if hint and not is_named and "-v" in env_id:
         hint = f"{hint} {_ELSEWHERE}"
     is_unversioned = is_named and env_id not in gym.registry

@@ -211,8 +211,8 @@ def _find(setting: str, name: str) -> Callable[..., Any]:
     kept = objects.find_kept(setting, name)
     if kept is None and not {".", ":"} & {*name}:
         raise UserError(
-            f"{flag(setting)} {name} is no module:name; write one, or pass the object "
-            "of this name from Python again."
+            f"{flag(setting)} {name} is not of the form module:name; write it so, or "
+            "pass the object of this name from Python again."
         )
     try:
         found = resolve_name(name) if kept is None else kept

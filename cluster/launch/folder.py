@@ -60,7 +60,7 @@ def write_folder(
             the working directory.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} holds something already: name a new folder with -o.")
+        raise UserError(f"{folder} is not empty: name a new folder with -o.")
     copied = [] if target == "slurm" else [f for s in sources for f in _found(s)]
     texts = dict(_files(target, _values(target, command, workers, gpu, image)))
     if "Dockerfile" in texts:
@@ -99,8 +99,8 @@ def _found(source: str) -> list[Path]:
     path, here = Path(weights.whole_path(source)), Path.cwd()
     if path.is_absolute() and path.is_relative_to(here):
         raise UserError(
-            f"Files go to the cluster by their path from this directory: name {source} "
-            f"as {path.relative_to(here)}."
+            "Files are copied to the cluster by paths relative to this directory: "
+            f"give {source} as {path.relative_to(here)}."
         )
     if path.is_absolute() or ".." in path.parts:
         raise UserError(

@@ -23,8 +23,8 @@ def tls_context() -> ssl.SSLContext | None:
     missing = [name for name in _NAMES if not Path(os.environ.get(name, "")).is_file()]
     if missing:
         raise UserError(
-            f"RAY_USE_TLS is set and {missing[0]} names no file: let "
-            f"{', '.join(_NAMES)} name the certificates and the key of this machine."
+            f"RAY_USE_TLS is set, and {missing[0]} isn't the path of a file: set "
+            f"{', '.join(_NAMES)} to the certificates and the key of this machine."
         )
     authority, certificate, key = (os.environ[name] for name in _NAMES)
     try:
@@ -32,8 +32,8 @@ def tls_context() -> ssl.SSLContext | None:
         made.load_cert_chain(certificate, key)
     except OSError as error:  # includes OpenSSL's errors
         raise UserError(
-            f"What {', '.join(_NAMES)} name can't be used ({error.strerror}): let them "
-            "name PEM files, and the key be that of the certificate."
+            f"The files in {', '.join(_NAMES)} can't be used ({error.strerror}): give "
+            "PEM files, with the key that belongs to the certificate."
         ) from None
     return made
 

@@ -217,7 +217,7 @@ class RolloutScheduler:
             if idle and behind > bound and not slot.is_stale:
                 slot.is_stale = True
                 self._log.warn(
-                    f"Env actor {slot.number} stands still at weights version "
+                    f"Env actor {slot.number} is stuck at weights version "
                     f"{slot.version} while others are at {newest}; lower "
                     "--actor-timeout to have it replaced"
                 )

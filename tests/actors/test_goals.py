@@ -173,7 +173,7 @@ class Informed(PointReach):
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ("CartPole-v1", "--her is for goal environments.*CartPole-v1 is none"),
+        ("CartPole-v1", "--her is for goal environments.*CartPole-v1 is not one"),
         ("test_goals:Mute", r"test_goals.py, line \d+.*add compute_reward\("),
         ("test_goals:Informed", r"KeyError: 'bonus' \(.*test_goals.py, line \d+"),
     ],

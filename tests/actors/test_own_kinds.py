@@ -280,7 +280,10 @@ LINE = inspect.getsourcelines(Raising)[1] + 2
         ({"env": Corridor, "env_kwargs": {"lenth": 3}}, "unexpected .* 'lenth'"),
         ({"env": dict}, r"its factory returned {}"),
         ({"env": lambda size: size}, "missing a required argument: 'size'.*defaults"),
-        ({"env": Corridor, "wrappers": "Gone"}, "wrappers Gone is no module:name"),
+        (
+            {"env": Corridor, "wrappers": "Gone"},
+            "wrappers Gone is not of the form mod",
+        ),
         ({"env": Corridor, "wrappers": "math:pi"}, r"math:pi is 3\.14.*: name a class"),
         (
             {"env": Corridor, "wrappers": gym.wrappers.TimeLimit},

@@ -90,7 +90,7 @@ def test_packages_that_fail_leave_the_others_usable(tmp_path: Path) -> None:
     assert any(
         "'ppo' of xagents_ray.learners.ppo can't replace" in s for s in sentences
     )
-    assert any("'rows' is no Algorithm" in s for s in sentences)
+    assert any("'rows' is not an Algorithm" in s for s in sentences)
     assert len(sentences) == 5
     assert "Traceback" not in done.stderr
 

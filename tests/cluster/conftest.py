@@ -1,29 +1,33 @@
 """What the tests of a run on Ray share: a Ray in one process, and a log of failures."""
 
 import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 from fake_ray import FakeRay
 
+import xagents_ray.cluster.ray
+import xagents_ray.cluster.run
 from xagents_ray.cluster.ray.calls import FailureLog
 
-_WITH_A_CLOCK = (
-    "ray.calls",
-    "run.actor_pool",
-    "run.evaluator",
-    "run.rollout_scheduler",
-    "run.last_snapshot",
-    "run.supervised_learner",
-    "run.replay_shards",
-)
+
+def _modules_with_a_clock() -> Iterator[ModuleType]:
+    """Yield the modules of a run on Ray that import `time`."""
+    for package in (xagents_ray.cluster.ray, xagents_ray.cluster.run):
+        for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            module = importlib.import_module(each.name)
+            if hasattr(module, "time"):
+                yield module
 
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     """A Ray in this process, whose clock is that of all parts of a run."""
-    fake = FakeRay()
-    for name in _WITH_A_CLOCK:
-        module = importlib.import_module(f"xagents_ray.cluster.{name}")
+    fake, modules = FakeRay(), [*_modules_with_a_clock()]
+    assert len(modules) > 5
+    for module in modules:
         monkeypatch.setattr(module, "time", fake)
     return fake
 

@@ -92,11 +92,11 @@ MISTAKES = {  # of flags; tests/commands/test_refusals.py has those of settings
     ),
     "flag of before, bare": (
         ["--verbose", *RUN],
-        "--verbose is no setting of this agent: a run prints its progress",
+        "--verbose isn't a setting of this agent: a run prints its progress",
     ),
     "flag of before, values": (
         [*RUN, "--verbose", "1", "2"],
-        "--verbose is no setting of this agent: a run prints its progress",
+        "--verbose isn't a setting of this agent: a run prints its progress",
     ),
     "flag of nobody": ([*RUN, "--xyzzy"], "train ppo --help"),
     "flag without value": ([*CARTPOLE, "--n-envs"], "requires an argument"),
@@ -119,7 +119,7 @@ def test_mistakes_end_with_2_and_one_sentence(mistake, capsys) -> None:
 )
 def test_what_a_sweep_lacks_is_refused_with_its_reason(words, capsys) -> None:
     assert cli.run(["tune", "ppo", *words, *CARTPOLE]) == 2
-    assert f"{words[0]} is no setting of tune: " in capsys.readouterr().err
+    assert f"{words[0]} isn't a setting of tune: " in capsys.readouterr().err
 
 
 def test_help_has_defaults_of_zero(capsys) -> None:

@@ -225,7 +225,7 @@ def test_matplotlib_keeps_its_state(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paths": []}, "There is nothing to plot; name one history or more"),
-    ({"paths": ["none.parquet"]}, "none.parquet: nothing is there"),
+    ({"paths": ["none.parquet"]}, "none.parquet doesn't exist"),
     (
         {"paths": ["last"]},
         r"There is no run in runs: name its directory, or the right --run",
@@ -237,9 +237,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"smoothing": 0}, "smoothing is 0 episodes; it must be 1 or more"),
     ({"history_interval": 0}, "history_interval is 0 episodes; it must be 1 or more"),
     ({"time_unit": "days"}, "no time unit 'days'; choose from second, minute, hour"),
-    ({"output": "out.jpg"}, "out.jpg is no picture.*end its name in .png or .svg"),
+    (
+        {"output": "out.jpg"},
+        "out.jpg doesn't name a pict.*end its name in .png or .svg",
+    ),
     ({"output": "h.parquet/o.png"}, "h.parquet/o.png cannot be written"),
     ({"output": "folder.png"}, "folder.png cannot be written .*name another output"),
+    ({"plot": ["mean_rewards"]}, r"plot takes one name, got \['mean_rewards'\]: call"),
+    ({"plot": None}, "plot takes one name, got None"),
+    ({"benchmark": ["step"]}, "benchmark takes one name, got .*: call once for each"),
+    ({"time_unit": 60}, "time_unit takes one name, got 60"),
+    ({"agents": "a"}, r"agents takes a list of labels, got 'a': write agents=\['a'\]"),
+    ({"smoothing": "3"}, "smoothing takes a whole number, got '3'"),
+    ({"history_interval": 1.5}, "history_interval takes a whole number, got 1.5"),
     ({"plot": "evaluation_reward"}, "evaluation_reward of h.parquet has no values"),
 ]
 

@@ -20,6 +20,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from sources import tree_of
 
 import xagents_ray
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
@@ -83,13 +84,13 @@ ASKED: list[Case] = [
     ("ppo", {"n_envs": "1.5"}, "--n-envs takes a whole number, got '1.5'."),
     ("ppo", {"max_frame": True}, "--max-frame has no effect without --preprocess"),
     ("trpo", {"critic_lr": 0.1, "lr": 0.1}, "--lr has no effect with --critic-lr"),
-    ("ppo", {"verbose": 1}, "--verbose is no setting of this agent"),
+    ("ppo", {"verbose": 1}, "--verbose isn't a setting of this agent"),
     ("ppo", {"vf_clip_param": 1}, "a value, and here --clip-value bounds the change"),
     ("trpo", {"clip_norm": 1}, "set the critic's passes with --critic-iterations"),
     ("trpo", {"ppo_epochs": 1}, "set the critic's passes with --critic-iterations"),
     ("trpo", {"replay_ratio": 1}, "its trust region bounds the KL divergence"),
     ("acer", {"rollout_length": 4}, "the steps of a rollout with --n-steps"),
-    ("acer", {"train_frequency": 4}, "--train-frequency is no setting of this agent"),
+    ("acer", {"train_frequency": 4}, "--train-frequency isn't a setting of this agent"),
     ("acer", {"gradient_steps": 4}, "the replay buffer with --replay-ratio"),
     ("a2c", {"buffer_batch_size": 2}, "an update replays as many trajectories as a"),
     ("ppo", {"n_actors": 2}, "--n-actors 2 is more than --n-envs 1"),
@@ -103,7 +104,7 @@ ASKED: list[Case] = [
     (
         "ppo",
         {"asynchronous": True, "policy_lag": 1, "round_deadline": 1.0},
-        "--round-deadline is for rounds and --asynchronous has none",
+        "--round-deadline limits rounds, which --asynchronous doesn't have",
     ),
     ("ppo", {"learner_gpus": 1.5}, "--learner-gpus 1.5 can't be reserved"),
     ("ppo", {"env_kwargs": ["gravity"]}, "--env-kwargs takes key=value, or a JSON"),
@@ -165,7 +166,7 @@ ASKED: list[Case] = [
     ("ppo", {"callbacks": ["json"]}, "--callbacks json: name it as package.module:"),
     ("ppo", {"callbacks": ["nosuch:fn"]}, "module nosuch can't be imported"),
     ("ppo", {"callbacks": ["json:dumbs"]}, "json has no dumbs; did you mean dumps"),
-    ("ppo", {"callbacks": ["json:decoder"]}, "take an xagents_ray.Callback, or a"),
+    ("ppo", {"callbacks": ["json:decoder"]}, "take an xagents_ray.Callback, another"),
     (
         "ppo",
         {"callbacks": ["test_refusals:Odd"]},
@@ -183,6 +184,10 @@ ASKED: list[Case] = [
     ("ppo", {"seeds": [1], "seed": 2}, "--seed can't be given with --seeds: --seeds"),
 ]
 NAMED: list[Case] = [  # that a command line can't give, or answers as it knows flags
+    ("ppo", {"callbacks": [3]}, "--callbacks takes callbacks: objects with methods"),
+    ("ppo", {"callbacks": 3}, "--callbacks takes callbacks: objects with methods"),
+    ("ppo", {"wrappers": [3]}, "--wrappers takes module:Class of a wrapper, or"),
+    ("ppo", {"env": 3}, "--env takes the id of an environment, package.module"),
     ("ppo", {"seeds": []}, "--seeds takes one value or more, got ()."),
     ("ppo", {"seeds": 3}, "--seeds takes one value or more"),
     ("ppo", {"seeds": [-1]}, "--seeds must be"),
@@ -195,7 +200,7 @@ NAMED: list[Case] = [  # that a command line can't give, or answers as it knows 
 ]
 MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"env": "CartPol-v1"}, "There is no environment 'CartPol-v1'; did you"),
-    ("ppo", {"env": "LunarLander-v2"}, "no longer there; use LunarLander-v3"),
+    ("ppo", {"env": "LunarLander-v2"}, "no longer exists; use LunarLander-v3"),
     ("ppo", {"env": "CartPole"}, "There is no environment 'CartPole'; did you mean"),
     ("ppo", {"env": "xyzzy"}, "There is no environment 'xyzzy'; see gymnasium"),
     ("ppo", {"env": "Xyzzyx-v2"}, "; see gymnasium.pprint_registry()."),
@@ -206,7 +211,11 @@ MADE: list[Case] = [  # only once there is an environment; `launch` makes none
     ("ppo", {"env_kwargs": ["x=1"]}, "--env-kwargs: CartPole-v1 takes no x; leave it"),
     ("ppo", {"preprocess": True}, "--preprocess is for images and the observations of"),
     ("ppo", {"wrappers": ["nowhere:W"]}, "--wrappers nowhere:W can't be imported"),
-    ("ppo", {"state_to_input": "f"}, "--state-to-input f is no module:name; write"),
+    (
+        "ppo",
+        {"state_to_input": "f"},
+        "--state-to-input f is not of the form module:nam",
+    ),
     ("ppo", {"vectorization": "vector", "env": "Acrobot-v1"}, "has no vector env"),
     ("dqn", {"env": "Pendulum-v1"}, "dqn can't take the continuous actions of this"),
     ("dqn", {"her": "future"}, "--her is for goal environments, whose observations"),
@@ -347,7 +356,7 @@ def own_sentences(front: str, agent: str, settings: Mapping[str, Any]) -> set[st
     given = [o for o in train_options(config) if settings.get(o.name) is not None]
     for each in given:
         if front == "tune" and each.instead and each.name != "max_steps":
-            found.add(f"{each.flag} is no setting of tune: {each.instead}.")
+            found.add(f"{each.flag} isn't a setting of tune: {each.instead}.")
         if front == "train --seeds" and each.not_with_seeds:
             why = each.not_with_seeds
             found.add(f"{each.flag} can't be given with --seeds: {why}.")
@@ -408,7 +417,7 @@ def test_what_is_refused_of_environments(front: str, case: Case) -> None:
 
 def sentences_of(path: Path) -> Iterator[str]:
     """Yield the longest constant part of each sentence of a UserError in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
             parts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
             texts = [x.strip() for x in parts if isinstance(x, str)]
@@ -432,7 +441,7 @@ ELSEWHERE = {
     "is a Keras model: drop --layer-norm": "of a Keras model",
     "is a Keras model: give a .cfg file": "of a Keras model",
     "lacks what a run needs to resume": "of a damaged checkpoint",
-    "is no Algorithm of xagents_ray.extend": "of register",
+    "is not an Algorithm of xagents_ray.extend": "of register",
     "The algorithm": "of register",
     "An agent is given by its name": "tests/settings/test_config.py",
 }

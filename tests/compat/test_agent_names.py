@@ -147,12 +147,15 @@ def test_mistakes_are_told_with_a_remedy(tmp_path: Path) -> None:
     envs = create_envs("CartPole-v1", 2, preprocess=False)
     with pytest.raises(UserError, match="1 buffers for 2 environments"):
         xagents_ray.DQN(envs, None, [ReplayBuffer1(5)])
-    with pytest.raises(UserError, match="model by place, got 3 arguments"):
+    with pytest.raises(UserError, match="model by position, got 3 arguments"):
         xagents_ray.PPO(envs, None, None)
     with pytest.raises(UserError, match="leave out frame_skips"):
         create_envs("PongNoFrameskip-v4", frame_skips=2)
     with pytest.raises(UserError, match="call fit, or load_weights"):
         xagents_ray.PPO(envs).play()
+    for settings in ({}, {"max_steps": None}, {"local": True}):
+        with pytest.raises(UserError, match="fit needs an end: give target_reward=, m"):
+            xagents_ray.PPO(envs).fit(**settings)
     with pytest.raises(UserError, match="no such weights file"):
         model("ddpg", "actor_model").load_weights("missing.tf")
     trained = model("ddpg", "actor_model")

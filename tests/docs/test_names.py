@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import ROOT
+from sources import tree_of
 
 from xagents_ray.algorithms.table import ALGORITHMS, find_algorithm
 from xagents_ray.commands.cli import root
@@ -156,7 +157,7 @@ def sentences() -> str:
     found = []
     for room in ("xagents_ray", "actors", "learners", "cluster"):
         for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.JoinedStr):
                     parts = (getattr(part, "value", "…") for part in node.values)
                     found.append(
@@ -184,7 +185,7 @@ def test_every_metric_of_the_learners_is_documented() -> None:
     documented = set(re.findall(r"`train/(\w+)`", text_of("guides/files.md")))
     named, words = set(), set()
     for path in (ROOT / "learners").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             found = {x.value for x in ast.walk(node) if isinstance(x, ast.Constant)}
             words |= found
             called = getattr(node, "func", None)

@@ -14,11 +14,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import yaml
+from gymnasium.envs.classic_control import CartPoleEnv
 from policies import KINDS, cases, policy_of
 from processes import python
 
 import xagents_ray
 from xagents_ray import Policy, UserError
+from xagents_ray.storage.run_directory import _digest
 
 EARLIER = Path(__file__).parents[1] / "data" / "earlier"
 RUNS = sorted(EARLIER.glob("trained/*/*/*"))
@@ -177,7 +180,7 @@ def test_predict_refuses_nan() -> None:
     policy = policy_of("ppo", env="CartPole-v1")
     for observation in ([0, np.nan, 0, 0], np.full((3, 4), np.nan, np.float32)):
         with pytest.raises(
-            UserError, match=r"of CartPole-v1 has NaN in it.*: put numb"
+            UserError, match=r"of CartPole-v1 contains NaN.*: replace it"
         ):
             policy.predict(observation)
 
@@ -306,7 +309,8 @@ def test_one_weights_file_of_an_agent_with_two_models() -> None:
         ("last", {}, "There is no run in runs: name its directory"),
         ("a.npz", {"agent": "ppo"}, "a.npz is a weights file: say also what it is of"),
         (DQN, {"agent": "ppo"}, "is a run of dqn: name that agent"),
-        (DQN, {"env": "Pendulum-v1"}, "--env is the run's own"),
+        (DQN, {"env": "Pendulum-v1"}, "--env Pendulum-v1 has other spaces than CartP"),
+        (DQN, {"preprocess": True}, "--preprocess comes from the run that --run names"),
         (DQN, {"preproces": True}, "no setting 'preproces'; did you mean preprocess"),
         (DQN, {"seed": -1}, "--seed must be ≥ 0"),
         (DQN, {"lr": 0.1}, "There is no setting 'lr'"),
@@ -329,6 +333,53 @@ def test_evaluate_and_play_are_the_commands() -> None:
         xagents_ray.evaluate("dqn", run=DQN, episode=3)
     with pytest.raises(UserError, match="add --sample"):
         xagents_ray.evaluate("dqn", run=DQN, epsilon_end=0.5)
+
+
+class Short(CartPoleEnv):
+    """CartPole whose episodes end after a few steps."""
+
+    def __init__(self, steps: int = 3, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self.left, self.steps = 0, steps
+
+    def reset(self, **settings: Any) -> Any:
+        self.left = self.steps
+        return super().reset(**settings)
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, self.left == 0, info
+
+
+def test_a_run_acts_in_another_environment_of_the_same_spaces() -> None:
+    own = xagents_ray.evaluate("dqn", run=DQN, episodes=2, seed=SEED)
+    for settings, length in (({}, 3), ({"env_kwargs": {"steps": 4}}, 4)):
+        settings = {"run": DQN, "env": Short, "seed": SEED, **settings}
+        found = xagents_ray.evaluate("dqn", episodes=2, **settings)
+        assert found.lengths == [length] * 2 and found.returns != own.returns
+        assert xagents_ray.play("dqn", **settings).lengths == [length]
+    policy = xagents_ray.load(DQN, env="CartPole-v0")
+    assert policy.env_id == "CartPole-v0" and policy.make_env().spec is not None
+    assert "Environment: CartPole-v0; the run was trained in CartPole-v1" in (
+        policy.notes
+    )
+    assert not any("Environment" in note for note in xagents_ray.load(DQN).notes)
+
+
+def test_another_environment_has_arguments_of_its_own(tmp_path: Path) -> None:
+    """Those of the run's own environment are for that one; its wrappers stay."""
+    run = tmp_path / "moved"
+    shutil.copytree(DQN, run)
+    stored = yaml.safe_load((run / "config.yaml").read_text())
+    stored["env"] |= {"env": "gone:Away", "env_kwargs": ["size=3"]}
+    stored["env"]["vectorization"] = "vector"
+    data = yaml.safe_dump(stored).encode()
+    (run / "config.yaml").write_bytes(_digest(data) + data)
+    found = xagents_ray.evaluate("dqn", run=run, env=Short, episodes=1, seed=SEED)
+    assert found.lengths == [3]
+    with pytest.raises(UserError, match="module gone can't be imported"):
+        xagents_ray.load(run)
 
 
 def test_evaluate_shows_progress_on_a_terminal_only() -> None:

@@ -20,6 +20,7 @@ from xagents_ray.core.trajectory import Array
 from xagents_ray.policy import loading
 from xagents_ray.run import weights_formats as formats
 from xagents_ray.storage.history import read_history
+from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.storage.weights import read_file
 from xagents_ray.watch.result import from_summary
 
@@ -88,9 +89,12 @@ def test_a_run_is_resumed(run: Path, tmp_path: Path) -> None:
     assert any((old[x] != newest[x]).any() for x in old if "kernel" in x)
 
 
-def test_a_summary_has_failures_by_their_earlier_name() -> None:
+def test_a_summary_has_failures_by_their_earlier_name(tmp_path: Path) -> None:
     kept = json.loads((RUNS["a2c"] / "summary.json").read_text())
-    result = from_summary({**kept, "losses": {"env actors": 2}})
+    assert "format" not in kept
+    earlier = {**kept, "losses": {"env actors": 2}}
+    (tmp_path / "summary.json").write_text(json.dumps(earlier))
+    result = from_summary(RunDirectory(tmp_path).summary())
     assert result is not None and result.failures == {"env actors": 2}
 
 

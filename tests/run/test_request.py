@@ -44,7 +44,7 @@ CARTPOLE = {"env": "CartPole-v1", "max_steps": 9}
             {**CARTPOLE, "her": True, "verbose": 1, "learning_rate": 1, "foo": 1},
             [
                 "ppo has no setting her, which is one of",
-                "--verbose is no setting of this agent",
+                "--verbose isn't a setting of this agent",
                 "There is no setting 'learning_rate'; did you mean lr?",
                 "There is no setting 'foo'",
             ],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sources import tree_of
 
 import xagents_ray
 from xagents_ray.algorithms.ddpg import DDPGConfig
@@ -40,7 +41,7 @@ ENOUGH = {"env": "CartPole-v1", "max_steps": 100}
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
     for path in SOURCES:
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+        yield path, tree_of(path)
 
 
 def refused(config: type, name: str, value: Any) -> str:

@@ -521,7 +521,7 @@ def test_places_that_hold_no_history(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path(os.devnull)):
         with pytest.raises(UserError, match="neither a file nor a directory"):
             History(path)
-    with pytest.raises(UserError, match="nothing is there; name a history"):
+    with pytest.raises(UserError, match="doesn't exist; name a history"):
         read_history(tmp_path / "none.parquet")
 
 

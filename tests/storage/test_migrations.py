@@ -41,6 +41,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> None:
                 settings=lambda agent, values: {**values, "gamma": f"{agent}'s"},
                 checkpoint=lambda arrays, facts: (renamed(arrays), renamed(facts)),
                 weights=renamed,
+                summary=renamed,
             )
         ],
     )
@@ -61,6 +62,8 @@ def test_files_of_the_first_format_are_migrated(second: None) -> None:
     assert all(name.startswith("new-") for name in (*found.arrays, *found.facts))
     arrays = decode_npz(weights_of(WEIGHTS.read_bytes()))
     assert arrays and all(name.startswith("new-") for name in arrays)
+    summary = RunDirectory(RUN).summary()
+    assert summary and all(name.startswith("new-") for name in summary)
 
 
 def test_steps_that_wait_for_a_batch_have_their_name() -> None:
@@ -103,6 +106,20 @@ def test_files_of_the_newest_format_are_left_alone(second: None) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert archive.comment == b"xagents-ray format 2"
     assert [*decode_npz(weights_of(data))] == ["kernel"]
+
+
+def test_a_summary_carries_its_format(second: None, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.finish({"reason": "over"})
+    path = tmp_path / "summary.json"
+    assert json.loads(path.read_text()) == {"format": 2, "reason": "over"}
+    assert run.summary() == {"reason": "over"}
+    path.write_text(json.dumps({"format": 3, "reason": "over"}))
+    with pytest.raises(UserError, match=UPGRADE):
+        run.summary()
+    for number in (0, "2", None, True):
+        path.write_text(json.dumps({"format": number, "reason": "over"}))
+        assert run.summary() == {}  # damaged, like a file that isn't JSON
 
 
 def written(folder: Path, number: Any) -> Path:

@@ -210,7 +210,7 @@ def test_a_study_of_somebody_else_is_refused(direction: str) -> None:
         study_name="s", storage=plan.storage, direction=direction
     )
     other.tell(other.ask(), 1.0)
-    with pytest.raises(UserError, match="is not of xagents-ray"):
+    with pytest.raises(UserError, match="isn't one of xagents-ray"):
         Study(plan)
 
 
@@ -275,7 +275,7 @@ def test_two_processes_are_not_at_work_on_one_study() -> None:
     words = json.dumps({**GIVEN, "lr": [1e-5, 1e-2]})
     other = start("-c", _AT_WORK, words)
     assert other.stdout.readline() == "at work\n"
-    with pytest.raises(UserError, match=f"Process {other.pid} on .+ is at work on"):
+    with pytest.raises(UserError, match=f"Process {other.pid} on .+ is working on"):
         opened()
     other.kill()
     while psutil.Process(other.pid).status() != psutil.STATUS_ZOMBIE:

@@ -138,7 +138,7 @@ def test_a_study_whose_database_has_no_url(name: str) -> None:
 @pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
 def test_settings_that_a_sweep_has_none_of(name: str) -> None:
     flag = f"--{name.replace('_', '-')}"
-    with pytest.raises(UserError, match=f"{flag} is no setting of tune: "):
+    with pytest.raises(UserError, match=f"{flag} isn't a setting of tune: "):
         planned(**{name: 10})
 
 

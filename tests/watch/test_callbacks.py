@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,31 @@ def test_own_metrics_are_in_the_history() -> None:
     np.testing.assert_array_equal(rows["doubled"], [np.nan, 4, np.nan, 8])
 
 
+class Plain:
+    """Has methods for two events, and is no Callback."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_episode(self, ctx: RunContext, episode: Any) -> bool:
+        self.seen.append("on_episode")
+        return bool(episode.episode_return < 3)
+
+    def on_end(self, ctx: RunContext, result: Result) -> None:
+        self.seen.append("on_end")
+
+
+def test_any_object_with_methods_for_events_is_a_callback() -> None:
+    plain, seen = Plain(), list[str]()
+    namespace = SimpleNamespace(on_update=lambda *_: seen.append("on_update"))
+    callbacks, names = own_callbacks([plain, namespace, Plain])
+    assert names == ("Plain", "SimpleNamespace", "test_callbacks:Plain")
+    result = train(FakeDriver([[1], [3], [1]]), callbacks=callbacks)
+    assert result.reason == "Stopped by Plain.on_episode at 2 steps"
+    assert plain.seen == ["on_episode", "on_episode", "on_end"]
+    assert seen == ["on_update", "on_update"]
+
+
 class Failing(Log):
     """Raises at one event."""
 
@@ -239,7 +265,11 @@ def test_the_callbacks_of_a_run_that_is_resumed() -> None:
         ("own_callbacks:Stray", "Stray.on_episodes .* did you mean on_episode?"),
         ("own_callbacks:Habit", "Habit._on_step .* did you mean on_rollout?"),
         (dict, "--callbacks builtins:dict is <class 'dict'>: take"),
-        ([Callback(), 3], "--callbacks takes text, got 3"),
+        ([Callback(), 3], "--callbacks takes callbacks: .* on_episode, .*, got 3"),
+        (3, "--callbacks takes callbacks: objects with methods such .*, got 3"),
+        (object(), "--callbacks takes callbacks: .*, got <object object"),
+        (SimpleNamespace(on_epsiode=print), r"\.on_epsiode .* did you mean on_episode"),
+        (SimpleNamespace(on_episode=3), r"--callbacks SimpleNamespace is .*: take an"),
     ],
 )
 def test_what_they_may_not_be(given: Any, message: str) -> None:

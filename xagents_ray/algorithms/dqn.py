@@ -82,14 +82,14 @@ class DQNConfig(AlgorithmConfig):
     )
     tau: float = fraction(
         1.0,
-        "Part of its way to the online model that the target model moves at each "
-        "sync; 1 copies it",
+        "Fraction of the distance to the online model that the target model moves at "
+        "each sync; 1 copies it",
         exclusive=True,
     )
     epsilon_ladder: bool = option(
         False,
-        "If specified, each of the N environments keeps an epsilon of its own, "
-        "0.4^(1 + 7i/(N - 1)) of the i-th, from 0 on",
+        "If specified, each of the N environments has a constant epsilon of its own: "
+        "0.4^(1 + 7i/(N - 1)) for environment i, counted from 0",
         replaces=("epsilon_start", "epsilon_decay_steps"),
     )
     dueling: bool = option(
@@ -99,8 +99,9 @@ class DQNConfig(AlgorithmConfig):
     )
     noisy: str | None = option(
         None,
-        "Noise on the weights of dense layers, of learned deviation, which explores "
-        "in place of epsilon once learning begins; actions are random before",
+        "Noise on the weights of dense layers, with a learned standard deviation, "
+        "which explores in place of epsilon once learning begins; before, actions are "
+        "random",
         choices=(FACTORISED, INDEPENDENT),
         acts=True,
         replaces=("epsilon_start", "epsilon_end", "epsilon_decay_steps"),
@@ -120,16 +121,16 @@ class DQNConfig(AlgorithmConfig):
     )
     atoms: int = count(
         51,
-        "Returns that a distribution has probabilities of, at equal distances",
+        "Number of equally spaced returns in a distribution",
         low=2,
         acts=True,
         known_as=("n_atoms", "num_atoms"),
     )
     v_min: float = option(
-        -10.0, "The smallest of these returns", acts=True, known_as=("vmin",)
+        -10.0, "Smallest return of a distribution", acts=True, known_as=("vmin",)
     )
     v_max: float = option(
-        10.0, "The largest of these returns", acts=True, known_as=("vmax",)
+        10.0, "Largest return of a distribution", acts=True, known_as=("vmax",)
     )
 
     def __post_init__(self) -> None:

@@ -121,7 +121,9 @@ def register(row: Any) -> None:
         True
     """
     if not isinstance(row, Algorithm):
-        raise UserError(f"{row!r:.80} is no Algorithm of xagents_ray.extend: make one.")
+        raise UserError(
+            f"{row!r:.80} is not an Algorithm of xagents_ray.extend: make one."
+        )
     if problem := _problem(row):
         raise UserError(f"The algorithm {row.name!r} {problem}.")
     ALGORITHMS[row.name] = row

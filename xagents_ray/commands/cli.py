@@ -88,7 +88,7 @@ class _Errors:
     """Options for the display of errors."""
 
     traceback: bool = option(
-        False, "If specified, an error of an own environment comes with its traceback"
+        False, "If specified, errors in your environment are shown with a traceback"
     )
 
 
@@ -297,11 +297,11 @@ root.add_command(list_presets)
 )
 @click.argument("histories", nargs=-1)
 @click.option(
-    "--column", "plot", default="mean_reward", help="Which column. [mean_reward]"
+    "--column", "plot", default="mean_reward", help="Column to draw. [mean_reward]"
 )
 @click.option("--by", "benchmark", type=click.Choice(["step", "time"]), default="step")
 @click.option("--labels", "agents", multiple=True, help="One for each history.")
-@click.option("--title", "env", help="Above the plot.")
+@click.option("--title", "env", help="Title above the plot.")
 @click.option("--smoothing", type=click.IntRange(1), default=1, help="Episodes. [1]")
 @click.option("--run-dir", help="Directory of runs, for last. [runs]")
 @click.option("--output", default="history.png", help="A .png or .svg. [history.png]")

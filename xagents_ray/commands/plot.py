@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from xagents_ray.storage.run_directory import RunDirectory, locate_run
 from xagents_ray.tuning import scores
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BENCHMARKS = ("step", "time")
@@ -73,7 +72,7 @@ def plot_history(
     >>> figure = xagents_ray.plot("runs/ppo/CartPole-v1/first", output="first.png")
     """
     paths = _listed(paths, run_dir)
-    _check(paths, agents, benchmark, output)
+    _check(paths, agents, plot, benchmark, output)
     _check_numbers(history_interval, time_unit, smoothing)
     curves = [
         _curve(path, plot, benchmark, history_interval, smoothing) for path in paths
@@ -107,7 +106,7 @@ def plot_seeds(
     """
     if isinstance(runs, str | Path):
         runs = sorted(Path(runs).glob("*/*/seed-*/history.parquet"))
-    _check(runs, None, "step", output)
+    _check(runs, None, "mean_reward", "step", output)
     curves = [_curve(path, "mean_reward", "step", 1, 1) for path in runs]
     first = max(x[0] for x, _ in curves)
     steps = np.linspace(first, max(first, min(x[-1] for x, _ in curves)), _BAND_POINTS)
@@ -134,23 +133,38 @@ def _listed(
     ]
 
 
+def _check_name(argument: str, value: object) -> None:
+    """Raise UserError when the value of an argument isn't text."""
+    if not isinstance(value, str):
+        raise UserError(
+            f"{argument} takes one name, got {value!r:.80}: call once for each."
+        )
+
+
 def _check(
     paths: Sequence[str | Path],
     agents: Sequence[str] | None,
+    plot: str,
     benchmark: str,
     output: str | Path | None,
 ) -> None:
     if not paths:
         raise UserError("There is nothing to plot; name one history or more.")
+    if isinstance(agents, str):
+        raise UserError(
+            f"agents takes a list of labels, got {agents!r}: write agents=[{agents!r}]."
+        )
     if agents is not None and len(agents) != len(paths):
         raise UserError(
             f"{len(agents)} labels do not fit {len(paths)} histories; "
             "give one label for each, or none."
         )
+    _check_name("plot", plot)
+    _check_name("benchmark", benchmark)
     _choose("A history", "benchmark", benchmark, BENCHMARKS)
     if output is not None and Path(output).suffix.lower() not in SUFFIXES:
         raise UserError(
-            f"{output} is no picture that can be written; "
+            f"{output} doesn't name a picture in a known format; "
             f"end its name in {' or '.join(SUFFIXES)}."
         )
 
@@ -162,11 +176,16 @@ def _choose(owner: str, what: str, name: str, known: Sequence[str]) -> None:
         raise UserError(f"{owner} has no {what} {name!r}{remedy}")
 
 
-def _check_numbers(interval: int, time_unit: str | None, smoothing: int) -> None:
+def _check_numbers(interval: object, time_unit: object, smoothing: object) -> None:
     for name, episodes in (("smoothing", smoothing), ("history_interval", interval)):
+        if not isinstance(episodes, int | np.integer):
+            raise UserError(f"{name} takes a whole number, got {episodes!r:.80}.")
         if episodes < 1:
             raise UserError(f"{name} is {episodes} episodes; it must be 1 or more.")
-    if time_unit is not None and time_unit not in TIME_UNITS:
+    if time_unit is None:
+        return
+    _check_name("time_unit", time_unit)
+    if time_unit not in TIME_UNITS:
         raise UserError(
             f"There is no time unit {time_unit!r}; choose from {', '.join(TIME_UNITS)}."
         )
@@ -251,9 +270,9 @@ def _figure(
     benchmark: str,
     time_unit: str | None,
 ) -> Figure:
-    from xagents_ray.commands.figure import CellFigure
+    from xagents_ray.commands import figure as figures
 
-    figure = CellFigure(figsize=(9, 5.5), dpi=150, layout="constrained")
+    figure = figures.CellFigure(figsize=(9, 5.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     longest = max(x[-1] for x, _ in curves)
     long = [unit for unit, length in TIME_UNITS.items() if longest >= 2 * length]
@@ -270,34 +289,16 @@ def _figure(
             marker="o" if len(x) <= _FEW else None,
             markersize=4,
         )
-    _decorate(axes)
+    figures.decorate_axes(axes)
     axes.set_xlabel(f"Time ({unit}s)" if benchmark == "time" else "Env steps")
     axes.set_ylabel(plot.replace("_", " ").capitalize())
     if title:
         axes.set_title(title, parse_math=False)
     if benchmark == "step":
-        _count_in_thousands(axes.xaxis)
+        figures.count_in_thousands(axes.xaxis)
     if plot == "step":
-        _count_in_thousands(axes.yaxis)
+        figures.count_in_thousands(axes.yaxis)
     return figure
-
-
-def _decorate(axes: Axes) -> None:
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.02)
-    legend = axes.legend(loc="best", frameon=True, framealpha=0.9, edgecolor="0.9")
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-
-
-def _count_in_thousands(axis: Any) -> None:
-    """Format ticks as 250k and 1.5M."""
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _save(figure: Figure, path: str | Path | None) -> None:

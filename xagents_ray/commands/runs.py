@@ -66,7 +66,9 @@ def runs(folder: str | Path = RunConfig.run_dir) -> pd.DataFrame:
 
 def _row(directory: RunDirectory) -> dict[str, Any]:
     """Return the table's row for a run."""
-    starts, summary = directory.starts(), directory.summary()
+    starts, summary = directory.starts(), dict[str, Any]()
+    with suppress(UserError):  # of a newer version
+        summary = directory.summary()
     row: dict[str, Any] = dict.fromkeys(_COLUMNS)
     row |= {"name": directory.path.name, "directory": str(directory.path)}
     with suppress(UserError):

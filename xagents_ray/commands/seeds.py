@@ -28,6 +28,7 @@ from xagents_ray.settings.run import RunConfig
 from xagents_ray.settings.training import TrainingConfig
 from xagents_ray.storage.checkpoints import all_checkpoints
 from xagents_ray.storage.lock import locked_directory
+from xagents_ray.storage.migrations import newest_format
 from xagents_ray.storage.run_directory import RunDirectory
 from xagents_ray.tuning.seed_runs import SeedRuns
 from xagents_ray.tuning.seeds_display import SeedsDisplay
@@ -187,7 +188,8 @@ def _definitions(config: Config) -> tuple[bytes, ...]:
 def _record(result: SeedsResult, title: str, display: SeedsDisplay) -> None:
     """Write the summary of the runs and draw their curves."""
     best_effort = BestEffort(display.note)
-    data = json.dumps(result.summary(), indent=2).encode()
+    whole = {"format": newest_format(), **result.summary()}
+    data = json.dumps(whole, indent=2).encode()
     summary = Path(result.directory) / "summary.json"
     best_effort("The summary", replace_bytes, summary, data)
     best_effort("The picture", _draw, result, title)

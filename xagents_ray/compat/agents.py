@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -83,6 +83,7 @@ class CompatAgent:
         given = {name: value for name, value in given.items() if value is not None}
         if self.result is None:
             given = {**self.settings, **given}
+            _check_end(given)
         else:
             given = {"resume": self.result.directory, **given}
         if given.get("seeds") is not None:
@@ -167,8 +168,8 @@ class CompatAgent:
             return {}
         if not all(paths):
             raise UserError(
-                "Some models have weights and others not: load weights into all of "
-                "them, or into none."
+                "Some models have loaded weights and others haven't: load weights into "
+                "all of them, or into none."
             )
         return {"weights": tuple(paths)}
 
@@ -207,10 +208,20 @@ class CompatAgent:
 def _named(names: Sequence[str], parts: Sequence[Any]) -> dict[str, Any]:
     if len(parts) > len(names):
         raise UserError(
-            f"An agent takes environments and then {', '.join(names)} by place, got "
+            f"An agent takes environments and then {', '.join(names)} by position, got "
             f"{1 + len(parts)} arguments: give settings by name, as in seed=1."
         )
     return dict(zip(names, parts, strict=False))
+
+
+def _check_end(given: Mapping[str, Any]) -> None:
+    """Raise UserError unless settings of `train` say when a run ends."""
+    ends = "target_reward", "max_steps", "preset", "resume"
+    if all(given.get(name) in (None, False) for name in ends):
+        raise UserError(
+            "fit needs an end: give target_reward=, max_steps= or both, as in "
+            "agent.fit(max_steps=100_000)."
+        )
 
 
 def _environments(envs: Any) -> dict[str, Any]:

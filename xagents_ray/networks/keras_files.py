@@ -96,7 +96,7 @@ def _check(
     if model.input_shape != shape:
         raise UserError(
             f"{name}: the model reads {_shown(model.input_shape)} and the network's "
-            f"input here is {_shown(shape)}: make it of keras.Input({shape})."
+            f"input here is {_shown(shape)}: build it on keras.Input({shape})."
         )
     found = [model.layers[i].output_shape for i in model.outputs]
     if found != [(units,) for units in outputs]:

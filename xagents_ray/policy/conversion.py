@@ -70,8 +70,8 @@ class Conversion:
             observation = self._flatten(own, observation)
         elif _has_info(observation):
             raise UserError(
-                "This is all that reset() or step() returned: pass the observation "
-                "alone, as in env.reset()[0]."
+                "This is the whole tuple that reset() or step() returned: pass the "
+                "observation alone, as in env.reset()[0]."
             )
         array = _numbers(observation)
         if array is None:
@@ -105,8 +105,8 @@ class Conversion:
             )
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise UserError(
-                f"This observation of {self._env_id} has NaN in it, and so would all "
-                "that a network makes of it: put numbers there, or find its origin."
+                f"This observation of {self._env_id} contains NaN, from which a "
+                "network computes only NaN: replace it, or find where it comes from."
             )
         count = 1 if is_single else len(array)
         rows = array.astype(spec.observation_dtype, copy=False)

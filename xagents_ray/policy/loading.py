@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from xagents_ray.algorithms.run_spec import RunSpec
 from xagents_ray.core import moments
 from xagents_ray.core.errors import Broken, UserError
 from xagents_ray.core.installation import check_complete
+from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import Array, Weights, WeightsFile
 from xagents_ray.networks.layout import Layout
 from xagents_ray.networks.matching import match_arrays
@@ -97,17 +99,18 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             "Give either --weights with the trained files, or --run with a run's "
             "directory."
         )
-    values = dict(given)
+    values, trained_in = dict(given), EnvConfig.of(given)
     checkpoint = None
     if source.run is not None:
         found = locate_run("--run", source.run, source.run_dir, algorithm.name)
-        values = _stored(found[0], algorithm, given)
+        values, trained_in = _stored(found[0], algorithm, given)
         path, reason = _chosen(*found, source.which)
         checkpoint = checkpoints.load_checkpoint(path, "give --run")
     env = EnvConfig.of(values)
     if env.env is None:
         raise UserError("--env is missing: name one, as in --env CartPole-v1.")
     spec = environments.check_env(env)
+    other = _check_other_env(env, spec, trained_in)
     algorithm.check_spaces(spec)
     model, config = algorithm.models[0], algorithm.config.of(values)
     config = user_networks.save_user_networks(algorithm, config, env, spec, seed=0)
@@ -124,15 +127,18 @@ def load_policy(algorithm: Algorithm, given: Mapping[str, Any]) -> LoadedPolicy:
             check_paths(algorithm, config, "--weights", source.weights)
         arrays, notes = _read(name := source.weights[0], layout, extras)
     whole = Config(algorithm=config, env=env)
-    said = (*environments.notes(env, spec), *notes)
+    said = (*environments.notes(env, spec), *other, *notes)
     run = RunSpec(algorithm, whole, spec, (layout,), seed=0, notes=said)
     return LoadedPolicy(run, Weights(1, arrays), name)
 
 
 def _stored(
     directory: RunDirectory, algorithm: Algorithm, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a run's stored settings, overridden by the given ones where allowed."""
+) -> tuple[dict[str, Any], EnvConfig]:
+    """Return a run's settings, with the given ones where allowed, and its environment.
+
+    Arguments and vectorization of the run's environment don't apply to another one.
+    """
     agent, stored = directory.settings()
     if agent != algorithm.name:
         raise UserError(f"{directory.path} is a run of {agent}: name that agent.")
@@ -142,10 +148,43 @@ def _stored(
     for each in fixed:
         if each.name in given and given[each.name] != stored.get(each.name):
             raise UserError(
-                f"{each.flag} is the run's own with --run: leave it out, or give "
-                "--weights in place of --run."
+                f"{each.flag} comes from the run that --run names: leave it out, or "
+                "give --weights in place of --run."
             )
-    return {**stored, **given}
+    env = EnvConfig.of(stored)
+    if given.get("env", env.env) != env.env:
+        kept = stored.keys() - {"env_kwargs", "vectorization"}
+        stored = {name: stored[name] for name in kept}
+    return {**stored, **given}, env
+
+
+def _check_other_env(env: EnvConfig, spec: EnvSpec, trained_in: EnvConfig) -> list[str]:
+    """Return a note if the environment isn't that of the run.
+
+    Args:
+        env: the environment in which the policy acts.
+        spec: its spec.
+        trained_in: the run's environment, or the same one without a run.
+    Raises:
+        UserError: the spaces of the two differ.
+    """
+    from xagents_ray.actors.envs import make as environments
+
+    name, trained = (
+        " ".join((str(each.env), *(each.env_kwargs or ())))
+        for each in (env, trained_in)
+    )
+    if name == trained:
+        return []
+    own = None
+    with suppress(UserError):  # it can't be made here; the network's shapes must fit
+        own = environments.check_env(trained_in)
+    if own not in (None, spec):
+        raise UserError(
+            f"--env {name} has other spaces than {trained}, in which the run was "
+            "trained: name an environment with the same spaces, or leave it out."
+        )
+    return [f"Environment: {name}; the run was trained in {trained}"]
 
 
 def _chosen(
@@ -237,7 +276,7 @@ def save_weights(trained: LoadedPolicy, path: str) -> None:
         write_file(file)
     except OSError as error:
         raise UserError(
-            f"{path} can't be written ({error.strerror}): name a place that can be."
+            f"{path} can't be written ({error.strerror}): choose a path that can be."
         ) from None
 
 

@@ -94,7 +94,7 @@ def write_onnx(model: Any, path: Path) -> None:
         replace_bytes(path, model.SerializeToString())
     except OSError as error:
         raise UserError(
-            f"{path} can't be written ({error.strerror}): name a place that can be."
+            f"{path} can't be written ({error.strerror}): choose a path that can be."
         ) from None
 
 

@@ -77,7 +77,7 @@ class AlgorithmConfig(Checked):
         for name in names:
             if name in replaced:
                 raise UserError(
-                    f"{flag(name)} is no setting of this agent: {replaced[name]}."
+                    f"{flag(name)} isn't a setting of this agent: {replaced[name]}."
                 )
 
     @property

@@ -75,12 +75,12 @@ def arguments(value: Any) -> Any:
 
 
 def callbacks(value: Any) -> Any:
-    """Return the names of callbacks: instances, classes and functions."""
+    """Return the names of callbacks: objects, classes and functions."""
     return _several("callbacks", value, _is_callback)
 
 
 def _is_callback(value: Any) -> bool:
-    return callable(value) or hasattr(value, "on_rollout")
+    return callable(value) or any(n.startswith(("on_", "_on_")) for n in dir(value))
 
 
 def wrappers(value: Any) -> Any:

@@ -153,7 +153,8 @@ class Option(Facts):
             return
         if self.many:
             if not isinstance(value, tuple) or not value:
-                raise UserError(f"{self.flag} takes one value or more, got {value!r}.")
+                expected = self.expected or "one value or more"
+                raise UserError(f"{self.flag} takes {expected}, got {value!r:.80}.")
             for each in value:
                 dataclasses.replace(self, many=False, default="").check(each)
             return

@@ -25,7 +25,7 @@ class RunConfig(Checked):
     )
     run_dir: str = option(
         "runs",
-        "Directory in which runs get a directory each",
+        "Directory that holds a directory for each run",
         known_as=("log_dir", "logdir", "output_dir", "save_dir"),
     )
     name: str | None = option(
@@ -40,7 +40,7 @@ class RunConfig(Checked):
         "Directory of a run to resume from its newest checkpoint, or last",
         instead="the same command with the same --study resumes a sweep",
         not_with_seeds="the same command with the same --name resumes all of its runs",
-        not_launched="is for a run that is here",
+        not_launched="resumes a run on this machine",
     )
     weights: tuple[str, ...] | None = option(
         None,
@@ -84,9 +84,12 @@ class RunConfig(Checked):
     callbacks: tuple[str, ...] | None = option(
         None,
         "Own code that is called during the run: package.module:name of an "
-        "xagents_ray.Callback, or of a function that is called after each rollout; "
-        "from Python also the objects themselves",
+        "xagents_ray.Callback, of another object with methods such as on_episode, or "
+        "of a function that is called after each rollout; from Python also the "
+        "objects themselves",
         known_as=("callback",),
+        expected="callbacks: objects with methods such as on_episode, functions of the "
+        "run's context, or package.module:name of one",
         takes="OwnCallbacks",
         to_plain=from_python.callbacks,
         in_presets=False,
@@ -166,15 +169,15 @@ class PlacementConfig(ConnectionConfig):
     )
     n_actors: int | None = count(
         None,
-        "Env actors that share out the environments; default: one per core, at most "
-        "one per environment; with --policy-lag one less where the learner uses "
-        "several cores",
+        "Number of env actors, which share the environments; default: one per core, "
+        "at most one per environment; with --policy-lag one less where the learner "
+        "uses several cores",
         known_as=("num_actors", "num_workers", "n_workers", "num_env_runners"),
         needs_ray=True,
     )
     learner_gpus: float | None = option(
         None,
-        "GPUs of the learner; default: 1 where there is one. Nothing else sees them",
+        "GPUs of the learner; default: 1 if there is one. Other processes use none",
         low=0,
         known_as=("num_gpus", "n_gpus", "gpus"),
         own_loop=True,

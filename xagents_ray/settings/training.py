@@ -17,10 +17,13 @@ class EnvConfig(Checked):
     env: str | None = option(
         None,
         "Gymnasium environment id, package.module:EnvId for one that importing "
-        "the module registers, or package.module:factory for an own one; from Python "
+        "the module registers, or package.module:factory for your own; from Python "
         "also a class, a function that makes one, or a Gymnasium EnvSpec",
         known_as=("env_id", "env_name", "environment", "env_maker", "make_env"),
+        free_with="--run",
         takes="Callable[..., Any] | gymnasium.envs.registration.EnvSpec",
+        expected="the id of an environment, package.module:factory, or from Python a "
+        "class or a function that makes one",
         to_plain=from_python.environment,
     )
     env_kwargs: tuple[str, ...] | None = option(
@@ -28,7 +31,9 @@ class EnvConfig(Checked):
         "Arguments of the environment, key=value …, or one JSON object; a dict from "
         "Python",
         known_as=("env_config", "env_args"),
+        free_with="--run",
         takes="Mapping[str, Any]",
+        expected="key=value, a JSON object, or from Python a dict",
         to_plain=from_python.arguments,
     )
     wrappers: tuple[str, ...] | None = option(
@@ -37,6 +42,8 @@ class EnvConfig(Checked):
         "Python also classes and functions of an environment",
         known_as=("wrapper", "wrapper_class", "env_wrappers"),
         takes="Sequence[Callable[..., Any]]",
+        expected="module:Class of a wrapper, or from Python classes and functions of "
+        "an environment",
         to_plain=from_python.wrappers,
     )
     state_to_input: str | None = option(
@@ -44,6 +51,7 @@ class EnvConfig(Checked):
         "Function of an observation, module:function, that returns what the network "
         "reads; from Python also the function itself",
         takes="Callable[[Any], Any]",
+        expected="module:function, or from Python a function of an observation",
         to_plain=from_python.state_to_input,
     )
     n_envs: int = count(
@@ -185,8 +193,8 @@ class PipelineConfig(Checked):
 
     policy_lag: int = option(
         0,
-        "Each rollout acts with weights that many versions old, so that acting "
-        "and learning overlap; 0 alternates them",
+        "Age of the weights that a rollout acts with, so that acting and learning "
+        "overlap; with 0 they alternate",
         low=0,
         high=1_000,
         unit="weights versions",
@@ -201,8 +209,8 @@ class PipelineConfig(Checked):
     )
     round_deadline: float | None = option(
         None,
-        "Learn without env actors that take longer for a rollout, which counts "
-        "for the next round within --policy-lag; default: wait for all",
+        "Longest wait for the rollouts of a round; a late one counts for the next "
+        "round if --policy-lag allows it; default: wait for all",
         low=0,
         exclusive=True,
         unit="seconds",
@@ -213,13 +221,13 @@ class PipelineConfig(Checked):
         super().__post_init__()
         if self.asynchronous and self.policy_lag == 0:
             raise UserError(
-                "--asynchronous lets env actors run ahead of the learner and "
-                "--policy-lag 0 doesn't: allow 1 or more."
+                "--asynchronous lets env actors run ahead of the learner, which "
+                "--policy-lag 0 forbids: set it to 1 or more."
             )
         if self.asynchronous and self.round_deadline is not None:
             raise UserError(
-                "--round-deadline is for rounds and --asynchronous has none: drop one "
-                "of the two."
+                "--round-deadline limits rounds, which --asynchronous doesn't have: "
+                "drop one of the two."
             )
 
     @property

@@ -131,8 +131,8 @@ class History:
         """
         if name in NAMES or not name:
             raise UserError(
-                f"{name!r} can't be a metric of your own, as a history has it itself: "
-                "choose another name."
+                f"{name!r} is a built-in column of the history and can't name a metric "
+                "of your own: choose another name."
             )
         self._logged[max(self.rows - 1, 0), name] = value
 
@@ -230,6 +230,6 @@ def read_history(path: str | Path) -> Rows:
         raise unreadable_history(path, error.strerror or str(error)) from None
     if not parts:
         raise UserError(
-            f"{path}: nothing is there; name a history, a run's directory, or last."
+            f"{path} doesn't exist; name a history, a run's directory, or last."
         )
     return read_parts(parts)

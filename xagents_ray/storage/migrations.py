@@ -1,8 +1,8 @@
 """Format numbers of the package's files, and migrations of older files.
 
-Checkpoints, `.npz` weights files and `config.yaml` have a format number; without one,
-it is 1. To change a format, append a `Migration` to `MIGRATIONS`: new files get the
-next number, and readers migrate older files.
+Checkpoints, `.npz` weights files, `config.yaml` and `summary.json` have a format
+number; without one, it is 1. To change a format, append a `Migration` to `MIGRATIONS`:
+new files get the next number, and readers migrate older files.
 """
 
 import re
@@ -23,6 +23,7 @@ class Migration(NamedTuple):
         settings: function of an agent's name and its settings by flat name.
         checkpoint: function of a checkpoint's arrays and facts.
         weights: function of a weights file's arrays by name.
+        summary: function of the contents of `summary.json`.
     """
 
     settings: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, values: values
@@ -30,6 +31,7 @@ class Migration(NamedTuple):
         lambda arrays, facts: (arrays, facts)
     )
     weights: Callable[[Arrays], Arrays] = lambda arrays: arrays
+    summary: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
 
 
 def _name_pending_steps(
@@ -38,6 +40,12 @@ def _name_pending_steps(
     """Rename `owed` to `pending_steps`."""
     renamed = {"owed": "pending_steps"}
     return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
+
+
+def _name_failures(summary: dict[str, Any]) -> dict[str, Any]:
+    """Rename `losses` to `failures`."""
+    renamed = {"losses": "failures"}
+    return {renamed.get(name, name): value for name, value in summary.items()}
 
 
 def _act_as_trained(agent: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +58,7 @@ def _act_as_trained(agent: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS: list[Migration] = [
-    Migration(checkpoint=_name_pending_steps),
+    Migration(checkpoint=_name_pending_steps, summary=_name_failures),
     Migration(settings=_act_as_trained),
 ]
 """The migration from format 1 to 2, from 2 to 3, and so on."""

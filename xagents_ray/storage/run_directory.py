@@ -124,13 +124,26 @@ class RunDirectory:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the summary of the run's end; OSError if that fails."""
-        replace_bytes(
-            self.path / _SUMMARY, json.dumps(dict(summary), indent=2).encode()
-        )
+        whole = {"format": migrations.newest_format(), **summary}
+        replace_bytes(self.path / _SUMMARY, json.dumps(whole, indent=2).encode())
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of the run's end; {} before the end, or if it is lost."""
-        return _read_json(self.path / _SUMMARY, {})
+        """Return the summary of the run's end; {} before the end, or if it is lost.
+
+        Raises:
+            UserError: a newer version of the package wrote it.
+        """
+        path = self.path / _SUMMARY
+        values: dict[str, Any] = _read_json(path, {})
+        try:
+            later = migrations.migrations_from(values.pop("format", 1), path)
+        except migrations.NewerFormatError as error:
+            raise UserError(f"{error}.") from None
+        except ValueError:  # damaged
+            return {}
+        for migration in later:
+            values = migration.summary(values)
+        return values
 
     def settings(self) -> tuple[str, dict[str, Any]]:
         """Return the agent and the settings by their flat names.

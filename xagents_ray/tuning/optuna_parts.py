@@ -112,7 +112,7 @@ class Owner:
         owner = study.user_attrs.get(_OWNER)
         if owner is not None and _is_another(owner):
             raise UserError(
-                f"Process {owner['pid']} on {owner['host']} is at work on the study "
+                f"Process {owner['pid']} on {owner['host']} is working on the study "
                 f"{study.study_name}: wait for it or end it, or take another --study."
             )
         self.beat()

@@ -41,9 +41,9 @@ class TuneConfig(Checked):
         "default: sqlite in the sweep's directory",
     )
     n_trials: int = count(
-        1, "Trials that the study has in the end: complete, pruned and failed ones"
+        1, "Trials of the study when the sweep ends: complete, pruned and failed ones"
     )
-    n_jobs: int = count(1, "Parallel trials, which share out the cores and GPUs")
+    n_jobs: int = count(1, "Trials that run in parallel and share the cores and GPUs")
     trial_steps: int = count(500_000, "Maximum steps for a trial", unit="env steps")
     warmup_trials: int = option(
         5, "Complete trials before --scheduler median begins to prune", low=0

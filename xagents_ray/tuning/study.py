@@ -194,7 +194,7 @@ class Study:
         is_maximum = study.direction == optuna.study.StudyDirection.MAXIMIZE
         if not is_maximum or (stored is None and trials):
             raise UserError(
-                f"The study {name} in {self.shown} is not of xagents-ray: {remedy}."
+                f"The study {name} in {self.shown} isn't one of xagents-ray: {remedy}."
             )
         for key, value in self._plan.about.items():
             if stored is not None and stored.get(key) != value:

@@ -140,7 +140,7 @@ def plan_of(
     """
     for name in UNSUPPORTED_OPTIONS.keys() & given.keys():
         instead = UNSUPPORTED_OPTIONS[name]
-        raise UserError(f"{flag(name)} is no setting of tune: {instead}.")
+        raise UserError(f"{flag(name)} isn't a setting of tune: {instead}.")
     config, requests, mistakes = TuneConfig(), list[Request](), Mistakes()
     fixed, spaces = dict[str, Any](), dict[str, Space]()
     known = tune_options(algorithm.config)

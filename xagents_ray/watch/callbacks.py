@@ -157,6 +157,16 @@ EVENTS = [name for name in vars(Callback) if name.startswith("on_")]
 _KNOWN_AS = {"_on_step": "on_rollout", "on_step": "on_rollout"}
 
 
+class _Listener(Callback):
+    """An object of another class that has methods for some of the events."""
+
+    def __init__(self, given: Any) -> None:
+        self.__name__ = _name(given)
+        for event in EVENTS:
+            if callable(method := getattr(given, event, None)):
+                setattr(self, event, method)
+
+
 class _AfterRollouts(Callback):
     """A plain function, called after each round of rollouts."""
 
@@ -238,7 +248,7 @@ def load_callbacks(
 
 
 def _as_callback(name: str, given: Any) -> Callback:
-    if isinstance(given, type) and issubclass(given, Callback):
+    if isinstance(given, type) and _event_methods(given):
         try:
             given = given()
         except Exception as error:
@@ -247,24 +257,36 @@ def _as_callback(name: str, given: Any) -> Callback:
                 f"--callbacks {name}: {one_line(error)}{place and f' ({place})'}; it "
                 "is made without arguments."
             ) from error
-    if isinstance(given, Callback):
-        _check_events(type(given))
-        return given
+    if methods := _event_methods(given):
+        _check_events(type(given).__name__, methods)
+        return given if isinstance(given, Callback) else _Listener(given)
     if callable(given) and not isinstance(given, type):
         return _AfterRollouts(given)
     raise UserError(
-        f"--callbacks {name} is {given!r:.80}: take an xagents_ray.Callback, or a "
-        "function of its context."
+        f"--callbacks {name} is {given!r:.80}: take an xagents_ray.Callback, another "
+        "object with methods such as on_episode, or a function of the run's context."
     )
 
 
-def _check_events(kind: type[Callback]) -> None:
-    """Raise UserError if a class has a method for an unknown event."""
-    for name in dir(kind):
-        if name in _KNOWN_AS or (name.startswith("on_") and name not in EVENTS):
+def _event_methods(given: Any) -> list[str]:
+    """Return the names of methods for events, those of other libraries included.
+
+    Attributes of an instance count only if its class has no such method.
+    """
+    for names in (dir(type(given)), dir(given)):
+        named = [each for each in names if each.startswith("on_") or each in _KNOWN_AS]
+        if found := [each for each in named if callable(getattr(given, each, None))]:
+            return found
+    return []
+
+
+def _check_events(owner: str, methods: Iterable[str]) -> None:
+    """Raise UserError if a method is for an unknown event."""
+    for name in methods:
+        if name not in EVENTS:
             known = _KNOWN_AS.get(name)
             hint = f"; did you mean {known}?" if known else did_you_mean(name, EVENTS)
-            what = f"{kind.__name__}.{name} is called by no event"
+            what = f"{owner}.{name} is called by no event"
             raise UserError(f"{what}{hint or '; there are ' + ', '.join(EVENTS)}.")
 
 

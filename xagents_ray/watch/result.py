@@ -133,8 +133,6 @@ def stopped_by(number: int | None) -> str:
 
 def from_summary(kept: Mapping[str, Any]) -> Result | None:
     """Return the result in a `summary.json`; None if it lacks a value."""
-    if "losses" in kept:  # their name in earlier versions
-        kept = {**kept, "failures": kept["losses"]}
     try:
         values = {**kept, "mean_reward": kept["last_reward"], "episodes": ()}
         return Result(**{each.name: values[each.name] for each in fields(Result)})

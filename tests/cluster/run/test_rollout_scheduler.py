@@ -387,7 +387,7 @@ def test_an_actor_whose_version_stands_still_is_reported_once(
         started.weights = [Ref(version)]
         started.fleet.newest(1, 0)
     (warning,) = started.log.warnings
-    assert warning.startswith(f"Env actor 1 stands still at weights version {first}")
+    assert warning.startswith(f"Env actor 1 is stuck at weights version {first}")
     assert f"others are at {first + behind};" in warning
 
 

@@ -139,6 +139,7 @@ def named_preset(agent: str, env: str | None, name: str) -> Preset:
     """
     if env is None:
         raise UserError("--preset goes by the environment: name one with --env.")
+    env = str(env)  # it isn't checked yet
     found = find_preset(agent, env, name)
     if found is not None:
         return found
