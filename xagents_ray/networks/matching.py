@@ -46,18 +46,25 @@ def match_arrays(
         if problem := _problem(name, array.shape, shape, layout):
             raise UserError(f"{path}: {problem}.")
         checked[name] = _finite(name, array, path)
+    return checked, _complete(checked, optional, path)
+
+
+def _complete(
+    arrays: dict[str, FloatArray], optional: Mapping[str, tuple[int, ...]], path: str
+) -> list[str]:
+    """Add missing optional arrays where they have a default; return notes on them."""
     notes = []
-    if "log_std" in optional and "log_std" not in checked:
-        checked["log_std"] = np.zeros(optional["log_std"], np.float32)
+    if "log_std" in optional and "log_std" not in arrays:
+        arrays["log_std"] = np.zeros(optional["log_std"], np.float32)
         notes.append(f"{path} has no log_std; it starts at 0.")
-    if "action_scaling" in optional and "action_scaling" not in checked:
-        checked["action_scaling"] = np.ones((), np.float32)
+    if "action_scaling" in optional and "action_scaling" not in arrays:
+        arrays["action_scaling"] = np.ones((), np.float32)
         notes.append(
             f"{path} doesn't say whether its actions are scaled; if it is older than "
             "--action-scaling, give --no-action-scaling unless bounds are -1 and 1."
         )
     mean = f"{OBSERVATION}/mean"
-    if mean in optional and mean not in checked:
+    if mean in optional and mean not in arrays:
         notes.append(
             f"{path} has no statistics of observations; they start from scratch."
         )
@@ -66,7 +73,7 @@ def match_arrays(
             f"{path} has no statistics of the environment's wrappers; they start from "
             "scratch."
         )
-    return checked, notes
+    return notes
 
 
 def _finite(name: str, array: Array, path: str) -> FloatArray:
