@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 import tensorflow as tf
 
 from xagents_ray.algorithms.definition import Algorithm
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.errors import UserError, one_line
 from xagents_ray.core.moments import OBSERVATION, Statistics
 from xagents_ray.core.plugins import resolve_class
@@ -15,7 +16,6 @@ from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     VERSION,
     Array,
-    Batch,
     PhaseOutputs,
     PriorityUpdate,
     Transitions,

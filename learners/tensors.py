@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xagents_ray.core.batches import Batch
 from xagents_ray.core.spec import EnvSpec
 from xagents_ray.core.trajectory import (
     FRAME_FIELDS,
-    Batch,
     Trajectory,
     Transitions,
     field_types,
