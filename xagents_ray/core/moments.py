@@ -91,7 +91,7 @@ def from_json(data: Mapping[str, Any]) -> Statistics:
 
 
 def statistics_shapes(observation_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a normalizing policy's arrays, by name."""
+    """Return the shapes of a normalizing policy's float64 arrays, by name."""
     return {
         f"{OBSERVATION}/size": (),
         f"{OBSERVATION}/mean": observation_shape,

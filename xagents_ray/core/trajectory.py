@@ -147,10 +147,13 @@ class Fill(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """A network's arrays by name (`dense-0/kernel`), and their version."""
+    """A network's arrays by name (`dense-0/kernel`), and their version.
+
+    They are float32, except the float64 statistics of observations.
+    """
 
     version: int
-    arrays: dict[str, FloatArray]
+    arrays: dict[str, Array]
 
 
 VERSION = "count/version"

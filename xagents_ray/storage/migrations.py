@@ -9,11 +9,14 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.trajectory import Array
 
 Arrays = dict[str, Array]
 _COMMENT = "xagents-ray format {}"
+_STATISTICS = re.compile("(.*/)?(observation|return)/(size|mean|variance)")
 
 
 class Migration(NamedTuple):
@@ -40,7 +43,21 @@ def _name_pending_steps(
     return arrays, {renamed.get(name, name): fact for name, fact in facts.items()}
 
 
-MIGRATIONS: list[Migration] = [Migration(checkpoint=_name_pending_steps)]
+def _widen_statistics(arrays: Arrays) -> Arrays:
+    """Convert the statistics of normalization from float32 to float64."""
+    return {
+        name: array.astype(np.float64) if _STATISTICS.fullmatch(name) else array
+        for name, array in arrays.items()
+    }
+
+
+MIGRATIONS: list[Migration] = [
+    Migration(checkpoint=_name_pending_steps),
+    Migration(
+        checkpoint=lambda arrays, facts: (_widen_statistics(arrays), facts),
+        weights=_widen_statistics,
+    ),
+]
 """The migration from format 1 to 2, from 2 to 3, and so on."""
 
 
