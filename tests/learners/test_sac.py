@@ -132,6 +132,8 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (SPEC, {"critics": 1}, -2.0),
         (SPEC, {"critics": 4}, -2.0),
         (SPEC, {"sde_frequency": 8}, -2.0),
+        (SPEC, {"policy_delay": 3}, -2.0),
+        (SPEC, {"critics": 4, "gradient_steps": 20}, -2.0),
     ],
     ids=[
         "auto",
@@ -140,6 +142,8 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         "one-critic",
         "four-critics",
         "state-dependent",
+        "third",
+        "every-twentieth",
     ],
 )
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
@@ -208,6 +212,48 @@ def test_alpha_falls_while_the_entropy_is_above_its_target() -> None:
             found.append(learner.update(sampled(batch(1)), 0)["alpha"])
     assert found[0] == found[3] == 1
     assert found[0] > found[1] > found[2] and found[3] < found[4] < found[5]
+
+
+def test_between_its_turns_only_the_critics_and_all_targets_move() -> None:
+    """The actor and alpha take every third update of the whole run."""
+    learner, count = make("sac", SPEC, SEED, lr=0.01, policy_delay=3), 0
+    for size in (1, 1, 2, 1, 2, 2, 1):
+        if count == 4:
+            arrays = learner.state.arrays()
+            learner = make("sac", SPEC, SEED, lr=0.01, policy_delay=3)
+            learner.state.restore(arrays)
+        before = learner.state.arrays()
+        metrics = learner.update(sampled(batch(size)), 0)
+        turns = (count + size) // 3 - count // 3
+        count += size
+        for name, array in learner.state.arrays().items():
+            if name.endswith("dense-0/kernel") or name == "log-alpha":
+                moved = not np.array_equal(array, before[name])
+                assert moved == (name.startswith("critic") or turns > 0), (name, count)
+        for name in ("policy_loss", "policy_grad_norm", "entropy", "alpha"):
+            assert (name in metrics) == (turns > 0)
+        assert metrics["updates"] == size
+    assert count == 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "period"),
+    [
+        ({}, 1),
+        ({"gradient_steps": 20}, 1),
+        ({"critics": 3}, 1),
+        ({"critics": 3, "gradient_steps": 20}, 20),
+        ({"critics": 10, "gradient_steps": 40, "train_frequency": 2}, 20),
+        ({"critics": 10, "gradient_steps": 2, "train_frequency": 4}, 1),
+        ({"critics": 10, "gradient_steps": 20, "policy_delay": 2}, 2),
+        ({"policy_delay": 2}, 2),
+    ],
+)
+def test_more_critics_are_updated_more_often_than_the_actor(
+    settings: dict[str, int], period: int
+) -> None:
+    """By default, the actor is updated once per env step then, as in REDQ."""
+    assert SACConfig(**settings).actor_period == period
 
 
 @pytest.mark.parametrize("alpha", [-0.1, "nan", True])

@@ -95,6 +95,14 @@ def test_statistics_become_float64() -> None:
     assert sorted(wide) == observation
 
 
+def test_earlier_runs_of_sac_keep_their_policy_delay() -> None:
+    delays = [
+        RunDirectory(RUN.parents[2] / f"{agent}/Pendulum-v1/before").settings()[1]
+        for agent in ("sac", "td3", "ddpg")
+    ]
+    assert [values.get("policy_delay") for values in delays] == [1, 2, None]
+
+
 def test_files_of_the_newest_format_are_left_alone(second: None) -> None:
     data = encode_npz({"kernel": np.ones(2, np.float32)})[""]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

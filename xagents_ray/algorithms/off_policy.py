@@ -226,6 +226,13 @@ critics = shared(
     hp_type="categorical",
     known_as=("n_critics", "num_critics", "num_qs", "ensemble_size"),
 )
+policy_delay = shared(
+    count,
+    "Delay after which, actor weights and target models will be updated",
+    unit="updates",
+    hp_type="categorical",
+    known_as=("policy_frequency", "policy_update_delay"),
+)
 step_noise_coef = shared(
     coefficient,
     "Standard deviation of the noise added to actions, which span -1 to 1",

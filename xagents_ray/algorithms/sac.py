@@ -85,6 +85,12 @@ class SACConfig(AlgorithmConfig):
         hp_type="categorical",
         known_as=("ent_coef", "entropy_coef", "temperature", "initial_alpha"),
     )
+    policy_delay: int | None = off_policy.policy_delay(
+        None,
+        help="Updates of the critics for each update of the actor and of alpha; "
+        "default: 1, or with more than two critics, as in REDQ, those of one env "
+        "step, --gradient-steps divided by --train-frequency",
+    )
     target_entropy: float | None = option(
         None,
         "Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: "
@@ -110,6 +116,18 @@ class SACConfig(AlgorithmConfig):
                 f"--target-entropy is what --alpha auto aims at, and --alpha is "
                 f"{self.alpha}: leave one of them out."
             )
+
+    @property
+    def actor_period(self) -> int:
+        """Number of critic updates for each update of the actor and of alpha.
+
+        Source: arXiv:2101.05982, algorithm 1.
+        """
+        if self.policy_delay is not None:
+            return self.policy_delay
+        if self.critics <= 2:
+            return 1
+        return max(1, self.gradient_steps // self.train_frequency)
 
     @property
     def fixed_alpha(self) -> float:

@@ -51,9 +51,15 @@ def _widen_statistics(arrays: Arrays) -> Arrays:
     }
 
 
+def _keep_policy_delay(agent: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Set SAC's `policy_delay` to 1, which it was with any number of critics."""
+    return {**values, "policy_delay": 1} if agent == "sac" else values
+
+
 MIGRATIONS: list[Migration] = [
     Migration(checkpoint=_name_pending_steps),
     Migration(
+        settings=_keep_policy_delay,
         checkpoint=lambda arrays, facts: (_widen_statistics(arrays), facts),
         weights=_widen_statistics,
     ),
