@@ -60,7 +60,10 @@ class SAC:
         actions, log_probs = self._drawn(next_obs, 0)
         values = self._networks.target_values(next_obs, actions, self._updates)
         soft_values = values - self._alpha() * log_probs
-        return batch.rewards + batch.discounts * soft_values
+        rewards = batch.rewards
+        if batch.log_probs is not None:  # of the steps between
+            rewards -= self._alpha() * batch.log_probs
+        return rewards + batch.discounts * soft_values
 
     def _update_policy(self, obs: tf.Tensor, metrics: Means) -> Means:
         period = self._config.actor_period

@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from actor_and_critics_by_hand import (
 )
 from learner_support import sampled
 
+import xagents_ray
 from xagents_ray.algorithms.sac import SACConfig
 from xagents_ray.core.errors import UserError
 from xagents_ray.core.spec import EnvSpec
@@ -82,8 +84,12 @@ def outputs_of(arrays: dict[str, Any], hidden: Any, layer: int) -> Any:
 
 def targets_of(arrays: dict[str, Any], case: Transitions, spec: EnvSpec) -> list[float]:
     targets = []
-    for row, noise in zip(rows(case, spec), noise_of(NEXT), strict=True):
+    between = np.zeros(8) if case.log_probs is None else case.log_probs[0]
+    for i, (row, noise) in enumerate(
+        zip(rows(case, spec), noise_of(NEXT), strict=True)
+    ):
         _, after, _, reward, terminated = row
+        reward -= ALPHA * float(between[i])
         action, log_density = drawn(arrays, after, noise)
         two = two_critics(arrays) if len(critics_of(arrays)) > 2 else critics_of(arrays)
         both = [value(arrays, f"{critic}-target", after, action) for critic in two]
@@ -134,6 +140,8 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         (SPEC, {"sde_frequency": 8}, -2.0),
         (SPEC, {"policy_delay": 3}, -2.0),
         (SPEC, {"critics": 4, "gradient_steps": 20}, -2.0),
+        (SPEC, {"n_step": 3, "n_step_entropy": True}, -2.0),
+        (SPEC, {"n_step": 3}, -2.0),
     ],
     ids=[
         "auto",
@@ -144,11 +152,16 @@ def begun(spec: EnvSpec, **settings: Any) -> tuple[Any, dict[str, Any]]:
         "state-dependent",
         "third",
         "every-twentieth",
+        "entropy-between",
+        "rewards-between",
     ],
 )
 def test_one_update(spec: EnvSpec, settings: Any, aim: float | None) -> None:
     """All critics, then the actor along the smaller one or the mean, alpha, targets."""
     (learner, before), case = begun(spec, **settings), batch(1, spec=spec)
+    if settings.get("n_step_entropy"):
+        log_probs = np.linspace(-4, 3, 8, dtype=np.float32)[None]
+        case = case._replace(log_probs=log_probs)
     targets = targets_of(before, case, spec)
 
     def critic_loss(arrays: dict[str, Any]) -> float:
@@ -254,6 +267,32 @@ def test_more_critics_are_updated_more_often_than_the_actor(
 ) -> None:
     """By default, the actor is updated once per env step then, as in REDQ."""
     assert SACConfig(**settings).actor_period == period
+
+
+def test_a_run_holds_log_densities_and_continues() -> None:
+    """Random actions have that of a uniform distribution from -1 to 1."""
+    settings = {"max_steps": 80, "rollout_length": 16, "random_steps": 50}
+    settings |= {"buffer_initial_size": 40, "buffer_batch_size": 16, "seed": 1}
+    first: Any = xagents_ray.train(
+        "sac",
+        env="Pendulum-v1",
+        n_step=3,
+        n_step_entropy=True,
+        checkpoint_replay=True,
+        local=True,
+        quiet=True,
+        **settings,
+    )
+    run = Path(first.directory)
+    newest = max((run / "checkpoints").iterdir())
+    with np.load(newest / "replay/replay-0.npz") as file:
+        log_probs = file["log_probs"][0]
+    np.testing.assert_allclose(log_probs[:50], -math.log(2), rtol=1e-6)
+    drawn_later = log_probs[50:80]
+    assert (drawn_later != 0).all() and len(set(drawn_later.tolist())) == 30
+    assert not log_probs[80:].any()
+    then: Any = xagents_ray.train("sac", resume=str(run), max_steps=120, quiet=True)
+    assert then.updates > first.updates > 0
 
 
 @pytest.mark.parametrize("alpha", [-0.1, "nan", True])

@@ -62,6 +62,12 @@ class SACConfig(AlgorithmConfig):
     train_frequency: int = off_policy.train_frequency(1)
     gradient_steps: int = off_policy.gradient_steps(1)
     n_step: int = off_policy.n_step(1)
+    n_step_entropy: bool = option(
+        False,
+        "If specified, targets of several steps (--n-step) also sum the entropy of the "
+        "steps between, by the log-densities that their actions had when they were "
+        "taken; else only rewards",
+    )
     grad_norm: float | None = off_policy.network_grad_norm(None)
 
     buffer_max_size: int = replay.buffer_max_size(1_000_000)
@@ -104,6 +110,11 @@ class SACConfig(AlgorithmConfig):
             raise UserError(
                 f"--init-log-std {self.init_log_std:g} is for state-dependent "
                 "exploration: add --sde-frequency, or leave it out."
+            )
+        if self.n_step_entropy and self.n_step == 1:
+            raise UserError(
+                "--n-step-entropy is for targets of several steps: add --n-step 3, or "
+                "leave it out."
             )
         if self.alpha == AUTO_ALPHA:
             return

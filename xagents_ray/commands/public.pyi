@@ -433,6 +433,10 @@ class Train_SAC_TD3(TypedDict, total=False):
     Default: 2."""
 
 class Both_SAC(TypedDict, total=False):
+    n_step_entropy: bool
+    """If specified, targets of several steps (--n-step) also sum the entropy of the
+    steps between, by the log-densities that their actions had when they were taken;
+    else only rewards. Default: False."""
     target_entropy: float | None
     """Entropy of actions, which span -1 to 1, that --alpha auto aims at; default: minus
     the number of an action's components (nats)."""

@@ -84,6 +84,9 @@ class Transitions(NamedTuple):
     # int64 [K, N, 2], environment and number of the first step, which identify the
     # transition in a PriorityUpdate.
     rows: IntArray | None = None
+    # float32 [K, N], discounted sum of the log-densities of all actions but the first
+    # under the behavior policy, or None.
+    log_probs: FloatArray | None = None
 
 
 def field_types(spec: EnvSpec) -> dict[str, tuple[str, tuple[int, ...]]]:
